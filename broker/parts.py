@@ -72,7 +72,7 @@ class Broker:
     replicas: ReplicaManager
     metadata: MetadataImage
     topic_configs: TopicConfigs
-    local_broker: ControllerRequestHandler
+    controller_requests: ControllerRequestHandler
     controller: ControllerAnswers
     admin: Admin
     topic_creator: TopicCreator

@@ -22,7 +22,7 @@ from gregor.broker.jobs.descriptors import raise_limit
 from gregor.broker.jobs.gc_policy import GcPolicy
 from gregor.broker.jobs.reload import HangUp, apply, read_again
 from gregor.broker.log import logger
-from gregor.broker.net.advertised_addresses import leads_astray, own_name, told_to_clients
+from gregor.broker.net.advertised_addresses import leads_astray, own_name, seen_by_clients
 from gregor.broker.net.listening import BindError
 from gregor.broker.net.open_listeners import OpenListeners
 from gregor.broker.node.store import StartError
@@ -141,21 +141,21 @@ class Server:
             self.listeners.bound,
             list(self._config.log_dirs),
         )
-        garbage = GcPolicy()
-        garbage.begin()
-        broker.background.spawn(garbage.look_again_and_again())
-        self._node.stalls.start(loop)
+        gc_policy = GcPolicy()
+        gc_policy.begin()
+        broker.background.spawn(gc_policy.look_again_and_again())
+        self._node.loop_lag.start(loop)
         self._control_socket = ControlSocket(self._node.control, self._config.log_dirs[0])
         await self._control_socket.start()
         took_s = time.monotonic() - self._began_s
         for line in started_lines(self.info, self._config, broker.replicas, self._node.in_cluster, took_s):
             logger.info("%s", line)
-        self._tell_where(broker)
+        self._log_addresses(broker)
 
-    def _tell_where(self, broker: Broker) -> None:
+    def _log_addresses(self, broker: Broker) -> None:
         """Lines for the log about what clients and other brokers are told of this broker's address."""
         connect: str = self._config["zookeeper.connect"] if self._node.in_cluster else ""
-        for line in told_to_clients(sorted(broker.addresses.unadvertised), own_name(bool(connect)), bool(connect)):
+        for line in seen_by_clients(sorted(broker.addresses.unadvertised), own_name(bool(connect)), bool(connect)):
             logger.info("%s", line)
         for line in leads_astray([one.host for one in self._config.advertised_listeners], connect):
             logger.warning("%s", line)
@@ -192,7 +192,7 @@ class Server:
     async def stop(self) -> None:
         await self._node.controlled_shutdown()
         self.listeners.close()
-        self._node.stalls.stop()
+        self._node.loop_lag.stop()
         if self._control_socket is not None:
             await self._control_socket.stop()
         await self._node.close()

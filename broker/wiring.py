@@ -108,7 +108,7 @@ class Node:
         self._mover: LogMover | None = None
         self._opened = False
         self.failed = False
-        self.stalls = Stalls()
+        self.loop_lag = Stalls()
         self._lifetimes = AsyncExitStack()
         self._lifetimes.callback(self._close_logs)
         self._lifetimes.callback(self._close_mover)
@@ -210,7 +210,7 @@ class Node:
         self.cleaner = LogCleaner(self._config, self._logs, self._background, now_ms)
         self.cleaner.start()
         self.control = Control(
-            self._config, self._logs, self.cleaner, maintenance, self._background, now_ms, self.stalls
+            self._config, self._logs, self.cleaner, maintenance, self._background, now_ms, self.loop_lag
         )
         self._background.remove_later(self._logs.pop_unlinkable(), 0)
         if self.loading.is_over:
@@ -303,7 +303,7 @@ class Node:
             replicas=base.replicas,
             metadata=base.image,
             topic_configs=base.configs,
-            local_broker=base.local,
+            controller_requests=base.local,
             controller=control.answers,
             admin=admin,
             topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),

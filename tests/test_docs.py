@@ -135,6 +135,41 @@ def test_python_of_a_page_is_python(page: pathlib.Path) -> None:
         ast.parse(block)
 
 
+def listed_functions(page: pathlib.Path) -> list[tuple[str, str]]:
+    """Return function and file of each line of a page's lists of calls. A line without a file has that of the nearest
+    line before it that is not deeper."""
+    found: list[tuple[str, str]] = []
+    for block in blocks(page, "text"):
+        files: dict[int, str] = {}
+        for line in block.splitlines():
+            function, *path = line.split()
+            depth = len(line) - len(line.lstrip())
+            files = {other: file for other, file in files.items() if other <= depth}
+            files[depth] = path[0] if path else files[max(files)]
+            found.append((function, files[depth]))
+    return found
+
+
+@functools.cache
+def functions_of(path: pathlib.Path) -> set[str]:
+    """Return the functions of a file, those of classes with their class."""
+    tree = ast.parse(path.read_text())
+    kinds = ast.FunctionDef, ast.AsyncFunctionDef
+    found = {node.name for node in tree.body if isinstance(node, kinds)}
+    for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        found |= {f"{owner.name}.{node.name}" for node in owner.body if isinstance(node, kinds)}
+    return found
+
+
+@pytest.mark.parametrize("page", ["produce", "fetch", "join", "election", "recovery"])
+def test_functions_of_a_journey_are_where_it_says(page: str) -> None:
+    listed = listed_functions(ROOT / "docs" / "architecture" / f"{page}.md")
+    assert len(listed) > 10
+    files = {path for _, path in listed}
+    assert {path for path in files if not (ROOT / path).is_file()} == set()
+    assert [one for one in listed if one[0] not in functions_of(ROOT / one[1])] == []
+
+
 def test_license_is_the_apache_license() -> None:
     text = (ROOT / "LICENSE").read_text()
     assert text.split()[:4] == ["Apache", "License", "Version", "2.0,"]

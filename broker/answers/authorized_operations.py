@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 from functools import reduce
 
-NOT_ASKED = -(2**31)
+NOT_REQUESTED = -(2**31)
 
 
 class Operation(IntEnum):

@@ -110,7 +110,7 @@ class Member:
         return self._replicating.follower_sessions
 
     async def join(self) -> None:
-        """Register. Raises StoreError: BrokerIdTaken among others."""
+        """Register. Raises StoreError: BrokerIdInUse among others."""
         await self._membership.join()
 
     async def renew(self) -> None:

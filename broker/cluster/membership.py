@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from gregor.broker.log import logger
 from gregor.replication.store.metadata_store import SessionExpired, StoreError
 from gregor.replication.store.nodes import broker_path
-from gregor.replication.store.registration import BrokerIdTaken, register
+from gregor.replication.store.registration import BrokerIdInUse, register
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
@@ -38,7 +38,7 @@ _POLL_EVERY_S = 0.02
 
 async def register_when_free(store: MetadataStore, broker: BrokerRegistration, session_timeout_ms: int) -> int:
     """Register; where the broker id belongs to a session, which may be this broker's own from before a crash, wait
-    until ZooKeeper ends that session. Raises BrokerIdTaken if it outlasts any session of a dead broker: its broker
+    until ZooKeeper ends that session. Raises BrokerIdInUse if it outlasts any session of a dead broker: its broker
     lives."""
     path = broker_path(broker.broker_id)
     patience_s = (session_timeout_ms * FREED_WITHIN_SHARE + FREED_WITHIN_MORE_MS) / 1000
@@ -46,10 +46,10 @@ async def register_when_free(store: MetadataStore, broker: BrokerRegistration, s
     while True:
         try:
             return await register(store, broker)
-        except BrokerIdTaken:
+        except BrokerIdInUse:
             left_s = until - time.monotonic()
             if left_s <= 0:
-                raise BrokerIdTaken(
+                raise BrokerIdInUse(
                     path,
                     f"another live broker is registered as broker.id={broker.broker_id}, and has been for"
                     f" {patience_s:.0f} s, longer than a session outlasts its broker; give this one another broker.id,"
@@ -146,7 +146,7 @@ class Membership:
                 await self._register()
                 logger.info("registered again, with epoch %d", self._local.broker_epoch)
                 return
-            except BrokerIdTaken as error:
+            except BrokerIdInUse as error:
                 self._end(str(error))
                 return
             except SessionExpired:

@@ -72,7 +72,7 @@ class FollowerRead(RepeatedRead):
         return session.row(MAX_PARTITIONS if session.id else len(session.positions))
 
     def arrived(self, now_ms: int) -> None:
-        """Record the follower's positions, which the request says."""
+        """Record the follower's positions, from the request."""
         session = self.session
         replica_id = session.replica_id
         for position in self._row():

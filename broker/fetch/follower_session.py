@@ -34,7 +34,7 @@ class WaitingRequest(Protocol):
 
 
 class FetchPosition:
-    """The position of a follower in one partition, and what the last response said about the partition."""
+    """The position of a follower in one partition, and the offsets in the last response."""
 
     __slots__ = (
         "_generation",
@@ -67,7 +67,7 @@ class FetchPosition:
         self.last_sent_high_watermark = self.last_sent_log_start_offset = -1
 
     def update(self, wanted: FetchRequest.FetchPartition) -> None:
-        """Store what a request says about the partition."""
+        """Store the position and the limits from a request."""
         if wanted.current_leader_epoch != self.leader_epoch:
             self.forget_last_sent()  # the follower has started again, and may not know what was sent before
         self.leader_epoch = wanted.current_leader_epoch

@@ -38,7 +38,7 @@ class FetchedPartition:
         self.last_sent_high_watermark = self.last_sent_log_start_offset = -1
 
     def update(self, wanted: FetchRequest.FetchPartition) -> None:
-        """Store what a request says about the partition."""
+        """Store the position and the limits from a request."""
         self.current_leader_epoch = wanted.current_leader_epoch
         self.fetch_offset = wanted.fetch_offset
         self.last_fetched_epoch = wanted.last_fetched_epoch

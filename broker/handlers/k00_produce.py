@@ -1,14 +1,14 @@
 """Produce (key 0), versions 0 to 13.
 
-Each partition's records are one batch, appended under the rules of log.validate and log.prepare; the answer
+Each partition's records are one batch, appended under the rules of log.validate and log.prepare; the response
 follows at once (acks=1), when every in-sync replica has them (acks=-1), or never (acks=0, where an error ends the
-connection, as the only way to tell). Versions 0 to 2 carry message sets, which are converted to one batch
-(records.up_conversion); one that is cut off is refused as a whole, where Apache Kafka takes its beginning. Frequent
-simple requests do not come here but go by gregor.broker.net.produce_fast_path.
+connection, as there is no other way to report it). Versions 0 to 2 carry message sets, which are converted to one batch
+(records.up_conversion); a truncated one is refused as a whole, where Apache Kafka appends its beginning. Frequent plain
+requests are served by gregor.broker.net.produce_fast_path instead.
 
-A batch that is large and whose records must be looked at, compressed anew or converted is prepared in slices and on a
-thread, and what a request has for hundreds of partitions is appended in turns; its connection takes up nothing else
-until all is appended, so a later request never overtakes it.
+A large batch whose records must be validated, compressed again or converted is prepared in slices and on a thread, and
+the records for hundreds of partitions are appended in turns; the connection dispatches no other request until all are
+appended, so a later request never overtakes an earlier one.
 
 - 1 throttle time; 2 log append time; 3 batches of magic 2, transactional id; 5 log start offset; 7 zstd allowed;
   8 error messages, errors of single records; 9 flexible; 10 current leader on NOT_LEADER_OR_FOLLOWER; 13 topic ids.
@@ -55,15 +55,15 @@ if TYPE_CHECKING:
     from gregor.storage.log.log import Log
 
 ADMIN_CLIENT_ID = "__admin_client"
-"""The client id by which Apache Kafka lets somebody write to its internal topics all the same."""
+"""The client id with which Apache Kafka permits writes to its internal topics."""
 
 BATCHES_FROM = 3
 QUICK_MESSAGE_SET_BYTES = 4 * 1024
-"""What is converted on the spot, in less than a millisecond."""
+"""Limit of the message sets that are converted at once, in less than a millisecond."""
 QUICK_REQUEST_BYTES = 64 * 1024
-"""What is looked at on the spot, for all partitions of a request together, in some milliseconds."""
+"""Limit of the records that are validated at once, of all partitions of a request, in some milliseconds."""
 MESSAGE_SET_COST = 4
-"""How much longer conversion takes than a look."""
+"""The cost of a conversion, as a multiple of the cost of a validation."""
 ZSTD_FROM = 7
 RECORD_ERRORS_FROM = 8
 CURRENT_LEADER_FROM = 10
@@ -77,7 +77,7 @@ PASSING = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
     }
 )
-"""With these a batch is refused that may be taken when it comes again."""
+"""Errors that are temporary: the same batch may be appended when the client sends it again."""
 PRODUCER_AT = 43
 _PRODUCER = Struct(">qhi")
 """Producer id, its epoch, first sequence."""
@@ -104,7 +104,7 @@ _REFUSALS = {
 
 
 class _Commits(Deferred["ProduceResponse | None"]):
-    """Completed with the response once every partition in it is committed, and on the disk where it has to be."""
+    """Completed with the response once the records of every partition are committed, and flushed where they must be."""
 
     __slots__ = ("_response", "_waiting")
 
@@ -120,7 +120,7 @@ class _Commits(Deferred["ProduceResponse | None"]):
     def wait_for_flush(
         self, broker: DataContext, log: Log, offset: int, answer: ProduceResponse.PartitionProduceResponse
     ) -> None:
-        """flush.messages: the acknowledgement waits for the disk, on the flush thread."""
+        """Wait for a flush on the flush thread (flush.messages)."""
         key = -id(answer)
         self._waiting[key] = answer
 
@@ -141,8 +141,8 @@ class _Commits(Deferred["ProduceResponse | None"]):
             self.complete(self._response)
 
     def answer(self, loop: asyncio.AbstractEventLoop, response: ProduceResponse, timeout_ms: int) -> Answer:
-        """The response once all is committed; what is not by `timeout_ms` gets REQUEST_TIMED_OUT, though it stays
-        written.
+        """Return the response, or the Deferred of it until all records are committed. A partition that is not after
+        `timeout_ms` gets REQUEST_TIMED_OUT, though its records stay in the log.
         """
         if not self._waiting:
             return response
@@ -159,14 +159,14 @@ class _Commits(Deferred["ProduceResponse | None"]):
 
 
 class _Appends:
-    """What one request asks for."""
+    """The appends of one request."""
 
     __slots__ = (
         "_broker",
         "_call",
         "_commits",
+        "_deferred",
         "_failed",
-        "_late",
         "_leaders",
         "_postponed",
         "_quick_bytes",
@@ -183,8 +183,8 @@ class _Appends:
         self._leaders: list[int] = []
         self._quick_bytes = QUICK_REQUEST_BYTES
         self._refusal = ErrorCode.NONE
-        self._late: deque[_Part] = deque()
-        """Not looked at yet, for want of time."""
+        self._deferred: deque[_Part] = deque()
+        """Partitions for which there was no time yet."""
         self._postponed: deque[tuple[_Target, Partition, bytes, bool]] = deque()
 
     def run(self) -> Answer:
@@ -200,10 +200,10 @@ class _Appends:
             for data in topic.partition_data:
                 answer = ProduceResponse.PartitionProduceResponse(index=data.index, base_offset=-1)
                 answers.append(answer)
-                if self._late or ((topics or len(answers) > 1) and time.monotonic() > until_s):
-                    # The first write to a partition takes some 40 us, and there may be thousands of them.
+                if self._deferred or ((topics or len(answers) > 1) and time.monotonic() > until_s):
+                    # The first append to a partition needs some 40 us, and there may be thousands of partitions.
                     data.records = None if data.records is None else bytearray(data.records)
-                    self._late.append((topic, data, answer))
+                    self._deferred.append((topic, data, answer))
                 else:
                     self._try(topic, data, answer)
             topics.append(
@@ -212,11 +212,11 @@ class _Appends:
                 )
             )
         response = ProduceResponse(responses=topics)
-        if not self._postponed and not self._late:
+        if not self._postponed and not self._deferred:
             return self._answer(response)
         self._call.connection.hold()
         outcome: Deferred[ProduceResponse | None] = Deferred()
-        # Of the broker's own: what a client sent before it left is appended all the same.
+        # A task of the broker: records that a client sent before it left are appended all the same.
         self._broker.background.spawn(self._append_postponed(response, outcome))
         return outcome
 
@@ -229,13 +229,13 @@ class _Appends:
         try:
             if self._refusal:
                 raise KafkaError(self._refusal, _REFUSALS[self._refusal])
-            self._take(topic, data, answer)
+            self._start(topic, data, answer)
         except KafkaError as error:
             if error.code in PASSING:
                 self._note_refused(topic, data)
             self._refuse((topic, answer), error)
 
-    def _take(
+    def _start(
         self,
         topic: ProduceRequest.TopicProduceData,
         data: ProduceRequest.PartitionProduceData,
@@ -251,7 +251,7 @@ class _Appends:
         is_message_set = version < BATCHES_FROM and (not records or records[MAGIC_AT : MAGIC_AT + 1] != b"\2")
         if not records:
             if is_message_set:
-                return  # Kafka of all releases takes an empty set: there is nothing to do, and that is done
+                return  # an empty set is legal in Kafka of all releases, and appends nothing
             raise KafkaError(ErrorCode.INVALID_RECORD, "no records for the partition")
         target = topic, answer
         log = partition.log
@@ -321,12 +321,12 @@ class _Appends:
     async def _append_postponed(self, response: ProduceResponse, outcome: Deferred[ProduceResponse | None]) -> None:
         try:
             turns = self._broker.gate.turns()
-            while self._late:
+            while self._deferred:
                 await turns.next()
-                self._try(*self._late.popleft())
+                self._try(*self._deferred.popleft())
             while self._postponed:
                 await self._append_next()
-                await asyncio.sleep(0)  # many small ones are long together
+                await asyncio.sleep(0)  # many small ones add up to a long time
             answer = self._answer(response)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
@@ -335,14 +335,15 @@ class _Appends:
                 outcome.fail(error)
             raise
         finally:
-            self._call.connection.go_on()
+            self._call.connection.end_hold()
         if isinstance(answer, Deferred):
             answer.then(lambda commits: outcome.complete(commits.value))
         else:
             outcome.complete(answer)
 
     async def _append_next(self) -> None:
-        """One of the postponed, which is in nobody's memory when this returns: the answer may have to wait for long."""
+        """Append the next postponed records. Nothing refers to them when this returns, as the response may wait for
+        long."""
         target, partition, records, is_message_set = self._postponed.popleft()
         background = self._broker.background
         try:
@@ -407,7 +408,7 @@ def _prepared(records: bytes, is_message_set: bool, config: LogConfig, now_ms: i
 def unknown_partition(
     broker: DataContext, topic: ProduceRequest.TopicProduceData, index: int, version: int
 ) -> KafkaError:
-    """Why this broker has no replica of the partition: led elsewhere, or not known at all."""
+    """Return why this broker has no replica of the partition: another broker leads it, or it is unknown."""
     name = topic.name
     if version >= TOPIC_IDS_FROM or topic.topic_id != ZERO_UUID:
         found = broker.metadata.topic_name(topic.topic_id)

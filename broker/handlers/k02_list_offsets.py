@@ -3,13 +3,13 @@
 - -1 latest (the high watermark; for read_committed the last stable offset), -2 earliest; from 7 on -3, the record with
   the largest timestamp (KIP-734); from 8 on -4, the earliest on this broker's disk; 9: -5, the latest in tiered storage
   and 11: -6, the first not yet there: this broker has no tiered storage, so both are unknown (-1).
-- While a new leader does not know how far its log is committed, OFFSET_NOT_AVAILABLE (KIP-207) is answered to who asks
-  for the latest offset, or for a time that is not found below the high watermark as it is known.
-- Debugging tools (replica id -2) are answered by any replica, up to its log's end.
-- 0: several offsets, at which segments begin that were last written before the time asked for, and the end.
-- 1 one offset, by the records' own times; 2 isolation level; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE, before which
-  LEADER_NOT_AVAILABLE stands for it; 6 flexible; 10 timeout.
-- No record at or after the time asked for: offset -1 and timestamp -1, no error.
+- While a new leader does not know the high watermark, a request for the latest offset, or for a time that is not
+  found below the known high watermark, gets OFFSET_NOT_AVAILABLE (KIP-207).
+- Any replica serves debugging tools (replica id -2), up to its log end offset.
+- 0: several offsets, at which segments begin that were last written before the requested time, and the end.
+- 1 one offset, by the records' own times; 2 isolation level; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE, for which
+  earlier versions get LEADER_NOT_AVAILABLE; 6 flexible; 10 timeout.
+- No record at or after the requested time: offset -1 and timestamp -1, no error.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def _rest(
 def _begin(
     broker: DataContext, request: ListOffsetsRequest, call: Call
 ) -> Generator[None, None, tuple[ListOffsetsResponse, list[_Search]]]:
-    """The answer, without what must be searched for."""
+    """Make the response, without the offsets that need a search."""
     topics = []
     searches: list[_Search] = []
     named: Counter[TopicPartitionKey] = Counter()
@@ -101,16 +101,16 @@ def _begin(
                     found.answer = answer
                     searches.append(found)
                 else:
-                    _tell(answer, found, call.version)
+                    _set_offset(answer, found, call.version)
             except KafkaError as error:
-                _tell_error(answer, error, call.version)
+                _set_error(answer, error, call.version)
             answers.append(answer)
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics), searches
 
 
 class _Search:
-    """A log whose batches must be looked at; that goes in slices (gregor.storage.log.search)."""
+    """A search in the batches of a log, which runs in slices (gregor.storage.log.search)."""
 
     __slots__ = ("_end_offset", "_may_hide", "_work", "answer")
 
@@ -137,19 +137,21 @@ async def _after(
     for search in searches:
         await turns.next()
         try:
-            _tell(search.answer, await search.run(broker), version)
+            _set_offset(search.answer, await search.run(broker), version)
         except KafkaError as error:
-            _tell_error(search.answer, error, version)
+            _set_error(search.answer, error, version)
     return response
 
 
-def _tell(answer: ListOffsetsResponse.ListOffsetsPartitionResponse, found: tuple[int, int, int], version: int) -> None:
+def _set_offset(
+    answer: ListOffsetsResponse.ListOffsetsPartitionResponse, found: tuple[int, int, int], version: int
+) -> None:
     answer.timestamp, answer.offset, epoch = found
     if version >= LEADER_EPOCHS_FROM:
         answer.leader_epoch = epoch
 
 
-def _tell_error(answer: ListOffsetsResponse.ListOffsetsPartitionResponse, error: KafkaError, version: int) -> None:
+def _set_error(answer: ListOffsetsResponse.ListOffsetsPartitionResponse, error: KafkaError, version: int) -> None:
     answer.error_code = error.code
     if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and version < NOT_AVAILABLE_FROM:
         answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
@@ -164,11 +166,11 @@ def _why_absent(broker: DataContext, topic: str, index: int) -> ErrorCode:
 def _find(
     partition: Partition, wanted: ListOffsetsRequest.ListOffsetsPartition, replica_id: int, version: int
 ) -> tuple[int, int, int] | _Search:
-    """(timestamp, offset, leader epoch), or how to find it; raises KafkaError."""
+    """Return (timestamp, offset, leader epoch), or the search for it. Raises KafkaError."""
     time = wanted.timestamp
     if time < 0 and version < _SINCE_VERSION.get(time, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    # Also the check that this broker leads, in the epoch that the client believes in.
+    # This also checks that this broker leads, in the epoch that the client knows.
     end = end_offset(partition, current_leader_epoch=wanted.current_leader_epoch, replica_id=replica_id)
     log = partition.log
     if log is None:
@@ -189,7 +191,8 @@ def _find(
 def _segment_offsets(
     broker: DataContext, partition: Partition, wanted: ListOffsetsRequest.ListOffsetsPartition, replica_id: int
 ) -> list[int]:
-    """The answer of version 0, the greatest first; raises KafkaError. (Kafka's legacyFetchOffsetsForTimestamp.)"""
+    """Return the offsets of version 0, the greatest first (Kafka's legacyFetchOffsetsForTimestamp). Raises
+    KafkaError."""
     if wanted.timestamp < EARLIEST:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     end = end_offset(partition, replica_id=replica_id)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from gregor.broker.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from gregor.broker.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
 from gregor.broker.answers.metadata import encoded_answer
 from gregor.broker.cluster.membership import until_informed
 from gregor.broker.context import MetadataContext
@@ -50,7 +50,7 @@ LISTENER_ERROR_FROM = 6
 IDS_FROM = 12
 CREATED_AT_ONCE = 100
 """Of the topics that a request names and that do not exist: each takes some milliseconds."""
-CREATED_TOGETHER = 10
+CREATIONS_IN_PARALLEL = 10
 MANY_PARTITIONS = 200
 """More are answered in slices."""
 
@@ -74,7 +74,7 @@ async def metadata(
 ) -> MetadataResponse | EncodedResponse:
     if not broker.metadata.is_informed:
         await until_informed(broker.metadata)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
     may_create = broker.config["auto.create.topics.enable"] and (
         call.version < CREATION_CHOICE_FROM or request.allow_auto_topic_creation
     )
@@ -112,7 +112,7 @@ def _answer(broker: EncodedMetadataContext, request: MetadataRequest, call: Call
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.controller_id,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
         ),
     )
 
@@ -149,7 +149,7 @@ async def _wanted(
             await turns.next()
             found.append(Topic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or ""))
         return found
-    deleted = {name for name in missing if broker.metadata.take_deleted(name)}
+    deleted = {name for name in missing if broker.metadata.pop_deleted(name)}
     refused = await _create(broker, missing) if missing else {}
     absent = ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for topic in named.values():
@@ -191,8 +191,8 @@ async def _create(broker: EncodedMetadataContext, names: Sequence[str]) -> dict[
         except KafkaError as refusal:
             refused[name] = refusal.code
 
-    for first in range(0, len(names), CREATED_TOGETHER):
-        await asyncio.gather(*map(create, names[first : first + CREATED_TOGETHER]))
+    for first in range(0, len(names), CREATIONS_IN_PARALLEL):
+        await asyncio.gather(*map(create, names[first : first + CREATIONS_IN_PARALLEL]))
     return refused
 
 

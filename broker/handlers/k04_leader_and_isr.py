@@ -30,13 +30,13 @@ async def leader_and_isr(broker: ReplicaContext, request: LeaderAndIsrRequest, c
         for state in request.ungrouped_partition_states:
             topics.setdefault(state.topic_name, _Topic(topic_name=state.topic_name)).partition_states.append(state)
         request.topic_states = list(topics.values())
-    response = await broker.local_broker.handle(request, call.connection.number)
+    response = await broker.controller_requests.handle(request, call.connection.number)
     assert isinstance(response, LeaderAndIsrResponse)
     if call.version < ANSWERED_BY_TOPIC_FROM and not response.error_code:
         # The answer holds the topics in the order of the request.
-        for asked, answered in zip(request.topic_states, response.topics, strict=True):
+        for topic, answered in zip(request.topic_states, response.topics, strict=True):
             for partition in answered.partition_errors:
-                partition.topic_name = asked.topic_name
+                partition.topic_name = topic.topic_name
                 response.partition_errors.append(partition)
         response.topics = []
     return response

@@ -29,17 +29,19 @@ _Partition = StopReplicaRequest.StopReplicaPartitionState
 @handles(ApiKey.STOP_REPLICA, 0, 4, changes=True)
 async def stop_replica(broker: ReplicaContext, request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
     if call.version < EPOCHS_FROM:
-        asked: Iterable[TopicPartition]
+        requested: Iterable[TopicPartition]
         if call.version < BY_TOPIC_FROM:
-            asked = (TopicPartition(one.topic_name, one.partition_index) for one in request.ungrouped_partitions)
+            requested = (TopicPartition(one.topic_name, one.partition_index) for one in request.ungrouped_partitions)
         else:
-            asked = (TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+            requested = (
+                TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes
+            )
         topics: dict[str, _Topic] = {}
-        for name, index in asked:
+        for name, index in requested:
             topics.setdefault(name, _Topic(topic_name=name)).partition_states.append(
                 _Partition(partition_index=index, delete_partition=request.delete_partitions)
             )
         request.topic_states = list(topics.values())
-    response = await broker.local_broker.handle(request, call.connection.number)
+    response = await broker.controller_requests.handle(request, call.connection.number)
     assert isinstance(response, StopReplicaResponse)
     return response

@@ -43,6 +43,6 @@ async def update_metadata(broker: ReplicaContext, request: UpdateMetadataRequest
                 one.rack = None
             for endpoint in one.endpoints:
                 endpoint.listener = _PROTOCOL_NAMES.get(endpoint.security_protocol, "PLAINTEXT")
-    response = await broker.local_broker.handle(request, call.connection.number)
+    response = await broker.controller_requests.handle(request, call.connection.number)
     assert isinstance(response, UpdateMetadataResponse)
     return response

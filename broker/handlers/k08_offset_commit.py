@@ -81,11 +81,11 @@ async def _commit_to_nodes(broker: GroupContext, request: OffsetCommitRequest) -
         for part in topic.partitions:
             error = ErrorCode.NONE
             if java_length(part.committed_metadata or "") > broker.config["offset.metadata.max.bytes"]:
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE  # though there is no place for it in the node
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE  # though the node does not store it
             else:
                 try:
-                    place = request.group_id, topic.name, part.partition_index
-                    await limit.within(partial(broker.consumer_offsets.commit, *place, part.committed_offset))
+                    partition = request.group_id, topic.name, part.partition_index
+                    await limit.within(partial(broker.consumer_offsets.commit, *partition, part.committed_offset))
                 except KafkaError as refusal:
                     error = refusal.code
             answers.append(

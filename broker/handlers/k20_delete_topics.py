@@ -42,18 +42,18 @@ async def delete_topics(broker: AdminContext, request: DeleteTopicsRequest, call
         )
     turns = broker.gate.turns()
     answers = await _resolved(broker, _wanted(request, call.version), turns)
-    doomed = []
+    deleted = []
     names = []
     for answer in answers:
         await turns.next()
         if not answer.error_code:
-            doomed.append(answer)
+            deleted.append(answer)
             names.append(answer.name or "")
     try:
         results = await broker.admin.delete_topics(names, request.timeout_ms)
     except KafkaError as error:
         results = [error for _ in names]
-    for answer, result in zip(doomed, results, strict=True):
+    for answer, result in zip(deleted, results, strict=True):
         await turns.next()
         if result is not None:
             _refuse(answer, result)

@@ -62,7 +62,7 @@ async def delete_records(broker: DataContext, request: DeleteRecordsRequest, cal
 
 
 class _Wait:
-    """One partition on its way to a low watermark; `settle` fills in the answer when that is decided."""
+    """One partition on its way to a low watermark; `try_complete` fills in the answer when that is decided."""
 
     __slots__ = ("_answer", "_target", "partition")
 
@@ -72,7 +72,7 @@ class _Wait:
         self._answer = answer
         answer.error_code = ErrorCode.REQUEST_TIMED_OUT
 
-    def settle(self) -> bool:
+    def try_complete(self) -> bool:
         partition, answer = self.partition, self._answer
         try:
             partition.check_leads()
@@ -97,13 +97,13 @@ def _begin(broker: DataContext, topic: str, index: int, offset: int, answer: Ans
 
 async def _all_reached(loop: asyncio.AbstractEventLoop, waits: list[_Wait], timeout_s: float) -> None:
     """Until every wait is settled, or the time is over."""
-    left = [wait for wait in waits if not wait.settle()]
+    left = [wait for wait in waits if not wait.try_complete()]
     if not left:
         return
     done: Deferred[None] = Deferred()
 
     def moved() -> None:
-        left[:] = [wait for wait in left if not wait.settle()]
+        left[:] = [wait for wait in left if not wait.try_complete()]
         if not left:
             done.complete(None)
 

@@ -27,7 +27,7 @@ _Result = ElectLeadersResponse.ReplicaElectionResult
 _Partition = ElectLeadersResponse.PartitionResult
 
 
-def _asked(broker: AdminContext, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
+def _requested(broker: AdminContext, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
     if request.topic_partitions is None:
         return ((topic.name, sorted(topic.partitions)) for topic in broker.metadata.topics())
     return ((topic.topic, topic.partitions) for topic in request.topic_partitions)
@@ -39,7 +39,7 @@ async def elect_leaders(broker: AdminContext, request: ElectLeadersRequest, call
     everything = request.topic_partitions is None
     turns = broker.gate.turns()
     keys: dict[TopicPartition, None] = {}
-    for name, indexes in _asked(broker, request):
+    for name, indexes in _requested(broker, request):
         for index in indexes:
             await turns.next()
             keys[TopicPartition(name, index)] = None

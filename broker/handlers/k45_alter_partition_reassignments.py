@@ -56,9 +56,9 @@ async def alter_partition_reassignments(
             if key not in refusals:
                 continue  # named twice, answered once
             refusal = refusals.pop(key)
-            told = _Partition(partition_index=partition.partition_index, error_message=None)
+            reassigned = _Partition(partition_index=partition.partition_index, error_message=None)
             if refusal is not None:
-                told.error_code, told.error_message = refusal.code, refusal.message
-            answer.partitions.append(told)
+                reassigned.error_code, reassigned.error_message = refusal.code, refusal.message
+            answer.partitions.append(reassigned)
         response.responses.append(answer)
     return response

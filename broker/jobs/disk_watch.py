@@ -166,7 +166,7 @@ class DiskWatch:
         turns = self._background.gate.turns()
         for key in keys:
             await turns.next()
-            aside += self._replicas.set_aside([key])
+            aside += self._replicas.suspend([key])
         if aside:
             logger.warning("%s: other brokers lead its %d partitions until there is room", folder.path, len(aside))
             self._background.spawn(self.tell_controller())
@@ -189,7 +189,7 @@ class DiskWatch:
         folder.mark_writable()
         logger.info("%s has room again after %.0f s: writing resumes", folder.path, time.monotonic() - began_s)
         await self._background.run(folder.keep_reserve)
-        self._replicas.take_up(aside)
+        self._replicas.resume(aside)
         await self.tell_controller()  # it may have asked for logs that could not be made
 
     async def _keep_reserves(self) -> None:

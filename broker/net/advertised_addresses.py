@@ -1,8 +1,8 @@
-"""What a broker tells others of where it is when `advertised.listeners` does not say it.
+"""The advertised addresses of a broker for which `advertised.listeners` is not set.
 
-A listener on every address has no host of its own. A client that asks this broker is told the address it came in by
-(`context.endpoint_for`); other brokers, and clients that ask those, are told this machine's name, as Kafka registers
-it (``InetAddress.getLocalHost.getCanonicalHostName``).
+A listener on every address has no host of its own. A client of this broker gets the address that it connected to
+(`context.endpoint_for`); other brokers, and their clients, get this machine's name, as Kafka registers it
+(``InetAddress.getLocalHost.getCanonicalHostName``).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _LOCAL_NAMES = ("localhost", "ip6-localhost", "ip6-loopback")
 _SOMEWHERE = ("192.0.2.1", 9)
-"""TEST-NET-1: only the route to it is asked for, nothing is sent."""
+"""TEST-NET-1: only the route to it is looked up, nothing is sent."""
 
 
 class OwnAddresses:
-    """One broker's listeners as others are told of them, once `bound` has said which ports they have."""
+    """The advertised listeners of one broker; `bound` sets their ports."""
 
     def __init__(self, config: BrokerConfig, in_cluster: bool, clock_ms: Callable[[], int]) -> None:
         self._config = config
@@ -32,15 +32,15 @@ class OwnAddresses:
         self._clock_ms = clock_ms
         self._ports: Mapping[str, int] = {}
         self.unadvertised: frozenset[str] = frozenset()
-        """Listeners without an advertised host: a client is told the address that it came in by."""
+        """Listeners without an advertised host: a client gets the address that it connected to."""
 
     def bound(self, ports: Mapping[str, int]) -> None:
-        """The listeners have these ports now, by listener name; the settings of both are in effect."""
+        """Set the ports by listener name, once the settings are in effect."""
         self._ports = ports
         self.unadvertised = frozenset(one.name for one in self._config.advertised_listeners if not one.host)
 
     def registration(self) -> BrokerRegistration:
-        """The broker as it registers itself in the metadata store."""
+        """Return the broker's registration for the metadata store."""
         ports = self._ports
 
         def reachable(listener: Listener) -> Listener:
@@ -58,20 +58,20 @@ class OwnAddresses:
 
 @functools.cache
 def own_name(in_cluster: bool) -> str:
-    """This machine's name for others. A lone broker does not ask the resolver, which may take seconds; in a cluster it
-    is the full name, or, where the name of the machine leads nowhere, the address of its way out."""
+    """Return the name under which others reach this machine. A single broker does not use the resolver, which may need
+    seconds; in a cluster it is the full name, or, if the name cannot be resolved, the address of the default route."""
     name = socket.gethostname()
     if not in_cluster:
         return name
     try:
         socket.getaddrinfo(name, None)
     except OSError:
-        return _address_of_the_way_out() or name
+        return _address_of_default_route() or name
     full = socket.getfqdn(name)
     return name if full.partition(".")[0] in _LOCAL_NAMES else full
 
 
-def _address_of_the_way_out() -> str | None:
+def _address_of_default_route() -> str | None:
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect(_SOMEWHERE)
@@ -80,8 +80,8 @@ def _address_of_the_way_out() -> str | None:
         return None
 
 
-def told_to_clients(unadvertised: Sequence[str], name: str, in_cluster: bool) -> list[str]:
-    """Lines for the log about listeners without an advertised host."""
+def seen_by_clients(unadvertised: Sequence[str], name: str, in_cluster: bool) -> list[str]:
+    """Return lines for the log about listeners without an advertised host."""
     if not unadvertised:
         return []
     others = f"; for other brokers, and for clients of those, {name} is advertised" if in_cluster else ""
@@ -92,7 +92,7 @@ def told_to_clients(unadvertised: Sequence[str], name: str, in_cluster: bool) ->
 
 
 def leads_astray(hosts: Sequence[str], zookeeper_connect: str) -> list[str]:
-    """Lines for the log about a member of a cluster on several machines that only its own machine can reach."""
+    """Return lines for the log about a broker of a cluster on several machines that only its own machine can reach."""
     if not zookeeper_connect or all(map(is_loopback, _hosts(zookeeper_connect))):
         return []
     here = sorted({host for host in hosts if is_loopback(host)})
@@ -106,7 +106,7 @@ def leads_astray(hosts: Sequence[str], zookeeper_connect: str) -> list[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Of a name only the well-known ones: nobody is asked."""
+    """Return whether a host is a loopback address or one of its well-known names; no name is resolved."""
     import ipaddress  # seldom needed
 
     if host.lower() in _LOCAL_NAMES:
@@ -118,7 +118,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _hosts(connect: str) -> list[str]:
-    """Of `host:port,[::1]:port/chroot`."""
+    """Return the hosts of `host:port,[::1]:port/chroot`."""
     servers = (server.strip() for server in connect.partition("/")[0].split(","))
     return [
         server.partition("]")[0].strip("[") if server.startswith("[") else server.rpartition(":")[0] or server

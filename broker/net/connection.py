@@ -1,12 +1,12 @@
 """One client connection: the asyncio shell around gregor.protocol.framing.
 
-Whole requests are dispatched at once, on the loop, as they come in (broker.net.inbound, broker.net.dispatch), and their
-answers leave in order (broker.net.outbound). As in Apache Kafka a connection has one request at work at a time, so a
-client's later request sees the effect of its earlier one; only Produce requests overlap, since their order is settled
-by the append. Nothing here waits for another connection.
+Whole requests are dispatched at once, on the loop, as they arrive (broker.net.inbound, broker.net.dispatch), and their
+responses are sent in order (broker.net.outbound). As in Apache Kafka a connection has one request in progress at a
+time, so a client's later request sees the effect of its earlier one; only Produce requests overlap, since the append
+decides their order. No connection waits for another one.
 
-Back-pressure, both ways: broker.net.inbound says when reading stops; besides, no request is dispatched while the peer
-does not take its answers.
+Back-pressure, both ways: broker.net.inbound decides when reading stops; besides, no request is dispatched while the
+peer does not receive its responses.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _PRODUCE = ApiKey.PRODUCE.value
 _numbers = count()
-"""Of connections, in the order in which they came."""
+"""Numbers of connections, in the order in which they were accepted."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -68,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
     # ---- asyncio's side -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's own class, alike in what it does
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's own class, with the same methods
         peername = transport.get_extra_info("peername") or ("?", 0)
         self.host = str(peername[0])
         self.peer = f"{self.host}:{peername[1]}"
@@ -86,9 +86,9 @@ class Connection(asyncio.BufferedProtocol):
         if delay_s is None:
             self.fail("too many came at the same time (max.connection.creation.rate)")
         elif delay_s > 0:
-            # Not `pause_reading`: uvloop begins to read when this returns, whatever was said before.
+            # Not `pause_reading`: uvloop begins to read when this method returns, even after a pause.
             self.hold()
-            loop.call_later(delay_s, self.go_on)
+            loop.call_later(delay_s, self.end_hold)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_of_life()
@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         return inbound.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Dispatch the whole requests that are here and keep the rest; of 0 bytes, those that had to wait."""
+        """Dispatch the whole requests in the buffer and keep the rest; with 0 bytes, the requests that had to wait."""
         self.quiet_sweeps = 0
         inbound = self._inbound
         receiver = inbound.receiver
@@ -123,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         if inbound.queued:
             inbound.unqueue()
         outbound, pending = self._outbound, self._pending
-        answers = b""  # of requests that came in one read: they leave in one write, and wake the peer once
+        answers = b""  # of requests in one read: they are sent in one write, which wakes the peer once
         try:
             while True:
                 before = start
@@ -170,18 +170,18 @@ class Connection(asyncio.BufferedProtocol):
     # ---- pauses ---------------------------------------------------------------------------------------------------
 
     def hold(self) -> None:
-        """A request of a pipelined API has to come to its end before the next one: until `go_on` none is dispatched,
-        and what it holds in memory keeps its place in the budget, even if the connection ends meanwhile.
+        """Complete a request of a pipelined API before the next one: until `end_hold` none is dispatched, and the
+        receive budget counts the memory of the request, even if the connection ends meanwhile.
         """
         self._inbound.hold()
 
-    def go_on(self) -> None:
-        """The end of `hold`, which must come."""
+    def end_hold(self) -> None:
+        """End a `hold`; this must be called."""
         self._inbound.end_hold()
         self.resume()
 
     def resume(self) -> None:
-        """Something that held requests up is over: dispatch what is already here."""
+        """Dispatch the requests that are already here, after the end of what delayed them."""
         inbound = self._inbound
         if self.closed or inbound.busy or self._outbound.blocked:
             return
@@ -193,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
     # ---- the end --------------------------------------------------------------------------------------------------
 
     def fail(self, reason: str) -> None:
-        """End the connection because of what the peer did; the log says what and who."""
+        """End the connection because of an error of the peer, with a line in the log."""
         if not self.closed:
             logger.warning("closing connection from %s: %s", self.peer, reason)
             self.close()
@@ -203,20 +203,20 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def finish(self) -> None:
-        """The peer has left: nothing can be answered any more."""
+        """Close the connection after the peer has left; no response can be sent any more."""
         self._end_of_life()
         self._transport.close()
 
-    def sweep(self, sweeps_until_idle: int, sweeps_until_stalled: int) -> None:
-        """Called at even intervals: ends a connection that is idle, or that holds budget for a frame that does not
-        come.
+    def sweep(self, sweeps_until_idle: int, sweeps_until_stuck: int) -> None:
+        """End the connection if it is idle, or if it has a share of the receive budget for a frame that does not
+        arrive. Called at regular intervals.
         """
         inbound, outbound = self._inbound, self._outbound
-        # A pending request is no silence, nor is an answer that the peer takes slowly.
+        # A connection with a pending request is not idle, nor is one whose peer receives a response slowly.
         awake = inbound.busy or (outbound.blocked and outbound.moved())
         self.quiet_sweeps = 0 if awake else self.quiet_sweeps + 1
         if inbound.is_contended:
-            if inbound.is_stalled(sweeps_until_stalled):
+            if inbound.is_stuck(sweeps_until_stuck):
                 size, received = inbound.receiver.frame_bytes, inbound.receiver.end
                 self.fail(f"{received} of {size} bytes of a request came, then next to nothing; others wait for room")
         elif 0 < sweeps_until_idle < self.quiet_sweeps:
@@ -229,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = True
         self._outbound.close()
         self._dispatcher.close()
-        del self._dispatcher  # it knows the connection: a cycle, which would be for the collector
+        del self._dispatcher  # it refers to the connection: a cycle, which would be work for the collector
         self._inbound.close()
         self._routes.close()
         self._broker.connections.discard(self)

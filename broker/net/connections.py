@@ -1,4 +1,4 @@
-"""All open connections: how many there may be, and which of them have gone quiet."""
+"""All open connections: their limits, and the end of those that are idle."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
 CLOSED_AT_ONCE = 50
 _SWEEPS_PER_IDLE_TIME = 10
 _LONGEST_SWEEP_S = 5.0
-_STALLED_AFTER_S = 10.0
-"""A frame that holds memory others wait for, and of which nothing came for this long, loses it with its connection."""
+_STUCK_AFTER_S = 10.0
+"""A connection ends if its unfinished frame has memory that others wait for, and nothing of it arrived for this
+time."""
 
 
 class OpenConnection(Protocol):
-    """A connection, as far as they are counted and closed together."""
+    """A connection, as far as it is counted and closed."""
 
     listener: str
     host: str
 
     def close(self) -> None: ...
     def finish(self) -> None: ...
-    def sweep(self, sweeps_until_idle: int, sweeps_until_stalled: int) -> None: ...
+    def sweep(self, sweeps_until_idle: int, sweeps_until_stuck: int) -> None: ...
 
 
 class Connections:
@@ -39,7 +40,7 @@ class Connections:
     """
 
     def __init__(self, config: BrokerConfig, on_opened: Callable[[int], None] = lambda count: None) -> None:
-        """`on_opened` is called with the number of open ones whenever one more is."""
+        """`on_opened` is called with the number of open connections whenever one is added."""
         self._config = config
         self._open: set[OpenConnection] = set()
         self._by_host: Counter[str] = Counter()
@@ -62,7 +63,7 @@ class Connections:
         return len(self._open)
 
     def add(self, connection: OpenConnection) -> str | None:
-        """Count a new connection in. Returns why it must be refused, or None."""
+        """Count a new connection. Return why it must be refused, or None."""
         self._open.add(connection)
         self._by_host[connection.host] += 1
         self._by_listener[connection.listener] += 1
@@ -81,8 +82,8 @@ class Connections:
         return None
 
     def delay_s(self, listener: str, now_s: float) -> float | None:
-        """How long a new connection has to wait by max.connection.creation.rate, the broker's and its listener's; None
-        if it is too long to let it in.
+        """Return the delay of a new connection by max.connection.creation.rate, of the broker and of its listener; None
+        if the connection must be refused because the delay is too long.
         """
         rates = [(self._rates[""], self._config["max.connection.creation.rate"])]
         own = self._config.listener_value(listener, "max.connection.creation.rate")
@@ -92,11 +93,11 @@ class Connections:
         if delay > LONGEST_DELAY_S:
             return None
         for rate, per_second in rates:
-            rate.take(now_s, per_second)
+            rate.reserve(now_s, per_second)
         return delay
 
     def close_listener(self, listener: str) -> None:
-        """The listener is no longer served: its connections end."""
+        """End the connections of a listener that is removed."""
         for connection in [one for one in self._open if one.listener == listener]:
             connection.close()
 
@@ -105,9 +106,9 @@ class Connections:
         if text != self._overrides_text:
             self._overrides_text, self._overrides = text, parse_overrides(text, numbers_only=True)
             if any(char.isalpha() for char in text):
-                # The names among them may take the name server seconds: their limits count when it has answered.
-                asking = asyncio.get_running_loop().run_in_executor(None, parse_overrides, text)
-                asking.add_done_callback(lambda answer: self._resolved(text, answer))
+                # A name server may need seconds to resolve the names: their limits count after that.
+                resolving = asyncio.get_running_loop().run_in_executor(None, parse_overrides, text)
+                resolving.add_done_callback(lambda answer: self._resolved(text, answer))
         limit: int = self._overrides.get(host, self._config["max.connections.per.ip"])
         return limit
 
@@ -124,7 +125,8 @@ class Connections:
                 del self._by_host[connection.host]
 
     def left(self, connection: OpenConnection, loop: asyncio.AbstractEventLoop) -> None:
-        """Its peer has left. When thousands do so at once, some are closed in each turn of the loop."""
+        """Close a connection whose peer has left. If thousands leave at once, some are closed in each turn of the
+        loop."""
         self._left.append(connection)
         if len(self._left) == 1:
             loop.call_soon(self._close_some, loop)
@@ -141,12 +143,12 @@ class Connections:
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         self.start_sweeping(loop)
         idle = int(self._idle_s / self._sweep_s) if self._idle_s > 0 else 0
-        stalled = max(1, int(_STALLED_AFTER_S / self._sweep_s))
+        stuck = max(1, int(_STUCK_AFTER_S / self._sweep_s))
         for connection in list(self._open):
-            connection.sweep(idle, stalled)
+            connection.sweep(idle, stuck)
 
     def close_all(self) -> None:
-        """Close them all; one that still comes in is refused: nothing may be written to logs that are closed."""
+        """Close all connections, and refuse new ones: nothing may be written to logs that are closed."""
         self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
@@ -155,9 +157,9 @@ class Connections:
 
 
 def parse_overrides(text: str, *, numbers_only: bool = False) -> dict[str, int]:
-    """Limits by address, from `host:count,host:count`. A name stands for all its addresses; what is no pair, or a name
-    nobody knows, is left out with a line in the log. `numbers_only`: names are left out without a word, and nobody is
-    asked for them.
+    """Return limits by address, from `host:count,host:count`. A name stands for all its addresses; a malformed pair, or
+    a name that cannot be resolved, is omitted with a line in the log. `numbers_only`: names are omitted without a line,
+    and are not resolved.
     """
     limits: dict[str, int] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):

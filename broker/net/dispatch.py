@@ -1,7 +1,7 @@
-"""The requests of one connection: each to its handler, and the responses in their order to the outbound side.
+"""The requests of one connection: each is passed to its handler, and the responses, in order, to the outbound side.
 
-A handler returns a response, a Deferred of it or a coroutine. The latter two have a place in the order of the
-responses, a PendingResponse, which is completed with the encoded response.
+A handler returns a response, a Deferred of it or a coroutine. For the latter two a PendingResponse keeps the position
+in the order of the responses; it is completed with the encoded response.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _PRODUCE = ApiKey.PRODUCE.value
 
 
 class Client(ClientConnection, Protocol):
-    """The connection, whose state decides what becomes of a response."""
+    """The connection, whose state decides whether a response is sent."""
 
     @property
     def closed(self) -> bool: ...
     @property
     def peer(self) -> str: ...
     def resume(self) -> None:
-        """Dispatch what is already here: the request that held it up is answered."""
+        """Dispatch the requests that are already here, after the response to the request before them."""
 
 
 class Dispatcher:
-    """Of one connection, from its beginning to its end."""
+    """Dispatches the requests of one connection, from its beginning to its end."""
 
     __slots__ = ("_broker", "_client", "_inbound", "_outbound", "_routes", "responses")
 
@@ -82,7 +82,7 @@ class Dispatcher:
                 result = entry.handler(broker, entry.decoders[version](view[:stop], position)[0], call)
         except MalformedMessage:
             raise
-        except Exception as error:  # a bug: its request must not take the loop or other connections along
+        except Exception as error:  # a bug: it must not end the loop or other connections
             self._failed(entry, version, error)
             return
         if isinstance(result, Deferred):
@@ -96,8 +96,8 @@ class Dispatcher:
             self._answer(entry, version, correlation_id, result)
 
     def _serve_large(self, entry: Entry, view: memoryview, position: int, stop: int, call: Call) -> Any:
-        """The result of a request that is decoded in steps. Where it takes longer, what was received stays as it is
-        until then: alone in an owned buffer it goes along with it, else it is copied."""
+        """Decode a request in steps and return the handler's result. While a long decoding continues, the received
+        bytes must not change: the owned buffer stays with a request that is alone in it, else the bytes are copied."""
         broker, inbound = self._broker, self._inbound
         owned = inbound.owned
         if owned is not None and stop == inbound.receiver.end:
@@ -113,15 +113,15 @@ class Dispatcher:
             serve_large(lambda request: entry.handler(broker, request, call), decoded, data, owned, broker.buffers),
             loop=broker.loop,
         )
-        # Its place in the budget is free when it is answered.
-        place = inbound.take_place()
-        if place is not None:
-            task.add_done_callback(lambda _: place.release())
+        # The receive budget counts the request until it is answered.
+        admission = inbound.detach_admission()
+        if admission is not None:
+            task.add_done_callback(lambda _: admission.release())
         return task
 
     def _refuse_version(self, key: int, version: int, correlation_id: int) -> None:
-        """KIP-511: whatever version of ApiVersions was asked for, the answer has the form of version 0. Raises
-        FramingError for other APIs."""
+        """Respond to an unknown version of ApiVersions in the form of version 0 (KIP-511). Raises FramingError for
+        other APIs."""
         handlers = self._broker.handlers
         try:
             entry_of(handlers, key, version)
@@ -138,7 +138,7 @@ class Dispatcher:
     # ---- answers --------------------------------------------------------------------------------------------------
 
     def _defer(self, entry: Entry, version: int, correlation_id: int, source: Deferred[Any]) -> None:
-        """Keep a place for a response that comes later; one that is here already is answered."""
+        """Keep the position of a response that comes later; send one that is complete already."""
         if source.done and source.error is None:
             self._answer(entry, version, correlation_id, source.value)
             return
@@ -147,14 +147,14 @@ class Dispatcher:
         self._wait_for(source, pending)
 
     def enqueue(self, answer: Deferred[Any] | bytes) -> None:
-        """The next place in the order of the responses is for this one."""
+        """Give a response the next position in the order."""
         if isinstance(answer, bytes):
-            place: Deferred[Any] = Deferred()
-            place.complete([answer])
+            pending: Deferred[Any] = Deferred()
+            pending.complete([answer])
         else:
-            place = answer
-            place.then(self._send_ready)
-        self.responses.pending.append(place)
+            pending = answer
+            pending.then(self._send_ready)
+        self.responses.pending.append(pending)
 
     def _wait_for(self, source: Deferred[Any], pending: PendingResponse) -> None:
         pending.source = source
@@ -180,7 +180,7 @@ class Dispatcher:
     def _answer(
         self, entry: Entry, version: int, correlation_id: int, response: Any, pending: PendingResponse | None = None
     ) -> None:
-        """Encode a response and send it, or put it into its place; a long one is encoded in steps and comes back."""
+        """Encode a response and send it, or complete its pending response. A long one is encoded in steps first."""
         chunks: list[Chunk] = []
         try:
             if type(response) is bytearray:
@@ -198,15 +198,15 @@ class Dispatcher:
                         self._wait_for(rest, pending)
                     return
                 chunks = [frame]
-        except Exception as error:  # a bug too: the handler's answer does not fit its version
+        except Exception as error:  # a bug: the handler's response does not fit its version
             self._failed(entry, version, error)
             return
         if pending is not None:
             pending.complete(chunks)
         elif self.responses.pending:
-            place: Deferred[Any] = Deferred()
-            place.complete(chunks)
-            self.responses.pending.append(place)
+            completed: Deferred[Any] = Deferred()
+            completed.complete(chunks)
+            self.responses.pending.append(completed)
         elif chunks:
             self._outbound.send(chunks)
 
@@ -219,6 +219,6 @@ class Dispatcher:
         self._client.fail(f"{entry.key.name} could not be answered")
 
     def close(self) -> None:
-        """The connection ends: nothing is answered any more."""
+        """Cancel the pending responses: the connection has ended."""
         for pending in self.responses.pending:
             pending.cancel()

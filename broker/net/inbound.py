@@ -1,10 +1,10 @@
-"""What comes into a connection: the memory of an unfinished request, its place in the receive budget, and when to read.
+"""The receiving side of a connection: memory for an unfinished request, its share of the receive budget, when to read.
 
-A request that is whole in one read stays in the buffer that all connections share; of a longer one the bytes are kept
-in an owned buffer (net.receive_buffers), which goes back to the pool as soon as no partial frame is left in it.
+A request that is whole in one read stays in the buffer that all connections share; the bytes of a longer
+one are kept in an owned buffer (net.receive_buffers), which returns to the pool once it holds no partial frame.
 
-Reading stops while a request is at work and another one is already here, while the receive budget has no room for a
-long frame, and, where `queued.max.requests` wait already, while a request is at work at all.
+Reading stops while a request is in progress and another one has arrived, while the receive budget has no room for a
+long frame, and, where `queued.max.requests` wait already, while any request is in progress.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.context import ConnectionContext
 
 MIN_PROGRESS_BYTES = 64 * 1024
-"""How much of a long frame has to arrive between two sweeps while others wait for the memory that it holds."""
+"""The part of a long frame that must arrive between two sweeps while other frames wait for its memory."""
 
 
 class Inbound:
@@ -35,7 +35,7 @@ class Inbound:
         "_pool",
         "_requests",
         "_seen_bytes",
-        "_stalled_sweeps",
+        "_stuck_sweeps",
         "_transport",
         "busy",
         "expects_long_frame",
@@ -53,19 +53,19 @@ class Inbound:
         self._transport = transport
         self._admission: Admission | None = None
         self._held: Admission | None = None
-        self._seen_bytes = self._stalled_sweeps = 0
+        self._seen_bytes = self._stuck_sweeps = 0
         self._closed = False
         self.receiver = Receiver(broker.max_request_bytes)
         self.owned: OwnedBuffer | None = None
         self.expects_long_frame = False
         self.busy = False
-        """A request is at work, and the next one must not be dispatched before it is answered."""
+        """A request is in progress, and the next one must not be dispatched before its response."""
         self.queued = False
-        """A whole request is here and waits for another one of this connection."""
+        """A whole request has arrived and waits for an earlier one of this connection."""
         self.reading = True
 
     def close(self) -> None:
-        """Give everything back but what `hold` keeps."""
+        """Release everything but the admission that `hold` keeps."""
         self._closed = True
         self.unqueue()
         self.release()
@@ -73,10 +73,10 @@ class Inbound:
     # ---- bytes ----------------------------------------------------------------------------------------------------
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go, if not simply into the shared buffer."""
+        """Return the memory for the next bytes, where the shared buffer may not do."""
         owned, receiver = self.owned, self.receiver
         if owned is None:
-            owned = self._pool.take_warm()
+            owned = self._pool.acquire_warm()
             if owned is None:
                 return self._pool.shared_view
             self.owned = owned
@@ -88,10 +88,10 @@ class Inbound:
         return owned.view[receiver.end :]
 
     def received(self, size_bytes: int) -> bool:
-        """Count bytes that came into the owned buffer; returns whether there is something to do about them."""
+        """Count bytes received into the owned buffer; return whether they must be processed."""
         receiver = self.receiver
         receiver.end += size_bytes
-        # Without a place in the budget a long frame is received up to SHARED_BYTES, then it has to ask for one.
+        # Without an admission a long frame is received up to SHARED_BYTES; then it needs one.
         return (
             not size_bytes
             or receiver.end - receiver.begin >= receiver.frame_bytes
@@ -104,7 +104,7 @@ class Inbound:
         receiver, owned = self.receiver, self.owned
         receiver.keep(view, start, end)
         if owned is None:
-            owned = self.owned = self._pool.take()
+            owned = self.owned = self._pool.acquire()
             owned.view[: end - start] = view[start:end]
         else:
             owned.compact(start, end)
@@ -116,10 +116,10 @@ class Inbound:
         if frame_bytes > SHARED_BYTES and not whole and self._admission is None:
             self._check_head(owned.view)
             full = receiver.end >= SHARED_BYTES
-            # Behind a request at work there is nothing to receive for yet: no place in the budget either.
+            # Behind a request in progress the frame could not be dispatched: it gets no admission yet.
             if full and not self.busy:
                 self._admission = self._budget.admit(frame_bytes, self.resume_reading)
-                self._seen_bytes, self._stalled_sweeps = receiver.end, 0
+                self._seen_bytes, self._stuck_sweeps = receiver.end, 0
         if whole and not self.queued:
             self.queued = True
             self._requests.queued += 1
@@ -130,7 +130,7 @@ class Inbound:
             self.resume_reading()
 
     def _check_head(self, view: memoryview) -> None:
-        """Refuse a long frame of an unknown API before it is received, and before it has a place in the budget."""
+        """Refuse a long frame of an unknown API before it is received, and before it has an admission."""
         if self.receiver.end >= SIZE_BYTES + HEAD_BYTES:
             key, version, _ = request_head(view, SIZE_BYTES)
             try:
@@ -139,7 +139,7 @@ class Inbound:
                 raise FramingError(f"a request of {self.receiver.frame_bytes} bytes: {error}") from None
 
     def release(self) -> None:
-        """No partial frame is left: the buffer and its place in the budget are free for others."""
+        """Return the buffer and its share of the budget, when no partial frame is left."""
         if self.owned is not None:
             self._pool.give_back(self.owned)
             self.owned = None
@@ -149,8 +149,8 @@ class Inbound:
         if not self.reading:
             self.resume_reading()
 
-    def take_place(self) -> Admission | None:
-        """The place in the budget, which is released by the caller from now on."""
+    def detach_admission(self) -> Admission | None:
+        """Return the admission, which the caller must release."""
         admission, self._admission = self._admission, None
         return admission
 
@@ -168,21 +168,21 @@ class Inbound:
             self._transport.resume_reading()
 
     def unqueue(self) -> None:
-        """What is here is about to be dispatched, or never will be."""
+        """Uncount the request that waits: it will be dispatched now, or never."""
         if self.queued:
             self.queued = False
             self._requests.queued -= 1
 
     def work(self) -> None:
-        """A request is at work that the next ones have to wait for; where enough of them wait, no more are read."""
+        """Begin a request that the next ones have to wait for. Where enough of them wait, no more are read."""
         self.busy = True
         if self._requests.queued >= self._requests.max_queued:
             self.pause_reading()
 
     def hold(self) -> None:
-        """The same for a request that keeps its place in the budget, even if the connection ends meanwhile."""
+        """Begin such a request that keeps its admission, even if the connection ends meanwhile."""
         self.busy = True
-        self._held = self.take_place()
+        self._held = self.detach_admission()
 
     def end_hold(self) -> None:
         self.busy = False
@@ -192,12 +192,12 @@ class Inbound:
 
     @property
     def is_contended(self) -> bool:
-        """Whether a frame that is still coming holds memory that others wait for."""
+        """Whether an unfinished frame has memory that others wait for."""
         admission = self._admission
         return admission is not None and admission.admitted and admission.contended and not self.busy
 
-    def is_stalled(self, max_sweeps: int) -> bool:
-        """Whether next to nothing of a contended frame came for `max_sweeps` sweeps; called once in each."""
+    def is_stuck(self, max_sweeps: int) -> bool:
+        """Return whether almost nothing of a contended frame arrived for `max_sweeps` sweeps. Called once in each."""
         progress_bytes, self._seen_bytes = self.receiver.end - self._seen_bytes, self.receiver.end
-        self._stalled_sweeps = 0 if progress_bytes >= MIN_PROGRESS_BYTES else self._stalled_sweeps + 1
-        return self._stalled_sweeps > max_sweeps
+        self._stuck_sweeps = 0 if progress_bytes >= MIN_PROGRESS_BYTES else self._stuck_sweeps + 1
+        return self._stuck_sweeps > max_sweeps

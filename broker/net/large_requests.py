@@ -1,4 +1,4 @@
-"""Requests about tens of thousands of things: decoded and handled with turns for others.
+"""Requests about tens of thousands of items: decoded and handled in turns, between which other work proceeds.
 
 Apache Kafka has threads for that. Here a request is decoded, and an answer encoded, in steps of a fraction of a
 millisecond (protocol.codec.compiler), which go through the broker's gate; the handlers do the same with their own work.
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gregor.broker.net.receive_buffers import BufferPool, OwnedBuffer
 
 LARGE_REQUEST_BYTES = 16 * 1024
-"""Decoded at once, a request of more than that could take several milliseconds. Produce requests do not: their records
-are not looked at."""
+"""To decode a longer request at once could need several milliseconds. Produce requests are exempt: their records are
+not decoded."""
 
 
 async def serve_large(
@@ -27,8 +27,8 @@ async def serve_large(
     owned: OwnedBuffer | None,
     pool: BufferPool,
 ) -> Any:
-    """The answer to a request that is being decoded from `data`; after that the buffer `owned`, in which the data lies,
-    goes back to the pool. Raises MalformedMessage, and what the handler raises."""
+    """Return the response to a request that is being decoded from `data`. After the decoding the buffer `owned`, which
+    contains the data, returns to the pool. Raises MalformedMessage, and the errors of the handler."""
     try:
         request, _ = await decoded
     finally:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gregor.config.listeners import Listener
 
 _MIN_BACKLOG = 1024
-"""A burst of connections above the backlog costs each late one a second (the client's SYN is sent again after it)."""
+"""A connection above the backlog is delayed by a second, after which the client sends its SYN again."""
 
 
 class BindError(OSError):
@@ -18,7 +18,7 @@ class BindError(OSError):
 
 
 def bind(listener: Listener, config: BrokerConfig) -> list[socket.socket]:
-    """Listening sockets of one listener, all on one port (chosen by the system for port 0).
+    """Open the listening sockets of one listener, all on one port (chosen by the system for port 0).
 
     `localhost` means both loopback addresses, as clients try either; an empty host every address of both families.
     Raises BindError.
@@ -44,9 +44,9 @@ def bind(listener: Listener, config: BrokerConfig) -> list[socket.socket]:
 
 
 def backlog(config: BrokerConfig) -> int:
-    """How many connections the kernel keeps until they are accepted."""
-    asked: int = config["socket.listen.backlog.size"]
-    return max(asked, _MIN_BACKLOG)
+    """Return how many connections the kernel queues until they are accepted."""
+    configured: int = config["socket.listen.backlog.size"]
+    return max(configured, _MIN_BACKLOG)
 
 
 def _addresses(host: str, port: int) -> list[tuple[int, str]]:
@@ -59,7 +59,7 @@ def _addresses(host: str, port: int) -> list[tuple[int, str]]:
 
 
 def _bind_one(family: int, host: str, port: int, config: BrokerConfig) -> socket.socket | None:
-    """None where the machine has no such address family, which `localhost` and the empty host allow for."""
+    """Open one socket. None if the machine lacks the address family, as `localhost` and the empty host permit."""
     try:
         sock = socket.socket(family, socket.SOCK_STREAM)
     except OSError:
@@ -68,7 +68,7 @@ def _bind_one(family: int, host: str, port: int, config: BrokerConfig) -> socket
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        # Accepted sockets inherit these. Unless somebody chose a size, the kernel's own tuning does better.
+        # Accepted sockets inherit these. Without a configured size the kernel's own tuning is better.
         for key, option in (
             ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
             ("socket.send.buffer.bytes", socket.SO_SNDBUF),

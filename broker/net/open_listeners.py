@@ -1,6 +1,6 @@
-"""The listeners that are open: bound at the start, and later as the dynamic setting `listeners` says.
+"""The open listeners: bound at the start, and changed later by the dynamic setting `listeners`.
 
-A listener that is taken away loses its connections, one that moves to another address keeps them.
+The connections of a listener that is removed end; those of one that moves to another address stay.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _DYNAMIC_ADDRESSES = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 _TRY_AGAIN_S = 30
 _LAST_ANSWERS_S = 1.0
-"""So long the connections of a listener that goes have for what they asked, perhaps for just this."""
+"""Time for the last responses on the connections of a removed listener, perhaps to its very removal."""
 
 
 class OpenListeners:
-    """One broker's. `announce(ports)` tells the cluster where it can be reached from now on."""
+    """The listeners of one broker. `announce(ports)` registers their new addresses in the cluster."""
 
     def __init__(self, config: BrokerConfig, announce: Callable[[dict[str, int]], Coroutine[Any, Any, None]]) -> None:
         self._config = config
@@ -41,8 +41,8 @@ class OpenListeners:
         self._left_aside = False
 
     def bind(self) -> dict[str, int]:
-        """Bind what the settings name, the dynamic ones as long as they can be; the ports by listener name. Raises
-        BindError, and nothing stays bound.
+        """Bind the configured listeners and return the ports by listener name. Dynamic addresses that cannot be bound
+        are not applied. Raises BindError, and leaves nothing bound.
         """
         try:
             self._bind_all()
@@ -51,7 +51,7 @@ class OpenListeners:
             if not left:
                 raise
             logger.error("%s", error)
-            self._tell_left_aside(left)
+            self._log_not_applied(left)
             self._bind_all()
             self._left_aside = True
         return self.ports
@@ -66,7 +66,7 @@ class OpenListeners:
 
     @property
     def serving(self) -> bool:
-        """Whether clients are let in."""
+        """Whether connections are accepted."""
         return self._broker is not None
 
     @property
@@ -80,7 +80,7 @@ class OpenListeners:
         return [(one.name, *sock.getsockname()[:2]) for one, sockets in self._sockets.items() for sock in sockets]
 
     async def accept(self, broker: ListenersContext) -> None:
-        """Let clients in, and follow the settings from now on."""
+        """Accept connections, and follow the settings from now on."""
         self._broker = broker
         for listener in list(self._sockets):
             await self._serve(listener, broker)
@@ -93,7 +93,7 @@ class OpenListeners:
         loop = asyncio.get_running_loop()
         factory = partial(Connection, broker, listener.name)
         self._servers[listener] = [
-            # Without a number of its own the loop would listen again with its default, 100.
+            # Without this argument the loop would listen again with its default, 100.
             await loop.create_server(factory, sock=sock, backlog=backlog(self._config))
             for sock in self._sockets[listener]
         ]
@@ -114,7 +114,7 @@ class OpenListeners:
                 sock.close()
 
     def follow(self) -> None:
-        """Open and close what the settings say otherwise than before. The sockets listen when it returns."""
+        """Open and close listeners as the settings have changed. The sockets listen when this returns."""
         wanted = self._config.listeners
         gone = [one for one in self._sockets if one not in wanted]
         new = [one for one in wanted if one not in self._sockets]
@@ -123,36 +123,38 @@ class OpenListeners:
         opened = [one for listener in new for one in self._open(listener, gone)]
         missing = {one.name for one in wanted if one not in self._sockets}
         for listener in gone:
-            if listener in self._sockets and listener.name not in missing:  # what cannot move stays where it is
+            if (
+                listener in self._sockets and listener.name not in missing
+            ):  # a listener that cannot move keeps its address
                 self._close(listener)
         for name in {one.name for one in gone} - {one.name for one in self._sockets}:
             asyncio.get_running_loop().call_later(_LAST_ANSWERS_S, self._broker.connections.close_listener, name)
         logger.info("listening on %s", ", ".join(listener_text(*one) for one in self.bound))
-        self._broker.background.spawn(self._settle(opened, self._broker))
+        self._broker.background.spawn(self._serve_and_announce(opened, self._broker))
         if missing:
             self._go_without(self._broker)
 
     def _go_without(self, broker: ListenersContext) -> None:
-        """Dynamic addresses that cannot be opened do not count for now: clients would be sent there in vain, and only
-        over a connection could somebody alter them.
+        """Do not apply dynamic addresses that cannot be opened: clients would be sent there in vain, and the addresses
+        can only be altered over a connection.
         """
         left = self._without_dynamic()
         if not left:
             return
-        self._tell_left_aside(left)
+        self._log_not_applied(left)
         self.follow()
-        broker.background.spawn(self._settle([], broker))
+        broker.background.spawn(self._serve_and_announce([], broker))
         self._try_again_later()
 
     def _without_dynamic(self) -> dict[str, str]:
-        """Leave the dynamic addresses aside; what they were."""
+        """Drop the dynamic addresses, and return their texts."""
         try:
             return self._config.drop_dynamic(_DYNAMIC_ADDRESSES)
         except ConfigError as error:
             logger.error("%s", error)
             return {}
 
-    def _tell_left_aside(self, left: dict[str, str]) -> None:
+    def _log_not_applied(self, left: dict[str, str]) -> None:
         logger.error(
             "%s: these dynamic settings are not applied until all their addresses are free; the broker tries every"
             " %d s. To remove them: gregor configs --alter --broker %d --delete-config %s",
@@ -170,8 +172,8 @@ class OpenListeners:
             self._broker.background.spawn(self._broker.topic_configs.refresh_broker())
 
     def _open(self, listener: Listener, gone: list[Listener]) -> list[Listener]:
-        """Open one, in the place of those that go where it wants their port. Returns what was opened: if that was not
-        to be, those that had made room for it.
+        """Open a listener, after closing those of `gone` that have its port. Return the opened listeners: the closed
+        ones again, if the new one cannot be opened.
         """
         problem = self._bind(listener)
         rivals = []
@@ -193,7 +195,7 @@ class OpenListeners:
             return error
         return None
 
-    async def _settle(self, opened: list[Listener], broker: ListenersContext) -> None:
+    async def _serve_and_announce(self, opened: list[Listener], broker: ListenersContext) -> None:
         for listener in opened:
             if listener in self._sockets:
                 await self._serve(listener, broker)
@@ -206,13 +208,13 @@ class OpenListeners:
             sock.close()
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Close all listeners; open connections stay."""
         self._broker = None
         for listener in list(self._sockets):
             self._close(listener)
 
 
 def _port(sockets: list[socket.socket]) -> int:
-    """The one port of a listener's sockets."""
+    """Return the port, which is the same for all sockets of a listener."""
     port: int = sockets[0].getsockname()[1]
     return port

@@ -1,10 +1,10 @@
-"""Memory for requests that arrive in pieces: one buffer shared by all connections, and owned ones that grow as bytes
-come.
+"""Memory for requests that arrive in pieces: one buffer shared by all connections, and owned ones that grow with the
+received bytes.
 
-A request that is whole in one read never leaves the shared buffer. Of a longer one the connection keeps the bytes in an
-`OwnedBuffer`: private anonymous memory, enlarged by mremap as it fills, so that a peer who announces 100 MB and sends
-nothing costs nothing, and what was received is not copied again at each step. `ReceiveBudget` bounds what all
-unfinished requests together may come to (`queued.max.request.bytes`).
+A request that is whole in one read never leaves the shared buffer. The connection keeps the bytes of a longer one in an
+`OwnedBuffer`: private anonymous memory, enlarged by mremap as it fills, so that a peer that announces 100 MB and sends
+nothing costs nothing, and received bytes are not copied again at each step. `ReceiveBudget` limits the memory of all
+unfinished requests (`queued.max.request.bytes`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 
 SHARED_BYTES = 64 * 1024
-"""Size of the shared buffer, and so the most that a connection brings along when its first read ends inside a frame."""
+"""Size of the shared buffer, and so the limit of the bytes that are copied when the first read ends inside a frame."""
 
 _FIRST_BYTES = 256 * 1024
 _KEEP_BYTES = 2 * 1024 * 1024
@@ -40,11 +40,11 @@ class OwnedBuffer:
         self.view = memoryview(self._memory)
 
     def grow(self, capacity: int) -> None:
-        """Enlarge to `capacity`; what was received stays. No other view of the memory may be in use."""
+        """Enlarge to `capacity` and keep the received bytes. No other view of the memory may be in use."""
         self.view.release()
         try:
             self._memory.resize(capacity)
-        except BufferError:  # a view of an earlier request is still referenced, if only by an exception's traceback
+        except BufferError:  # a view of an earlier request is still referenced, for example by an exception's traceback
             memory = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             memory[: self.capacity] = self._memory[:]
             self._memory = memory
@@ -69,31 +69,33 @@ class BufferPool:
         self.shared_view = memoryview(self.shared)
         self._free: list[OwnedBuffer] = []
 
-    def take(self) -> OwnedBuffer:
+    def acquire(self) -> OwnedBuffer:
         return self._free.pop() if self._free else OwnedBuffer(_FIRST_BYTES)
 
     def give_back(self, buffer: OwnedBuffer) -> None:
-        """The buffer's memory may be reused at once; one that is not kept goes back to the system."""
+        """Return a buffer, whose memory may be reused at once; one that is not kept is freed."""
         if buffer.capacity <= _KEEP_BYTES and len(self._free) < _KEEP_BUFFERS:
             self._free.append(buffer)
 
-    def take_warm(self) -> OwnedBuffer | None:
-        """A kept buffer, if there is one: for a connection whose next frame will probably not fit the shared one."""
+    def acquire_warm(self) -> OwnedBuffer | None:
+        """Return a kept buffer, if there is one, for a connection whose next frame will probably not fit the shared
+        one."""
         return self._free.pop() if self._free else None
 
     @staticmethod
     def next_capacity(buffer: OwnedBuffer, frame_bytes: int) -> int:
-        """What a full buffer grows to for a frame of `frame_bytes`: four times as much, and never past the frame."""
+        """Return the next capacity of a full buffer: four times the present one, and never above `frame_bytes`."""
         return min(buffer.capacity * 4, frame_bytes)
 
 
 class ReceiveBudget:
-    """Decides which unfinished frames may go on arriving.
+    """Decides which unfinished frames may be received further.
 
-    Each frame asks once, with its whole size. Ordinary frames and large ones have half of the budget each. An ordinary
-    one is admitted as soon as there is room for it, before longer ones that wait: the gap that two megabytes do not fit
-    serves many short requests. Large frames are admitted in the order they asked, and one alone always, so that a frame
-    larger than the budget still gets through. A frame that has to wait is told by its callback.
+    Each frame requests admission once, with its whole size. Ordinary frames and large ones have half of the budget
+    each. An ordinary one is admitted as soon as there is room for it, before longer ones that wait: the gap that two
+    megabytes do not fit serves many short requests. Large frames are admitted in the order of their requests, and one
+    alone always, so that a frame larger than the budget is received too. The callback of a frame that had to wait is
+    called when it is admitted.
 
     Invariant: `used` of a lane is the sum of the sizes it admitted and that were not released.
     """
@@ -104,7 +106,7 @@ class ReceiveBudget:
         self._lanes = (_Lane(half, overtaking=True), _Lane(half, overtaking=False))
 
     def admit(self, frame_bytes: int, resume: Callable[[], None]) -> Admission:
-        """Ask for a frame of `frame_bytes`. The answer says whether it is `admitted`; if not, `resume` is called once
+        """Request admission of a frame of `frame_bytes`. If the result is not `admitted` yet, `resume` is called once
         it is.
         """
         return self._lanes[frame_bytes > ORDINARY_FRAME_BYTES].admit(frame_bytes, resume)
@@ -121,7 +123,7 @@ class ReceiveBudget:
 
 
 class Admission:
-    """One frame's place in the budget, until `release()`."""
+    """The share of one frame in the budget, until `release()`."""
 
     __slots__ = ("_lane", "_resume", "admitted", "frame_bytes", "released")
 
@@ -134,11 +136,11 @@ class Admission:
 
     @property
     def contended(self) -> bool:
-        """Others wait for what this frame holds."""
+        """Whether other frames wait for the memory of this one."""
         return bool(self._lane.queue)
 
     def release(self) -> None:
-        """The frame is whole and handled, or its connection ended. Idempotent."""
+        """Return the share: the request is handled, or its connection has ended. Idempotent."""
         if not self.released:
             self.released = True
             self._lane.release(self)

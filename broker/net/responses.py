@@ -1,4 +1,4 @@
-"""Responses on their way out: the frame around a message, and the pieces of files that it may hold."""
+"""Encoded responses: the frame around a message, and the pieces of files that it may contain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INT32 = Struct(">i")
 
 
 class EncodedResponse:
-    """A response of which the bytes are known already, in pieces; their version is that of the request."""
+    """A response that is encoded already, in pieces, in the version of the request."""
 
     __slots__ = ("parts",)
 
@@ -29,7 +29,7 @@ class EncodedResponse:
 
 
 def encode_response(entry: Entry, version: int, correlation_id: int, response: Any) -> list[Chunk]:
-    """Size field, header and message as chunks: bytes, and the file regions that the records fields hold."""
+    """Return size field, header and message as chunks: bytes, and the file regions of the records fields."""
     out = bytearray(RESPONSE_HEADS[entry.header_versions[version][1]])
     splices: list[tuple[int, FileRegion]] = []
     if isinstance(response, EncodedResponse):
@@ -56,7 +56,7 @@ def encode_response(entry: Entry, version: int, correlation_id: int, response: A
 
 
 def encode_in_steps(entry: Entry, version: int, correlation_id: int, response: Any) -> Generator[None, None, bytearray]:
-    """The frame of a response that holds no pieces of files, with a turn for others after each short step."""
+    """Return the frame of a response without pieces of files; other work may proceed after each short step."""
     out = bytearray(RESPONSE_HEADS[entry.header_versions[version][1]])
     yield from response.encode_in_steps(out, version)
     _INT32.pack_into(out, 0, len(out) - SIZE_BYTES)
@@ -65,9 +65,9 @@ def encode_in_steps(entry: Entry, version: int, correlation_id: int, response: A
 
 
 class PendingResponse(Deferred[Sequence["Chunk"]]):
-    """The place of a response among those of its connection; completed with its chunks once `source` is.
+    """The position of a response among those of its connection; completed with its chunks once `source` is complete.
 
-    When its connection ends, it cancels the source, unless the request changes something: that is done to its end.
+    When the connection ends, the source is cancelled, unless the request changes something: then it is completed.
     """
 
     __slots__ = ("correlation_id", "entry", "source", "version")
@@ -86,7 +86,7 @@ class PendingResponse(Deferred[Sequence["Chunk"]]):
 
 
 def deferred_task(task: asyncio.Future[ResultT]) -> Deferred[ResultT]:
-    """The result of a task; when it is cancelled, so is the task."""
+    """Return the result of a task; cancelling it cancels the task."""
     deferred: Deferred[ResultT] = Deferred()
 
     def ended(task: asyncio.Future[ResultT]) -> None:

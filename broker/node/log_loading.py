@@ -44,12 +44,12 @@ class StartupLoading:
     async def finish(self, loaded: Callable[[Log], None]) -> None:
         """Load the rest; `loaded` is called with each log."""
         assert self._steps is not None
-        told = time.monotonic()
+        logged_s = time.monotonic()
         for log in self._steps:
             if log is not None:
                 loaded(log)
-            if time.monotonic() - told > PROGRESS_EVERY_S:
-                told = time.monotonic()
+            if time.monotonic() - logged_s > PROGRESS_EVERY_S:
+                logged_s = time.monotonic()
                 logger.info("recovering: %s", self._logs.progress)
             await self._give_turn(PROGRESS_EVERY_S)
         await self._end()

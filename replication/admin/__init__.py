@@ -1,1 +1,1 @@
-"""What admin requests do: topics, configs, elections, producer ids."""
+"""Admin requests: topics, configs, elections, reassignments, producer ids."""

@@ -1,4 +1,4 @@
-"""Which broker gets which replica: Kafka's spread, with racks and without, and the checks of those made by hand."""
+"""Assignment of replicas to brokers: as Kafka spreads them, with racks and without, and checks of given assignments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 
-# What Kafka's controller takes in one request.
+# Kafka's controller accepts as many in one request.
 MAX_NEW_PARTITIONS = 10_000
 
 
@@ -21,12 +21,13 @@ def spread(
     start_partition: int = 0,
     start_index: int | None = None,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of partitions `start_partition` and on, `brokers` sorted by id; `racks` of all of them or of none.
+    """Return the replicas of `partitions` partitions from `start_partition` on; `brokers` are sorted by id, `racks`
+    given for all of them or for none.
 
-    First replicas go round robin from `start_index` (random if None, so that the first brokers do not lead everything).
-    The others follow at a distance that grows by one with each full round: brokers share each other's load evenly,
-    also that of one which fails. With racks the round goes from rack to rack, and a rack gets a second replica of a
-    partition only when each has one. The same figures as Kafka's AdminUtils for the same start.
+    First replicas are assigned round robin from `start_index` (random if None, so that the first brokers do not lead
+    everything). The others follow at a distance that grows by one with each full round: brokers share each other's load
+    evenly, also that of a broker that fails. With racks the round alternates between racks, and a rack gets a second
+    replica of a partition only when each has one. The figures are those of Kafka's AdminUtils for the same start.
 
     Raises KafkaError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, POLICY_VIOLATION, UNKNOWN_SERVER_ERROR (some
     brokers have a rack and others none).
@@ -48,7 +49,7 @@ def spread(
         brokers = alternated(rack_of)
     first = random.randrange(count) if start_index is None else start_index
     distance = random.randrange(count) if start_index is None else start_index
-    # Where the others stand depends on little: thousands of partitions have some dozens of different lists.
+    # Thousands of partitions have some dozens of different lists of replicas.
     known: dict[tuple[int, int], tuple[int, ...]] = {}
     result = {}
     for partition in range(start_partition, start_partition + partitions):
@@ -68,7 +69,7 @@ def spread(
 
 
 def _racks(brokers: Sequence[int], racks: Mapping[int, str | None] | None) -> dict[int, str] | None:
-    """The rack of each broker, None where there are no racks."""
+    """Return the rack of each broker, None where there are no racks."""
     known = {id_: rack for id_ in brokers if racks is not None and (rack := racks.get(id_)) is not None}
     if not known:
         return None
@@ -82,8 +83,8 @@ def _racks(brokers: Sequence[int], racks: Mapping[int, str | None] | None) -> di
 
 
 def alternated(rack_of: Mapping[int, str]) -> list[int]:
-    """The brokers so that one stands beside those of other racks: each rack's first, by the racks' names, then each
-    one's second, and so on."""
+    """Return the brokers with neighbours of other racks: the first of each rack, by the racks' names, then the second
+    of each, and so on."""
     by_rack: dict[str, list[int]] = {}
     for id_ in sorted(rack_of):
         by_rack.setdefault(rack_of[id_], []).append(id_)
@@ -120,7 +121,7 @@ def _replicas_over_racks(
 def check_manual(
     assignments: Mapping[int, Sequence[int]], brokers: Collection[int], *, start_partition: int = 0
 ) -> dict[int, tuple[int, ...]]:
-    """The assignment, by partition. Raises KafkaError INVALID_REPLICA_ASSIGNMENT for anything that cannot be done."""
+    """Return the assignment by partition. Raises KafkaError INVALID_REPLICA_ASSIGNMENT if it is impossible."""
 
     def refuse(why: str) -> KafkaError:
         return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)

@@ -31,7 +31,8 @@ def changed(
     definitions: Mapping[str, ConfigDef],
     unknown_operation: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR,
 ) -> dict[str, str]:
-    """The settings after all changes; values are not checked yet. A list that is not set starts from its default.
+    """Return the settings after all changes; values are not checked yet. A list that is not set starts from its
+    default.
 
     Raises KafkaError INVALID_REQUEST (a key twice, no value), INVALID_CONFIG (not a list), `unknown_operation` (none of
     the four).

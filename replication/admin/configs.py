@@ -1,7 +1,7 @@
-"""Altering the settings of topics, brokers, groups and client metrics subscriptions, by writing their nodes.
+"""Changes to the settings of topics, brokers, groups and client metrics subscriptions, by writing their nodes.
 
-An edit makes the new settings of an entity from those it has (`incremental`, `replacement`). What it leaves is checked
-as a whole before it is written, in the order in which Apache Kafka 4.3.1 looks: name, values, whether it exists.
+An edit makes the new settings of an entity from its present ones (`incremental`, `replacement`). The result is checked
+as a whole before it is written, in Apache Kafka 4.3.1's order: name, values, whether the entity exists.
 """
 
 from __future__ import annotations
@@ -49,20 +49,21 @@ def incremental(
     definitions: Mapping[str, ConfigDef],
     unknown_operation: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR,
 ) -> Edit:
-    """Set, delete, append, subtract (KIP-339); another operation is refused with `unknown_operation`."""
+    """Return an edit that sets, deletes, appends and subtracts (KIP-339); another operation is refused with
+    `unknown_operation`."""
     listed = list(changes)
     return lambda before: changed(before, listed, definitions, unknown_operation)
 
 
 def replacement(texts: Mapping[str, str]) -> Edit:
-    """These instead of all there are (the older AlterConfigs)."""
+    """Return an edit that replaces all settings by these (the older AlterConfigs)."""
     given = dict(texts)
     return lambda before: given
 
 
 def check_own_number(name: str, broker_id: int) -> None:
     """Raises KafkaError INVALID_REQUEST unless the name is this broker's number."""
-    # int() would take spaces and underscores as well.
+    # int() would accept spaces and underscores as well.
     if not re.fullmatch(r"[+-]?\d{1,10}", name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}")
     if int(name) != broker_id:
@@ -70,9 +71,9 @@ def check_own_number(name: str, broker_id: int) -> None:
 
 
 class ConfigAdmin:
-    """Methods raise KafkaError; what they alter is in effect on this broker when they return.
+    """Methods raise KafkaError; a change is in effect on this broker when they return.
 
-    `check_addresses` is asked before a change of listeners is written; it raises ConfigError if one cannot be opened.
+    `check_addresses` is called before a change of listeners is written; it raises ConfigError if one cannot be opened.
     """
 
     def __init__(
@@ -94,8 +95,8 @@ class ConfigAdmin:
     async def alter(
         self, entity_type: str, name: str, edit: Edit, limit: TimeLimit | None = None, *, validate_only: bool = False
     ) -> None:
-        """`entity_type` is one of TOPICS, BROKERS ("" names all of them), GROUPS, CLIENT_METRICS. `limit`: that of the
-        request, which may be about more of them.
+        """Alter the settings of an entity. `entity_type` is one of TOPICS, BROKERS ("" names all of them), GROUPS,
+        CLIENT_METRICS. `limit`: that of the request, which may be about more entities.
 
         Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION (names); INVALID_CONFIG, for brokers INVALID_REQUEST (values);
         UNKNOWN_TOPIC_OR_PARTITION; REQUEST_TIMED_OUT.
@@ -113,7 +114,7 @@ class ConfigAdmin:
         before, after = await limit.within(partial(self._write, entity_type, name, edit, validate_only))
         if validate_only:
             return
-        # That it was altered is known to all by a notice, also if nobody waits for it here.
+        # All brokers are notified of the change by a node, also if this request does not wait until it is in effect.
         if entity_type == TOPICS:
             await limit.within(partial(self._configs.refresh, name))
         elif entity_type == BROKERS:
@@ -126,19 +127,19 @@ class ConfigAdmin:
         check_own_number(name, self._broker_id)
         return str(self._broker_id)
 
-    # -- what is kept ----------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------------------
 
     async def texts(self, entity_type: str, name: str) -> dict[str, str]:
-        """The settings of its own that an entity has. Raises KafkaError: see `texts_of`."""
+        """Return the settings of its own that an entity has. Raises KafkaError: see `texts_of`."""
         found = (await self.texts_of(entity_type, [name]))[name]
         if isinstance(found, KafkaError):
             raise found
         return found
 
     async def texts_of(self, entity_type: str, names: Collection[str]) -> dict[str, dict[str, str] | KafkaError]:
-        """The settings of its own that each entity has, as they are kept now: a broker remembers those of its own
-        topics only, and of these it may have to hear yet. REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR (not to be read)
-        are among the values."""
+        """Return the settings of its own that each entity has, from the nodes: a broker remembers only those of its own
+        topics, and its memory may be behind. Errors among the values: REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR (a node
+        that cannot be decoded)."""
         paths = [nodes.config_path(entity_type, node_name(entity_type, name)) for name in names]
         try:
             found = await TimeLimit().within(partial(self._store.get_many, paths))
@@ -156,7 +157,7 @@ class ConfigAdmin:
         return texts
 
     async def names(self, entity_type: str) -> list[str]:
-        """The groups or client metrics subscriptions that have settings of their own."""
+        """Return the groups or client metrics subscriptions that have settings of their own."""
         try:
             found = await TimeLimit().within(partial(self._store.children, f"{nodes.CONFIG}/{entity_type}"))
         except NoNode:
@@ -194,7 +195,7 @@ class ConfigAdmin:
                 await self._store.multi(writes)
                 return before, after
             except (BadVersion, NodeExists, NoNode):
-                # Somebody else altered it meanwhile: once more, on top of theirs.
+                # Another process altered it in the meantime: apply the edit again, to the new settings.
                 continue
 
     async def _make_parent(self, entity_type: str) -> None:
@@ -235,14 +236,14 @@ class ConfigAdmin:
 
 
 def _check_sizes(texts: Mapping[str, str]) -> None:
-    """What was put together piece by piece may have become longer than any answer could carry."""
+    """Refuse a value that has become longer, by changes one after the other, than any response could carry."""
     for key, text in texts.items():
         if len(text.encode()) > MAX_STRING_BYTES:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{key} would have more than {MAX_STRING_BYTES} bytes")
 
 
 def _dynamic_only(texts: Mapping[str, str], *, for_all: bool) -> dict[str, str]:
-    """What another broker, or an older one, stored and this one cannot take is not held against a new change."""
+    """Return the settings that this broker accepts: others, which another or older broker stored, prevent no change."""
     kept = {}
     for key, text in texts.items():
         with suppress(ConfigError):
@@ -259,7 +260,7 @@ def _warn_of_no_effect(before: Mapping[str, str], after: Mapping[str, str]) -> N
 
 
 def node_name(entity_type: str, name: str) -> str:
-    """How an entity is called in the tree: names that may hold any character are encoded as in a URL."""
+    """Return the name of an entity's node: names that may hold any character are encoded as in a URL."""
     if entity_type in (TOPICS, BROKERS):
         return name
     if name in (".", ".."):  # a path of ZooKeeper must not have these
@@ -268,6 +269,6 @@ def node_name(entity_type: str, name: str) -> str:
 
 
 def entity_name(name: str) -> str:
-    """The reverse."""
+    """Return the name of the entity of a node."""
     data = _DECODED.sub(lambda run: bytes.fromhex(run[0].replace(b"%", b"").decode()), name.encode())
     return data.decode(errors="replace")

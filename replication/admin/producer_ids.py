@@ -1,5 +1,5 @@
-"""Producer ids nobody else gets: blocks of 1000 from one node, which the controller claims for brokers (KIP-730), or a
-broker itself where it is alone, or where the controller does not know how."""
+"""Producer ids: blocks of 1000 from one node, each for one broker only. The controller claims them for brokers
+(KIP-730); a broker claims its own where it is alone, or where the controller does not know the request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class BlocksOfController:
-    """Claims blocks from the controller. `broker_epoch` tells the epoch of this broker's present registration."""
+    """Claims blocks from the controller. `broker_epoch` returns the epoch of this broker's present registration."""
 
     def __init__(
         self, link: ControllerChannel, store: MetadataStore, broker_id: int, broker_epoch: Callable[[], int]
@@ -34,7 +34,7 @@ class BlocksOfController:
     async def claim(self) -> ProducerIdBlock:
         """Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which producers wait out, when no controller gives one."""
         try:
-            # Producers must not wait for an attempt that takes longer.
+            # Producers must not wait for an attempt that lasts longer.
             async with asyncio.timeout(RETRIED_FOR_S):
                 return await retried(self._attempt)
         except (TimeoutError, PeerError):
@@ -55,7 +55,7 @@ class BlocksOfController:
 
 
 class ProducerIdAllocator:
-    """Gives out one id after the other. The rest of a block is lost at a restart."""
+    """Hands out one id after the other. The rest of a block is lost at a restart."""
 
     def __init__(
         self, store: MetadataStore, broker_id: int, claim: Callable[[], Awaitable[ProducerIdBlock]] | None = None

@@ -62,7 +62,8 @@ class Admin:
     """Methods raise KafkaError; those for several topics at once return one for each that failed, in order.
 
     With a timeout of 0 or less the response is REQUEST_TIMED_OUT for everything that was written, and the change is
-    carried out all the same, as with Kafka. What could not be written in time has that error, too: see `time_limit`.
+    carried out all the same, as with Kafka. A change that could not be written in time has that error, too: see
+    `time_limit`.
     """
 
     def __init__(

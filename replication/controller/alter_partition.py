@@ -1,8 +1,9 @@
-"""In-sync sets that leaders ask the controller for (AlterPartition, KIP-497): which it can grant, and what it answers.
+"""In-sync sets that leaders request of the controller (AlterPartition, KIP-497): which ones it can grant, and the
+errors.
 
-Pure questions about the controller's picture, asked before and after its decision. The order of the checks is that of
-Kafka's KafkaController.tryProcessAlterPartition, and so are the errors; what KRaft controllers check in addition (the
-set holds the leader, replicas only, and these in their present life) is checked here, too.
+Pure functions of the controller context. The order of the checks is that of Kafka's
+KafkaController.tryProcessAlterPartition, and so are the errors; the additional checks of KRaft controllers (the set
+holds the leader, replicas only, and these in their present life) are made here, too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ANY_EPOCH = -1
 
 
 class Proposal(NamedTuple):
-    """What a leader asks for. `isr` holds brokers with the epochs in which they fetched, ANY_EPOCH where unknown."""
+    """The request of a leader. `isr` holds brokers with the epochs in which they fetched, ANY_EPOCH where unknown."""
 
     broker_id: int
     leader_epoch: int
@@ -27,24 +28,24 @@ class Proposal(NamedTuple):
     recovering: bool = False
 
     def state(self, controller_epoch: int) -> PartitionState:
-        """To be written if it is granted."""
+        """Return the state to write if the proposal is granted."""
         members = tuple(broker_id for broker_id, _ in self.isr)
         return PartitionState(self.broker_id, self.leader_epoch, members, controller_epoch, self.recovering)
 
 
 def refusal(cluster: Cluster, key: TopicPartition, proposal: Proposal) -> ErrorCode | None:
-    """Why not; None if it can be granted, NONE if the partition is in that state already."""
+    """Return why the proposal is refused; None if it can be granted, NONE if the partition is in that state already."""
     topic, partition = cluster.topics.get(key[0]), cluster.partition(key)
     if topic is None or topic.deleting or partition is None or partition.state is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     state = partition.state
     if proposal.partition_epoch > partition.version or proposal.leader_epoch > state.leader_epoch:
-        # The leader has heard from a later controller than this one is: it shall look for that.
+        # The leader knows a later controller than this one, and is to find it.
         return ErrorCode.NOT_CONTROLLER
     if proposal.leader_epoch < state.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if proposal.state(state.controller_epoch) == state:
-        # Before the epoch is compared: it may be asked again because the answer was lost.
+        # Before the epoch is compared: the request may be repeated because its response was lost.
         return ErrorCode.NONE
     if proposal.partition_epoch < partition.version:
         return ErrorCode.INVALID_UPDATE_VERSION
@@ -67,7 +68,7 @@ def _refused_members(cluster: Cluster, partition: Partition, proposal: Proposal)
         broker = cluster.brokers.get(broker_id)
         if broker is None or epoch not in (ANY_EPOCH, broker.epoch):
             return ErrorCode.INELIGIBLE_REPLICA
-        # A leader that is about to stop may still let in who can take over; Kafka refuses it.
+        # A leader that shuts down may still add a replica that can succeed it; Kafka refuses that.
         if broker.shutting_down and broker_id != proposal.broker_id:
             return ErrorCode.INELIGIBLE_REPLICA
     return None

@@ -55,7 +55,7 @@ class ControllerAnswers:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller."""
+        """Return whether this broker is the controller."""
         return self._controller.is_active
 
     async def answer(self, request: ControllerRequest, version: int) -> ControllerResponse:
@@ -68,7 +68,7 @@ class ControllerAnswers:
     # -- AlterPartition --------------------------------------------------------------------------------------------
 
     async def alter_partition(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
-        """Grant in-sync sets. The version says whether topics are given by name or by id, and brokers with epochs."""
+        """Grant in-sync sets. By the version, topics are given by name or id, brokers with or without epochs."""
 
         async def work(cluster: Cluster, step: Step) -> AlterPartitionResponse:
             broker = cluster.brokers.get(request.broker_id)

@@ -1,7 +1,8 @@
-"""The controller gives leadership back to preferred replicas by and by (auto.leader.rebalance.enable).
+"""The controller moves leadership back to preferred replicas (auto.leader.rebalance.enable).
 
-Now and then it looks which share of the partitions that a broker is to lead is led by others, and where that is more
-than leader.imbalance.per.broker.percentage, gives back all that can go (Kafka's checkAndTriggerAutoLeaderRebalance).
+At intervals it computes for each broker the share of its preferred partitions that other brokers lead. Where the share
+exceeds leader.imbalance.per.broker.percentage, it moves all of them back that can be (Kafka's
+checkAndTriggerAutoLeaderRebalance).
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ FIRST_CHECK_S = 5.0
 
 
 class Controller(Protocol):
-    """What is needed of controller.loop.ControllerLoop."""
+    """The part of controller.loop.ControllerLoop that elects leaders."""
 
     cluster: Cluster | None
 
     async def elect(self, keys: Collection[TopicPartition], unclean: bool) -> Any: ...
 
 
-def misled(cluster: Cluster, percentage: int) -> Steps[set[TopicPartition]]:
-    """Partitions to give back: those led by another than the first replica, if that
-    one could lead, of brokers of which more than `percentage` of theirs are."""
+def imbalanced_partitions(cluster: Cluster, percentage: int) -> Steps[set[TopicPartition]]:
+    """Return the partitions to move back: those that another replica than the preferred one leads, if that could lead,
+    of brokers with a share of more than `percentage` of such partitions."""
     wanted: Counter[int] = Counter()
     missing: dict[int, list[TopicPartition]] = {}
     count = 0
@@ -60,7 +61,7 @@ def misled(cluster: Cluster, percentage: int) -> Steps[set[TopicPartition]]:
 
 
 class AutoLeaderRebalance:
-    """`run()` for as long as the broker runs: it looks only while this broker is the controller."""
+    """`run()` lasts until the broker stops; it checks only while this broker is the controller."""
 
     def __init__(self, controller: Controller, percentage: int, interval_s: float, gate: Gate) -> None:
         self._controller = controller
@@ -70,7 +71,7 @@ class AutoLeaderRebalance:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        looked_s = 0.0
+        checked_s = 0.0
         epoch = None
         while True:
             await asyncio.sleep(min(FIRST_CHECK_S, self._interval_s))
@@ -78,16 +79,16 @@ class AutoLeaderRebalance:
             if cluster is None:
                 epoch = None
             elif cluster.epoch != epoch:
-                # Elected since: others may still be coming up.
-                epoch, looked_s = cluster.epoch, loop.time() - self._interval_s + FIRST_CHECK_S
-            elif loop.time() - looked_s >= self._interval_s:
-                looked_s = loop.time()
-                await self.look()
+                # Elected since the last check: other brokers may still be starting.
+                epoch, checked_s = cluster.epoch, loop.time() - self._interval_s + FIRST_CHECK_S
+            elif loop.time() - checked_s >= self._interval_s:
+                checked_s = loop.time()
+                await self.check()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         cluster = self._controller.cluster
         if cluster is None or len(cluster.brokers) < 2:
             return
-        keys = await self._gate.run(misled(cluster, self._percentage))
+        keys = await self._gate.run(imbalanced_partitions(cluster, self._percentage))
         if keys:
             await self._controller.elect(keys, False)

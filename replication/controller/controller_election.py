@@ -1,5 +1,5 @@
-"""Who is the controller: whoever's session holds /controller, which is made in one write with the next number in
-/controller_epoch. (Apache Kafka's KafkaZkClient.registerControllerAndIncrementControllerEpoch.)
+"""The election of the controller: the broker whose session holds /controller. The node is created in one write with the
+next number in /controller_epoch. (Apache Kafka's KafkaZkClient.registerControllerAndIncrementControllerEpoch.)
 """
 
 from __future__ import annotations
@@ -29,33 +29,34 @@ GIVEN_UP_WITHIN_S = 5.0
 
 
 class Term(NamedTuple):
-    """One that this broker was elected for."""
+    """A term that this broker was elected for."""
 
     epoch: int
     epoch_version: int
-    """Of /controller_epoch: as long as that node has it, there is no later term."""
+    """Version of the node /controller_epoch: while the node has it, there is no later term."""
 
 
 class ControllerElection:
-    """One broker's part in it. `look` tells of a node, and watches it whether it exists or not."""
+    """One broker's part in the election. `exists` returns the Stat of a node, and watches it even if it does not
+    exist."""
 
     def __init__(
         self,
         broker_id: int,
         store: MetadataStore,
-        look: Callable[[str], Awaitable[Stat | None]],
+        exists: Callable[[str], Awaitable[Stat | None]],
         clock_ms: Callable[[], int],
     ) -> None:
         self._broker_id = broker_id
         self._store = store
-        self._look = look
+        self._exists = exists
         self._clock_ms = clock_ms
 
     async def stand(self, is_active: bool, resign: Callable[[], None]) -> Term | None:
-        """The term that begins now; None if the one that this broker is active in goes on, or another broker is the
-        controller. `resign` is called as soon as it shows that this broker is not, or not in the same term."""
+        """Return the term that begins now; None if the term in which this broker is active continues, or another broker
+        is the controller. `resign` is called as soon as this broker turns out not to be it, or not in the same term."""
         while True:
-            current = await self._look(nodes.CONTROLLER)
+            current = await self._exists(nodes.CONTROLLER)
             if current is not None:
                 if current.ephemeral_owner != self._store.session_id:
                     resign()
@@ -86,8 +87,9 @@ class ControllerElection:
             return Term(epoch, stat.version)
 
     async def _gives_up_claim(self) -> bool:
-        """Whether the election node was this broker's, which is no controller: somebody else wrote the epoch, or an
-        election ended half-way. While the node stands there can be no other election."""
+        """Delete the election node if it is this broker's, which is not the controller: another process wrote the
+        epoch, or an election ended half-way. While the node exists there can be no other election. False if it is
+        another's."""
         epoch_node = await self._store.get(nodes.CONTROLLER_EPOCH)
         claim = await self._store.get(nodes.CONTROLLER)  # as of that epoch, or later
         if claim is not None:
@@ -102,7 +104,7 @@ class ControllerElection:
         return True
 
     async def give_up(self, epoch_version: int) -> None:
-        """End the term, so that another broker can take over at once; without the store the session ends by itself."""
+        """End the term, so that another broker is elected at once; without the store the session ends by itself."""
         if self._store.is_connected:
             with suppress(NoNode, BadVersion, SessionExpired, StoreFailed, StoreFull, TimeoutError):
                 async with asyncio.timeout(GIVEN_UP_WITHIN_S):

@@ -1,6 +1,6 @@
-"""Elections that somebody asks for by hand (ElectLeaders, KIP-183, KIP-460): which are needed, what they came to.
+"""Elections that clients request (ElectLeaders, KIP-183, KIP-460): which ones are needed, and their results.
 
-Pure questions about the controller's picture, asked before and after its decision.
+Pure functions of the controller context before and after the decision.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from gregor.replication.controller.context import Cluster
 
 
 def election_refusal(cluster: Cluster, key: TopicPartition, unclean: bool) -> KafkaError | None:
-    """Why there is nothing to elect for this partition; None if there is.
+    """Return why no election is held for this partition; None if one is needed.
 
-    A preferred election is needed where another replica than the first leads, an unclean one where nobody leads."""
+    A preferred election is needed where another replica than the first leads, an unclean one where no replica leads."""
     topic, partition = cluster.topics.get(key[0]), cluster.partition(key)
     if topic is None or partition is None:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key[0]}-{key[1]}")
@@ -25,7 +25,7 @@ def election_refusal(cluster: Cluster, key: TopicPartition, unclean: bool) -> Ka
 
 
 def election_result(cluster: Cluster, key: TopicPartition, unclean: bool) -> int | KafkaError:
-    """The leader that an election brought which was needed, or why it brought none."""
+    """Return the leader that a needed election has brought, or why it has brought none."""
     partition = cluster.partition(key)
     if partition is not None and partition.state is not None and _is_led(cluster, key, unclean):
         return partition.state.leader

@@ -1,8 +1,7 @@
-"""Who leads: elections as pure functions of one partition's replicas, its state, and which replicas can serve.
+"""Elections, as pure functions of one partition's replicas, its state, and the replicas that can serve.
 
-Each returns the state to write, or None where nothing is to change. Every written change carries the next leader
-epoch, also one of the in-sync set alone: brokers obey only newer epochs. Rules: Kafka's Election and
-ReplicaStateMachine.
+Each returns the state to write, or None where nothing changes. Every written change carries the next leader epoch, also
+a change of the ISR alone: brokers obey only newer epochs. Rules: Kafka's Election and ReplicaStateMachine.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ FIRST_LEADER_EPOCH = 0
 
 
 def elect_first(replicas: Sequence[int], electable: Collection[int], controller_epoch: int) -> PartitionState | None:
-    """The first state of a new partition: all replicas that can serve are in sync, as nothing was written yet."""
+    """Return the first state of a new partition: all replicas that can serve are in sync, as nothing was written
+    yet."""
     isr = tuple(broker_id for broker_id in replicas if broker_id in electable)
     return PartitionState(isr[0], FIRST_LEADER_EPOCH, isr, controller_epoch) if isr else None
 
@@ -29,12 +29,12 @@ def elect_after_failures(
     unclean: bool,
     controller_epoch: int,
 ) -> PartitionState | None:
-    """What follows from some replicas being gone, or back.
+    """Return the state after replicas have failed or returned.
 
-    `electable` are the alive ones that are not shutting down. While the leader lives, the gone leave the ISR. Otherwise
-    the first electable replica in the ISR leads; failing that, with `unclean`, the first electable one at all, alone,
-    whatever it lacks; failing that, nobody leads. The last member never leaves the ISR: only it has all that is
-    committed.
+    `electable` are the alive replicas whose brokers are not shutting down. While the leader is alive, the failed
+    replicas leave the ISR. Otherwise the first electable replica in the ISR leads; if there is none, with `unclean` the
+    first electable replica, alone in the ISR, whatever records it lacks; otherwise there is no leader. The last member
+    never leaves the ISR: only it has all committed records.
     """
     if state.leader in alive:
         isr = tuple(broker_id for broker_id in state.isr if broker_id in alive)
@@ -56,7 +56,7 @@ def elect_after_failures(
 def elect_preferred(
     replicas: Sequence[int], state: PartitionState, electable: Collection[int], controller_epoch: int
 ) -> PartitionState | None:
-    """Give the lead back to the first replica, if it is in sync."""
+    """Let the first replica lead again, if it is in sync."""
     preferred = replicas[0]
     if preferred == state.leader or preferred not in electable or preferred not in state.isr:
         return None
@@ -70,9 +70,10 @@ def elect_for_shutdown(
     electable: Collection[int],
     controller_epoch: int,
 ) -> PartitionState | None:
-    """Take `broker_id`, which is about to stop and no longer electable, out of lead and ISR while it still serves.
+    """Remove `broker_id`, which is about to stop and no longer electable, from leadership and ISR while it still
+    serves.
 
-    None also when no other replica could take over; the broker then keeps the partition until it stops.
+    None also when no other replica could lead; the broker then leads the partition until it stops.
     """
     if len(replicas) < 2 or (state.leader != broker_id and broker_id not in state.isr):
         return None
@@ -93,8 +94,9 @@ def elect_after_move(
     electable: Collection[int],
     controller_epoch: int,
 ) -> PartitionState | None:
-    """The `removed` are no replicas any more: they leave lead and ISR. A leader that stays goes on leading, with the
-    next epoch, so that it hears of its new replicas. None where nobody could take over: they cannot be removed yet.
+    """Remove the `removed` brokers, which are no longer replicas, from leadership and ISR. A leader that stays
+    continues with the next epoch, so that it is notified of its new replicas. None where no other replica could lead:
+    the brokers cannot be removed yet.
     """
     isr = tuple(broker_id for broker_id in state.isr if broker_id not in removed)
     if not isr:

@@ -135,7 +135,7 @@ class ControllerLoop:
         await self.until_idle()
 
     async def stop(self) -> None:
-        """Resign, so that another broker can take over at once."""
+        """Resign, so that another broker is elected at once."""
         if self._task is None:
             return
         self._task.cancel()
@@ -208,8 +208,8 @@ class ControllerLoop:
     async def reassignments(
         self, wanted: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, nodes.ReplicaAssignment]:
-        """Return those of the partitions, or of all, that move. The move of any other is complete, and the node of its
-        topic says so. Raises NOT_CONTROLLER."""
+        """Return those of the partitions, or of all, that move. The move of any other is complete, also in the node
+        of its topic. Raises NOT_CONTROLLER."""
         return await controller_orders.reassignments(self, wanted)
 
     def handle_deferred_response(self, request: BrokerRequest, response: BrokerResponse) -> None:
@@ -376,7 +376,7 @@ class ControllerLoop:
         return cluster
 
     async def _decide(self, cluster: Cluster, event: Event) -> tuple[Cluster, list[Action]]:
-        """Decide, on a thread where it takes long: the decision is pure and works on immutable values."""
+        """Decide, on a thread if there are many partitions: the decision is pure and works on immutable values."""
         if isinstance(event, TopicsChanged):
             partitions = sum(len(read.assignment.partitions) for read in event.topics.values())
         elif isinstance(event, ReplicasStopped):

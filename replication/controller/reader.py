@@ -1,4 +1,4 @@
-"""Reads the nodes for the controller, and sets the watches that say when to read them again."""
+"""Reads the nodes for the controller, and sets the watches after which they are read again."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class ControllerReader:
         self._gate = gate
         self._configs = configs
         self._changed = changed
-        # Watches set and not called yet. Setting one twice would have it called twice, and so for ever.
+        # Watches set and not called yet. A watch set twice would be called twice, and then set twice again.
         self._data_armed: set[str] = set()
         self._children_armed: set[str] = set()
-        self._unarmed: dict[str, Stat] = {}  # read without a watch, when it was so: the watch is to follow
+        self._unarmed: dict[str, Stat] = {}  # read without a watch, with the Stat of then: the watch is to follow
 
     def forget_watches(self) -> None:
-        """The session is a new one: none of the old one's watches will be called."""
+        """Forget the watches of a session that is over: none of them will be called."""
         self._data_armed.clear()
         self._children_armed.clear()
         self._unarmed.clear()
@@ -53,7 +53,7 @@ class ControllerReader:
         self._changed(event.path)
 
     async def exists(self, path: str) -> Stat | None:
-        """Watched, whether it exists or not."""
+        """Return the Stat of a node, and watch it even if it does not exist."""
         watch: Watch | None = None
         if path not in self._data_armed:
             self._data_armed.add(path)
@@ -69,7 +69,7 @@ class ControllerReader:
             try:
                 return await self._store.children(path, watch)
             except NoNode:
-                # Somebody removed it by hand. Without it there is nothing to watch, and nowhere to write to.
+                # It was removed by hand. Without it there is nothing to watch, and nowhere to write to.
                 _log.warning("%s is missing; the controller creates it again", path)
                 with suppress(NodeExists):
                     await self._store.create(path, make_parents=True)
@@ -77,8 +77,8 @@ class ControllerReader:
                 watch = self._children_called
 
     async def _get_watched(self, paths: Iterable[str]) -> dict[str, tuple[bytes, Stat]]:
-        """Those of the nodes that exist; each is watched from now on, or, of many, from when `set_watches` is through
-        with it: many nodes are read in no time, but each watch costs a request of its own."""
+        """Return those of the nodes that exist. Each is watched from now on; many nodes are watched only after
+        `set_watches`, because they are read by few requests while each watch costs a request of its own."""
         armed: list[str] = []
         unarmed: list[str] = []
         for path in paths:
@@ -89,7 +89,7 @@ class ControllerReader:
             read = zip(unarmed, fresh, strict=True)
             self._unarmed.update((path, node[1]) for path, node in read if node is not None)
         else:
-            # Marked before reading: the watch may be called before the answer is looked at.
+            # Marked before reading: the watch may be called before the response is handled.
             self._data_armed.update(unarmed)
             fresh = await self._store.get_many(unarmed, self._data_called)
             self._data_armed.difference_update(path for path, node in zip(unarmed, fresh, strict=True) if node is None)
@@ -101,7 +101,8 @@ class ControllerReader:
         return bool(self._unarmed)
 
     async def set_watches(self) -> None:
-        """Of some of the nodes that were read without. What has changed since is told as if a watch had been called."""
+        """Watch some of the nodes that were read without a watch; `changed` is called for those that have changed
+        since."""
         paths = [path for path in islice(self._unarmed, WATCHES_AT_ONCE) if path not in self._data_armed]
         stats = [self._unarmed[path] for path in paths]
         for path in list(islice(self._unarmed, WATCHES_AT_ONCE)):
@@ -117,7 +118,7 @@ class ControllerReader:
     # -- nodes -----------------------------------------------------------------------------------------------------
 
     async def brokers(self) -> dict[int, tuple[nodes.BrokerRegistration, int]]:
-        """Registrations and epochs by id; watched."""
+        """Return registrations and epochs by id; watched."""
         names = await self.children(nodes.BROKER_IDS)
         ids = sorted(int(name) for name in names if name.isascii() and name.isdigit() and len(name) <= 10)
         found = await self._get_watched(nodes.broker_path(id_) for id_ in ids)
@@ -135,7 +136,7 @@ class ControllerReader:
         return set(await self.children(nodes.TOPICS))
 
     async def topics(self, names: Iterable[str]) -> dict[str, TopicRead]:
-        """Those that exist; watched."""
+        """Return those of the topics that exist; watched."""
         names = list(names)
         await self._configs.ensure(names)
         found = await self._get_watched(nodes.topic_path(name) for name in names)
@@ -156,7 +157,7 @@ class ControllerReader:
         return topics
 
     async def states(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[nodes.PartitionState, int]]:
-        """Partition states with their nodes' versions; those that exist."""
+        """Return the partition states that exist, with their nodes' versions."""
         return {
             key: (state, stat.version) for key, (state, stat) in (await self._states(keys)).items() if state is not None
         }
@@ -164,7 +165,7 @@ class ControllerReader:
     async def _states(
         self, keys: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[nodes.PartitionState | None, Stat]]:
-        """Of the nodes that exist; None where one says nothing that can be understood."""
+        """Return the states and Stats of the nodes that exist; None as the state of a node that cannot be decoded."""
         keys = list(keys)
         found = await self._store.get_many([nodes.state_path(*key) for key in keys])
         states: dict[TopicPartition, tuple[nodes.PartitionState | None, Stat]] = {}
@@ -185,7 +186,7 @@ class ControllerReader:
         return states
 
     async def isr_notifications(self) -> tuple[dict[TopicPartition, tuple[nodes.PartitionState, int]], list[str]]:
-        """The states that leaders say they changed, and the paths of their notices; watched."""
+        """Return the states that leaders changed by their notices, and the paths of the notices; watched."""
         paths = [
             f"{nodes.ISR_CHANGE_NOTIFICATIONS}/{name}"
             for name in sorted(await self.children(nodes.ISR_CHANGE_NOTIFICATIONS))
@@ -198,7 +199,7 @@ class ControllerReader:
         return await self.states(keys), paths
 
     async def disk_events(self) -> tuple[frozenset[int], list[str]]:
-        """The brokers that left a notice about their disks, and the paths of the notices; watched."""
+        """Return the brokers that left a notice about their disks, and the paths of the notices; watched."""
         paths = [f"{nodes.LOG_DIR_EVENTS}/{name}" for name in sorted(await self.children(nodes.LOG_DIR_EVENTS))]
         brokers = set()
         for node in await self._store.get_many(paths):
@@ -208,7 +209,7 @@ class ControllerReader:
         return frozenset(brokers), paths
 
     async def preferred_election(self) -> list[TopicPartition] | None:
-        """The partitions of /admin/preferred_replica_election, None without such a node; watched."""
+        """Return the partitions of /admin/preferred_replica_election, None without such a node; watched."""
         await self.exists(nodes.PREFERRED_ELECTION)
         node = await self._store.get(nodes.PREFERRED_ELECTION)
         if node is None:
@@ -220,7 +221,7 @@ class ControllerReader:
             return []
 
     async def reassignments(self) -> dict[TopicPartition, tuple[int, ...]] | None:
-        """The requests of /admin/reassign_partitions, None without such a node; watched."""
+        """Return the requests of /admin/reassign_partitions, None without such a node; watched."""
         await self.exists(nodes.REASSIGNMENT)
         node = await self._store.get(nodes.REASSIGNMENT)
         if node is None:
@@ -232,7 +233,8 @@ class ControllerReader:
             return {}
 
     async def cluster(self, before: Cluster) -> Cluster:
-        """The whole picture. `before` gives what no node holds: who is shutting down, which disks failed."""
+        """Return the whole context. `before` has what no node holds: the brokers that shut down, the failed
+        replicas."""
         brokers = {}
         for id_, (registration, epoch) in (await self.brokers()).items():
             known = before.brokers.get(id_)

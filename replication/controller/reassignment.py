@@ -1,8 +1,8 @@
-"""Partitions that move to other brokers (KIP-455): pure questions about assignments.
+"""Partitions that move to other brokers (KIP-455): pure functions of assignments.
 
-While a partition is on its way, `replicas` of its assignment holds those it goes to, in their order, and behind them
-those it leaves; `adding` are the new ones, `removing` those that it leaves. Rules: Kafka's ReplicaAssignment and
-KafkaController.onPartitionReassignment.
+While a partition moves, `replicas` of its assignment holds the target replicas in their order, and behind them those
+that are to be removed; `adding` are the new ones, `removing` those to be removed. Rules: Kafka's ReplicaAssignment
+and KafkaController.onPartitionReassignment.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ def is_moving(assignment: ReplicaAssignment) -> bool:
 
 
 def target_of(assignment: ReplicaAssignment) -> tuple[int, ...]:
-    """Where the partition is when it has arrived."""
+    """Return the replicas after the move."""
     return tuple(id_ for id_ in assignment.replicas if id_ not in assignment.removing)
 
 
 def origin_of(assignment: ReplicaAssignment) -> tuple[int, ...]:
-    """Where it came from; not always in the order of then."""
+    """Return the replicas before the move, not always in their order of then."""
     return tuple(id_ for id_ in assignment.replicas if id_ not in assignment.adding)
 
 
 def reassigned(assignment: ReplicaAssignment, target: Sequence[int] | None) -> ReplicaAssignment:
-    """On its way to `target`, or with None back to where it came from. Replaces a move that is under way."""
+    """Return the assignment during a move to `target`, or with None back to the origin. It replaces a present move."""
     origin = origin_of(assignment)
     target = origin if target is None else target
     replicas = tuple(dict.fromkeys((*target, *origin)))
@@ -44,7 +44,7 @@ def has_arrived(assignment: ReplicaAssignment, isr: Collection[int]) -> bool:
 
 
 def before_all_have_left(assignment: ReplicaAssignment, leaving: Collection[int]) -> ReplicaAssignment:
-    """Of a partition that has arrived, while not all that it left have heard of it."""
+    """Return the assignment as its node has it after the move, until all brokers that were left have confirmed it."""
     if not leaving:
         return assignment
     left = tuple(sorted(leaving))
@@ -52,12 +52,12 @@ def before_all_have_left(assignment: ReplicaAssignment, leaving: Collection[int]
 
 
 def unneeded(before: ReplicaAssignment, after: ReplicaAssignment) -> list[int]:
-    """Brokers that only the plan before wanted."""
+    """Return the brokers that only the assignment before has."""
     return [id_ for id_ in before.replicas if id_ not in after.replicas]
 
 
 def can_change(cluster: Cluster, key: TopicPartition, partition: Partition, after: ReplicaAssignment) -> bool:
-    """Whether the plan may be changed now: not if those who then go at once are the only ones in sync."""
+    """Return whether the assignment may change now: not if it removes the only replicas that are in sync."""
     going = unneeded(partition.assignment, after)
     if not going or partition.state is None:
         return True
@@ -73,9 +73,10 @@ def reassignment_refusal(
     keep_factor: bool = False,
     any_broker: bool = False,
 ) -> KafkaError | None:
-    """Why the partition cannot move to `target` (None: be called back); None if it can.
+    """Return why the partition cannot move to `target`, or with None back to its origin; None if it can.
 
-    `keep_factor`: to as many brokers as it has replicas only (KIP-860); `any_broker`: also to some that are not alive.
+    `keep_factor`: only to as many brokers as it has replicas (KIP-860); `any_broker`: also to brokers that are not
+    alive.
     """
     topic, partition = cluster.topics.get(key[0]), cluster.partition(key)
     if topic is None or partition is None or topic.deleting or topic.deletion_queued:

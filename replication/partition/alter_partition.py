@@ -1,11 +1,11 @@
-"""How changes of in-sync sets that leaders want travel to the controller, and its word back into the partitions.
+"""Sends the ISR changes that leaders propose to the controller, and applies its decisions to the partitions.
 
-By AlterPartition (KIP-497): what is wanted goes in one request, and what comes up meanwhile in the next. Where the
-controller does not know that (Apache Kafka before 2.7) the leader writes the partition's state node itself, and tells
-the controller by a node under /isr_change_notification.
+By AlterPartition (KIP-497): all pending changes are in one request, those that are made meanwhile in the next. To a
+controller without that API (Apache Kafka before 2.7) the leader announces the change by a node under
+/isr_change_notification, after it has written the partition's state node itself.
 
-A partition is asked about again until the controller has decided, or said what only newer metadata can mend, or until
-such metadata came in between and made the proposal void. Rules: Kafka's AlterPartitionManager and Partition.
+A proposal is repeated until the controller has decided, or has returned an error that only newer metadata can resolve,
+or until such metadata has made it void. Rules: Kafka's AlterPartitionManager and Partition.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from gregor.replication.partition.partition import Partition
 
 MAX_PARTITIONS = 500
-"""So many are asked about in one request: more would keep the loop from others for too long."""
-REFUSALS_NAMED = 10
+"""In one request: to encode more would keep other work from the loop for too long."""
+MAX_ERRORS_LOGGED = 10
 NOTICE_DELAY_S = 1.0
-"""So long changes that were written are gathered before the controller is told of them."""
+"""How long written changes are gathered before the controller is notified of them."""
 
 # AlterPartition
 NAMES_UNTIL = 1
 EPOCHS_FROM = 3
 UNDONE = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-"""The controller says that the change was not made and will not be."""
+"""The controller has not made the change and will not make it."""
 AWAITING_METADATA = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -58,30 +58,30 @@ AWAITING_METADATA = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""Something is newer at the controller than here, and on its way: the larger set counts until it comes."""
+"""The controller has newer metadata, which it sends to this broker: until then the maximal ISR counts."""
 
 
 _log = logging.getLogger(__name__)
 
 
-class _Wanted(NamedTuple):
-    """A proposal, as it is asked for until it is decided."""
+class _IsrChange(NamedTuple):
+    """A proposed ISR of one partition, and the epochs in which it was proposed."""
 
     partition: Partition
     isr: list[int]
     leader_epoch: int
     partition_epoch: int
     member_epochs: dict[int, int]
-    """The followers' broker epochs when it was made: who has started anew since may lack what made it fit, and the
-    controller must see that it is another life that was meant."""
+    """The followers' broker epochs when it was made: a follower that has restarted since may have lost records, and the
+    controller must see that the proposal is about its earlier registration."""
 
     @property
     def key(self) -> TopicPartition:
         return TopicPartition(self.partition.topic, self.partition.partition)
 
     @property
-    def stands(self) -> bool:
-        """Whether the partition still wants just this."""
+    def is_current(self) -> bool:
+        """Whether this is still the partition's proposal, in the same epochs."""
         partition = self.partition
         return (
             partition.in_sync.proposed_isr is self.isr
@@ -91,7 +91,7 @@ class _Wanted(NamedTuple):
 
 
 class AlterPartitionManager:
-    """`submit` takes a partition that has just proposed a set (InSyncReplicas.propose)."""
+    """The pending changes of all partitions that this broker leads."""
 
     def __init__(
         self,
@@ -103,8 +103,8 @@ class AlterPartitionManager:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         gate: Gate,
     ) -> None:
-        """`broker_epoch` tells the epoch of this broker's present registration; `spawn` runs a coroutine for as long as
-        the broker lives."""
+        """`broker_epoch` returns the epoch of this broker's present registration; `spawn` runs a coroutine as a task
+        until the broker stops."""
         self._broker_id = broker_id
         self._link = link
         self._store = store
@@ -112,20 +112,22 @@ class AlterPartitionManager:
         self._clock_ms = clock_ms
         self._spawn = spawn
         self._gate = gate
-        self._pending: dict[TopicPartition, _Wanted] = {}
+        self._pending: dict[TopicPartition, _IsrChange] = {}
         self._running = False
-        self._written: dict[TopicPartition, None] = {}  # the controller is still to be told
-        self._said = ""
+        #: Changes written to state nodes of which the controller has not been notified yet.
+        self._written: dict[TopicPartition, None] = {}
+        self._last_logged = ""
 
     def submit(self, partition: Partition) -> None:
+        """Send the ISR that the partition has proposed (`InSyncReplicas.propose`)."""
         isr = partition.in_sync.proposed_isr
         if isr is None:
             return
         epochs = {
             broker_id: partition.in_sync.broker_epoch(broker_id) for broker_id in isr if broker_id != self._broker_id
         }
-        wanted = _Wanted(partition, isr, partition.leader_epoch, partition.partition_epoch, epochs)
-        self._pending[wanted.key] = wanted
+        proposal = _IsrChange(partition, isr, partition.leader_epoch, partition.partition_epoch, epochs)
+        self._pending[proposal.key] = proposal
         if not self._running:
             self._running = True
             self._spawn(self._run())
@@ -133,132 +135,133 @@ class AlterPartitionManager:
     async def _run(self) -> None:
         try:
             while self._pending:
-                wanted = self._next_wanted()
-                if wanted and not await self._try(wanted):
+                changes = self._next_changes()
+                if changes and not await self._send(changes):
                     await asyncio.sleep(RETRY_DELAY_S)
         finally:
             self._running = False
 
-    def _next_wanted(self) -> list[_Wanted]:
-        wanted: list[_Wanted] = []
+    def _next_changes(self) -> list[_IsrChange]:
+        changes: list[_IsrChange] = []
         for key, one in list(self._pending.items()):
-            if len(wanted) == MAX_PARTITIONS:
+            if len(changes) == MAX_PARTITIONS:
                 break
-            if one.stands:
-                wanted.append(one)
+            if one.is_current:
+                changes.append(one)
             else:
-                del self._pending[key]  # newer metadata came
-        return wanted
+                del self._pending[key]  # newer metadata has made it void
+        return changes
 
-    async def _try(self, wanted: list[_Wanted]) -> bool:
-        """Whether the controller took the request; False: try again after a while."""
+    async def _send(self, changes: list[_IsrChange]) -> bool:
+        """Send changes, and apply the decisions. False where some must be repeated after a pause."""
         try:
             offered = await self._link.offered(ApiKey.ALTER_PARTITION)
             if offered is None:
-                return await self._write_all(wanted)
+                return await self._write_all(changes)
             version = min(offered[1], AlterPartitionRequest.MAX_VERSION)
-            if any(one.partition.topic_id == ZERO_UUID for one in wanted):
+            if any(one.partition.topic_id == ZERO_UUID for one in changes):
                 version = min(version, NAMES_UNTIL)
-            answer: AlterPartitionResponse = await self._link.send(self._request(wanted, version), version)
+            response: AlterPartitionResponse = await self._link.send(self._request(changes, version), version)
         except (OSError, StoreError) as error:
             self._log_once(f"In-sync replicas cannot be altered, the controller is not reached: {error}")
             return False
-        if answer.error_code:
-            self._log_once(f"In-sync replicas cannot be altered, the controller answers: error {answer.error_code}")
+        if response.error_code:
+            self._log_once(f"In-sync replicas cannot be altered, the controller answers: error {response.error_code}")
             return False
-        self._said = ""
-        return await self._take(wanted, answer)
+        self._last_logged = ""
+        return await self._apply(changes, response)
 
     def _log_once(self, text: str) -> None:
-        """It is tried many times a second."""
-        if text != self._said:
-            self._said = text
+        """Log a failure once in a row: it may come many times a second."""
+        if text != self._last_logged:
+            self._last_logged = text
             _log.info("%s", text)
 
     # -- by AlterPartition -----------------------------------------------------------------------------------------
 
-    def _request(self, wanted: list[_Wanted], version: int) -> AlterPartitionRequest:
+    def _request(self, changes: list[_IsrChange], version: int) -> AlterPartitionRequest:
         topics: dict[str, AlterPartitionRequest.TopicData] = {}
-        for one in wanted:
+        for one in changes:
             partition = one.partition
             topic = topics.get(partition.topic)
             if topic is None:
                 topic = topics[partition.topic] = AlterPartitionRequest.TopicData(
                     topic_name=partition.topic, topic_id=partition.topic_id
                 )
-            asked = AlterPartitionRequest.PartitionData(
+            data = AlterPartitionRequest.PartitionData(
                 partition_index=partition.partition, leader_epoch=one.leader_epoch, partition_epoch=one.partition_epoch
             )
             if version < EPOCHS_FROM:
-                asked.new_isr = one.isr
+                data.new_isr = one.isr
             else:
-                asked.new_isr_with_epochs = [self._member(one, broker_id) for broker_id in one.isr]
-            topic.partitions.append(asked)
+                data.new_isr_with_epochs = [self._member(one, broker_id) for broker_id in one.isr]
+            topic.partitions.append(data)
         return AlterPartitionRequest(
             broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
         )
 
-    def _member(self, one: _Wanted, broker_id: int) -> AlterPartitionRequest.BrokerState:
+    def _member(self, one: _IsrChange, broker_id: int) -> AlterPartitionRequest.BrokerState:
         epoch = self._broker_epoch() if broker_id == self._broker_id else one.member_epochs[broker_id]
         return AlterPartitionRequest.BrokerState(broker_id=broker_id, broker_epoch=epoch)
 
-    async def _take(self, wanted: list[_Wanted], answer: AlterPartitionResponse) -> bool:
-        names = {one.partition.topic_id: one.partition.topic for one in wanted}
-        answers = {
+    async def _apply(self, changes: list[_IsrChange], response: AlterPartitionResponse) -> bool:
+        names = {one.partition.topic_id: one.partition.topic for one in changes}
+        decisions = {
             (topic.topic_name or names.get(topic.topic_id, ""), partition.partition_index): partition
-            for topic in answer.topics
+            for topic in response.topics
             for partition in topic.partitions
         }
         all_decided = True
-        refused = 0
+        errors = 0
         turns = self._gate.turns()
-        for one in wanted:
+        for one in changes:
             await turns.next()
-            said = answers.get(one.key)
-            if not one.stands:
+            decision = decisions.get(one.key)
+            if not one.is_current:
                 continue
-            if said is not None and said.error_code and said.error_code not in UNDONE:
-                refused += 1
-                if refused <= REFUSALS_NAMED:
+            if decision is not None and decision.error_code and decision.error_code not in UNDONE:
+                errors += 1
+                if errors <= MAX_ERRORS_LOGGED:
                     _log.info(
-                        "The in-sync replicas %s of %s-%d are refused: error %d", one.isr, *one.key, said.error_code
+                        "The in-sync replicas %s of %s-%d are refused: error %d", one.isr, *one.key, decision.error_code
                     )
-            if said is None or not self._decided(one, said):
+            if decision is None or not self._decided(one, decision):
                 all_decided = False
-                self._pending[one.key] = self._pending.pop(one.key, one)  # behind the others
+                self._pending[one.key] = self._pending.pop(one.key, one)  # after the others
             elif self._pending.get(one.key) is one:
                 del self._pending[one.key]
-        if refused > REFUSALS_NAMED:
-            _log.info("The in-sync replicas of %d more partitions are refused", refused - REFUSALS_NAMED)
+        if errors > MAX_ERRORS_LOGGED:
+            _log.info("The in-sync replicas of %d more partitions are refused", errors - MAX_ERRORS_LOGGED)
         return all_decided
 
-    def _decided(self, one: _Wanted, said: AlterPartitionResponse.PartitionData) -> bool:
+    def _decided(self, one: _IsrChange, decision: AlterPartitionResponse.PartitionData) -> bool:
+        """Apply a decision to its partition. False where the proposal must be repeated."""
         partition = one.partition
-        if said.error_code in UNDONE:
+        if decision.error_code in UNDONE:
             partition.isr_refused(self._clock_ms())
-        elif said.error_code:
-            return said.error_code in AWAITING_METADATA
-        elif said.leader_epoch == partition.leader_epoch:
-            partition.isr_decided(list(said.isr), said.partition_epoch, self._clock_ms())
+        elif decision.error_code:
+            return decision.error_code in AWAITING_METADATA
+        elif decision.leader_epoch == partition.leader_epoch:
+            partition.isr_decided(list(decision.isr), decision.partition_epoch, self._clock_ms())
         return True
 
     # -- by the state node -----------------------------------------------------------------------------------------
 
-    async def _write_all(self, wanted: list[_Wanted]) -> bool:
-        for one in wanted:
+    async def _write_all(self, changes: list[_IsrChange]) -> bool:
+        for one in changes:
             version = await self._write(one)
-            if one.stands and self._pending.get(one.key) is one:
+            if one.is_current and self._pending.get(one.key) is one:
                 del self._pending[one.key]
                 if version is not None:
                     one.partition.isr_decided(one.isr, version, self._clock_ms())
             if version is not None:
                 if not self._written:
-                    self._spawn(self._tell())
+                    self._spawn(self._notify_controller())
                 self._written[one.key] = None
         return True
 
-    async def _write(self, one: _Wanted) -> int | None:
-        """The node's new version; None if it is not as this leader knows it."""
+    async def _write(self, one: _IsrChange) -> int | None:
+        """Write a partition's state node. Returns its new version, None if another broker has changed it."""
         partition = one.partition
         path = state_path(*one.key)
         state = PartitionState(self._broker_id, one.leader_epoch, tuple(one.isr), partition.controller_epoch)
@@ -267,21 +270,21 @@ class AlterPartitionManager:
         except NoNode:
             return None
         except BadVersion:
-            # Perhaps our own write, whose answer was lost.
+            # Perhaps by this broker's own write, whose response was lost.
             node = await self._store.get(path)
             try:
                 return node[1].version if node is not None and decode_state(node[0]) == state else None
             except NodeFormatError:
                 return None
 
-    async def _tell(self) -> None:
+    async def _notify_controller(self) -> None:
         while self._written:
             await asyncio.sleep(NOTICE_DELAY_S)
-            told = list(self._written)
+            keys = list(self._written)
             try:
-                await self._store.create(ISR_CHANGE_PREFIX, encode_partition_list(told), sequential=True)
+                await self._store.create(ISR_CHANGE_PREFIX, encode_partition_list(keys), sequential=True)
             except StoreError as error:
                 _log.info("In-sync replicas cannot be altered, the metadata store is not reached: %s", error)
                 continue
-            for key in told:
+            for key in keys:
                 self._written.pop(key, None)

@@ -1,4 +1,4 @@
-"""The broker's end of the controller's requests, whether from the controller of this process or over the wire."""
+"""Applies the controller's requests to this broker, from the controller of this process or over the network."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from gregor.replication.store.topic_configs import TopicConfigs
 
 NOT_REGISTERED = -1
 OWN = -1
-"""The connection of the controller in this very process, which has none."""
+"""The connection number of the controller in this process, which has no connection."""
 
 
 class ControllerRequestHandler:
-    """Also a BrokerChannels for a cluster of one. `registered` is to be called at each registration: before the first
-    one nothing is done, as it cannot be told whether this life of the broker is meant or the one before, whose
-    registration may still stand. That one had records which this one may have lost."""
+    """Also the BrokerChannels of a single broker. Its owner calls `registered` at each registration.
+
+    No request is applied before the first one: it may be meant for this broker before its restart, as that registration
+    may still exist, and the broker may have lost records since.
+    """
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class ControllerRequestHandler:
         gate: Gate,
         hold_back: Callable[[BrokerRequest], BrokerRequest] = lambda request: request,
     ) -> None:
-        """`hold_back` returns the part of a request that can be applied now; it keeps the rest."""
+        """`hold_back` returns the part of a request that can be applied now, and keeps the rest."""
         self._hold_back = hold_back
         self._broker_epoch = NOT_REGISTERED
         self._registered = asyncio.Event()
@@ -45,10 +47,10 @@ class ControllerRequestHandler:
         self._image = image
         self._configs = configs
         self._gate = gate
-        # One request at a time, also when an old and a new controller talk to us over connections of their own.
+        # One request at a time, also when an old and a new controller send requests over connections of their own.
         self._turn = asyncio.Lock()
+        #: A controller's epoch, and the number of the latest connection over which it sent a request.
         self._latest = -1, OWN
-        """A controller's epoch, and the number of the latest connection on which it spoke."""
 
     @property
     def broker_epoch(self) -> int:
@@ -56,29 +58,28 @@ class ControllerRequestHandler:
         return self._broker_epoch
 
     def registered(self, epoch: int) -> None:
-        """This broker is registered, with this epoch."""
+        """Record the epoch of this broker's new registration."""
         self._broker_epoch = epoch
         self._registered.set()
 
     async def handle(self, request: BrokerRequest, connection_number: int = OWN) -> BrokerResponse:
-        """Do what the controller asks. Requests for an earlier life of this broker are refused, and those of a
-        controller that was replaced since.
+        """Apply a request, unless it is for an earlier registration of this broker, or from a replaced controller.
 
-        A controller that got no answer connects anew and says it again. What it had said on the connection before may
-        come later still, by then overtaken by what it said since: it is refused. `connection_number` grows with each
-        connection.
+        A controller that got no response connects anew and repeats its request. The one that it sent over the earlier
+        connection may arrive after that, when later requests have overtaken it: it is refused. `connection_number`
+        grows with each connection.
         """
         await self._registered.wait()
         async with self._turn:
             if 0 <= request.broker_epoch < self.broker_epoch:
                 return _refused(request, ErrorCode.STALE_BROKER_EPOCH)
-            said = request.controller_epoch, connection_number
-            if request.controller_epoch < self._replicas.controller_epoch or said < self._latest:
+            sender = request.controller_epoch, connection_number
+            if request.controller_epoch < self._replicas.controller_epoch or sender < self._latest:
                 return _refused(request, ErrorCode.STALE_CONTROLLER_EPOCH)
-            self._latest = said
-            return await self._obey(request)
+            self._latest = sender
+            return await self._apply(request)
 
-    async def _obey(self, request: BrokerRequest) -> BrokerResponse:
+    async def _apply(self, request: BrokerRequest) -> BrokerResponse:
         if isinstance(request, LeaderAndIsrRequest):
             # Logs are opened with their topics' settings.
             await self._configs.ensure(topic.topic_name for topic in request.topic_states)
@@ -93,11 +94,11 @@ class ControllerRequestHandler:
         return response
 
     async def send(self, broker_id: int, request: BrokerRequest) -> BrokerResponse:
-        """The controller's way to a broker of its own process."""
+        """Handle a request of the controller in this process."""
         return await self.handle(request)
 
     def close(self, broker_id: int) -> None:
-        """There is no connection."""
+        """Do nothing: there is no connection."""
 
 
 def _refused(request: BrokerRequest, error: ErrorCode) -> BrokerResponse:

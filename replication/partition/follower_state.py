@@ -1,6 +1,6 @@
-"""What a leader remembers of one follower: how far it has read, and when it was last level with the leader.
+"""The leader's state of one follower: its log end offset, and when it was last caught up with the leader.
 
-The only input is the follower's own fetches: a fetch at offset N says "everything below N is in my log".
+The only input is the follower's own fetches: a fetch at offset N means that everything below N is in its log.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ UNKNOWN_OFFSET = -1
 
 
 class FollowerState:
-    """One remote replica as its leader sees it. Semantics: Kafka's `Replica` (KIP-16's time based lag).
+    """One remote replica, as known to its leader. Semantics: Kafka's `Replica` (the time-based lag of KIP-16).
 
     `last_caught_up_ms` is the largest time t for which the newest fetch offset reached the leader's log end
     offset at t. It may lie before the newest fetch: under steady load a follower is always a little behind
-    the present end, yet level with the end as it was one fetch ago, and that counts as in sync.
+    the present end, but it has reached the end as it was one fetch ago, and that counts as in sync.
     """
 
     __slots__ = (
@@ -28,8 +28,8 @@ class FollowerState:
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
+        #: Of its registration, as in its last fetch; -1 where that did not contain it.
         self.broker_epoch = -1
-        """Of its registration, as its last fetch named it."""
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self.last_fetch_leader_end_offset = 0
@@ -72,6 +72,6 @@ class FollowerState:
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms
 
     def _clock_set_back(self, now_ms: int) -> None:
-        """What lies ahead happened just now: else who fetches no more stays in sync until the clock is there again."""
+        """Set times in the future to now: otherwise a follower that stopped stays in sync until then."""
         self.last_caught_up_ms = min(self.last_caught_up_ms, now_ms)
         self.last_fetch_ms = min(self.last_fetch_ms, now_ms)

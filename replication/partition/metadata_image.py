@@ -1,6 +1,6 @@
-"""What this broker knows of the cluster: live brokers, topics, who leads what. Built from UpdateMetadata requests.
+"""This broker's image of the cluster: live brokers, topics, leaders of partitions. Built from UpdateMetadata requests.
 
-Every broker answers metadata requests from its own image, also the controller. Leader -2 in an update means that the
+Every broker answers Metadata requests from its own image, also the controller. Leader -2 in an update means that the
 topic is being deleted (Kafka's LeaderDuringDelete): the partition leaves the image.
 """
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 LEADER_DURING_DELETE = -2
 NO_CONTROLLER = -1
-_DELETED_NAMES = 1000
-"""So many are remembered, the latest."""
+_MAX_DELETED_NAMES = 1000
+"""The names of the topics deleted last are remembered, up to this number."""
 
 
 class Endpoint(NamedTuple):
@@ -45,7 +45,7 @@ class PartitionState(NamedTuple):
 
 
 class TopicState:
-    """A topic with its partitions by index. Never changed once it is in the image: an update puts another in place."""
+    """A topic with its partitions by index. It never changes once it is in the image: an update replaces it."""
 
     __slots__ = ("name", "partitions", "topic_id")
 
@@ -56,12 +56,12 @@ class TopicState:
 
 
 class MetadataImage:
-    """`version` grows with every update, so that whoever derives something from the image knows when to do so again."""
+    """`version` grows with every update: data derived from the image is out of date under another version."""
 
     def __init__(self) -> None:
         self.version = 0
+        #: There are topics that the controller has not sent yet: its first update may hold the live brokers alone.
         self.expects_topics = False
-        """There are topics, of which the controller is still to tell: a controller may say first who is alive."""
         self.controller_id = NO_CONTROLLER
         self.controller_epoch = 0
         self.brokers: dict[int, LiveBroker] = {}
@@ -71,19 +71,19 @@ class MetadataImage:
         self._deleted: dict[str, None] = {}
 
     def expect_topics(self, expected: bool) -> None:
-        """Whether the image is incomplete until the controller has told of topics."""
+        """Set whether the image is incomplete until the controller has sent topics."""
         self.expects_topics = expected
 
     @property
     def is_informed(self) -> bool:
-        """Whether the controller has told this broker what there is."""
+        """Whether the controller has sent this broker the metadata of the cluster."""
         return bool(self.version) and not self.expects_topics
 
     def topic(self, name: str) -> TopicState | None:
         return self._topics.get(name)
 
-    def take_deleted(self, name: str) -> bool:
-        """Whether a topic of this name was deleted; told once, and of the latest thousand or so."""
+    def pop_deleted(self, name: str) -> bool:
+        """Whether a topic of this name was deleted lately; True once after each deletion."""
         return self._deleted.pop(name, self) is None
 
     @property
@@ -91,14 +91,14 @@ class MetadataImage:
         return len(self._topics)
 
     def names(self) -> frozenset[str]:
-        """Of all topics."""
+        """Return the names of all topics."""
         return frozenset(self._topics)
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         return self._names.get(topic_id)
 
     def topics(self) -> Iterator[TopicState]:
-        """All topics by name, as they are when the first is asked for."""
+        """Yield all topics by name, as they are when the iteration begins."""
         topics = self._topics.copy()
         for name in sorted(topics):
             yield topics[name]
@@ -108,7 +108,7 @@ class MetadataImage:
         return None if state is None else state.partitions.get(index)
 
     def partition_count(self, topic: str) -> int:
-        """0 for a topic that is not known."""
+        """Return the number of a topic's partitions, 0 for an unknown topic."""
         state = self._topics.get(topic)
         return 0 if state is None else len(state.partitions)
 
@@ -116,8 +116,10 @@ class MetadataImage:
         return broker_id in self.brokers
 
     def apply(self, request: UpdateMetadataRequest) -> Steps[UpdateMetadataResponse]:
-        """Apply an update: the list of live brokers whole, of the partitions those it names. The image shows nothing of
-        it before the last step. No other update may come in between."""
+        """Apply an update, which has all live brokers and the partitions that have changed.
+
+        The image stays as it is before the last step. No other update may be applied in between.
+        """
         if request.controller_epoch < self.controller_epoch:
             return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         brokers = {
@@ -142,7 +144,7 @@ class MetadataImage:
             self._forget(name)
             if not state.partitions:
                 self._deleted[name] = None
-                if len(self._deleted) > _DELETED_NAMES:
+                if len(self._deleted) > _MAX_DELETED_NAMES:
                     del self._deleted[next(iter(self._deleted))]
             else:
                 self._deleted.pop(name, None)
@@ -159,11 +161,11 @@ class MetadataImage:
     def _updated(
         self, update: UpdateMetadataRequest.UpdateMetadataTopicState, before: TopicState | None
     ) -> Steps[TopicState]:
-        """The topic as it is after an update; without partitions it is gone."""
+        """Return a topic as it is after an update; without partitions it is deleted."""
         name, topic_id = update.topic_name, update.topic_id
         before = before or self._topics.get(name)
         if before is not None and topic_id not in (ZERO_UUID, before.topic_id) and before.topic_id != ZERO_UUID:
-            before = None  # another topic of that name
+            before = None  # it is another topic of that name
         if before is not None and before.topic_id != ZERO_UUID:
             topic_id = before.topic_id
         partitions = {} if before is None else before.partitions.copy()

@@ -1,4 +1,4 @@
-"""Who waits for a partition to move: acknowledgements that need the high watermark, and long polls."""
+"""Delayed operations of a partition: acknowledgements that await the high watermark, and watchers for long polls."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _log = logging.getLogger(__name__)
 
 
 class DelayedOperations:
-    """Callbacks of one partition. Empty (`active` false) for a partition nobody waits on: then it costs one test.
+    """Callbacks of one partition. Without any, `active` is false, and an append pays for one test.
 
-    A callback may do anything, appending to the same partition included. Therefore callbacks never nest: what a
-    callback sets in motion is delivered by the round that is already running, before the outermost `run`
-    returns, and acknowledgements stay in offset order.
+    A callback may do anything, appending to the same partition included. Therefore callbacks never nest: the round
+    that is already running delivers the effects of a callback, before the outermost `run` returns, and
+    acknowledgements stay in offset order.
     """
 
     __slots__ = ("_again", "_commits", "_running", "_sequence", "_watchers", "active")
@@ -42,6 +42,7 @@ class DelayedOperations:
         return self._running
 
     def watch(self, callback: Watcher) -> int:
+        """Call `callback` in each round, until `unwatch` with the handle that this returns."""
         self._sequence += 1
         self._watchers[self._sequence] = callback
         self.active = True
@@ -53,13 +54,13 @@ class DelayedOperations:
         self._update_active()
 
     def await_offset(self, offset: int, callback: Committed) -> None:
-        """Queue an acknowledgement. Inside a callback it is looked at before the running round ends."""
+        """Queue an acknowledgement. One that a callback queues is checked before the running round ends."""
         self._sequence += 1
         heapq.heappush(self._commits, (offset, self._sequence, callback))
         self.active = True
 
     def notify_watchers(self, verdict: Callable[[int], ErrorCode | None]) -> None:
-        """`run` where there is nothing new for acknowledgements, but what the watchers bring about."""
+        """Call every watcher. Acknowledgements are checked only if a watcher runs another round."""
         if self._running or not self._watchers:
             self._again = True
             return
@@ -83,7 +84,7 @@ class DelayedOperations:
                 self._again = False
                 self._answer_commits(verdict)
                 self._call_watchers()
-                # What the watchers asked for may be due already.
+                # Acknowledgements that the watchers queued may be due already.
                 self._answer_commits(verdict)
                 if not self._again:
                     break
@@ -92,7 +93,7 @@ class DelayedOperations:
             self._update_active()
 
     def _answer_commits(self, verdict: Callable[[int], ErrorCode | None]) -> None:
-        # The verdict is asked again for each: a callback may have moved the partition.
+        # Each gets a verdict of its own: a callback may have changed the partition.
         while self._commits:
             error = verdict(self._commits[0][0])
             if error is None:

@@ -1,6 +1,6 @@
-"""All partition replicas of this broker, and what the controller's requests do to them.
+"""All partition replicas of this broker, and the changes that the controller's requests make to them.
 
-The controller speaks LeaderAndIsr and StopReplica (Kafka 3.9, ZooKeeper mode) to every broker, this one included.
+The controller sends LeaderAndIsr and StopReplica (Kafka 3.9, ZooKeeper mode) to every broker, this one included.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ EPOCH_DURING_DELETE = -2
 
 REFUSED_LATELY_MS = 30_000
 MAX_REFUSED = 1000
-"""So many producers are noted for a partition."""
+"""Producers that are remembered for a partition."""
 
 NOTIFIED_AT_A_TIME = 50
-"""Of so many partitions the listeners hear in one step."""
+"""Partitions of which the listeners are notified in one step."""
 
 LeadershipListener = Callable[[list[Partition], list[Partition]], None]
 StopListener = Callable[[list[Partition]], None]
@@ -41,8 +41,8 @@ _log = logging.getLogger(__name__)
 class ReplicaManager:
     """The table of partitions.
 
-    `generation` grows with every change of leadership, placement or deletion: a cached Partition is good for as long
-    as the generation is the one it was looked up in.
+    `generation` grows with every change of leadership, every move to another data folder and every deletion: a cached
+    Partition is valid while the generation is the one in which it was looked up.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ReplicaManager:
         is_alive: Callable[[int], bool] = lambda _broker_id: True,
         folder_removed: Callable[[str], None] = lambda _folder: None,
     ) -> None:
-        """`folder_removed` gets each renamed folder of a deleted partition, to be unlinked off the loop."""
+        """`folder_removed` is called with each renamed folder of a deleted partition, to be unlinked off the loop."""
         self.broker_id = broker_id
         self.partitions: dict[TopicPartitionKey, Partition] = {}
         self.by_topic_id: dict[tuple[Uuid, int], Partition] = {}
@@ -66,9 +66,9 @@ class ReplicaManager:
         self.on_leadership: list[LeadershipListener] = []
         self.on_stopped: list[StopListener] = []
         self.on_log_moved: list[Callable[[Partition], None]] = []
-        self._set_aside: set[TopicPartitionKey] = set()
+        self._suspended: set[TopicPartitionKey] = set()
+        #: By partition and producer id: epoch and sequence of the first batch refused lately, and when.
         self._refused: dict[TopicPartitionKey, dict[int, tuple[int, int, int]]] = {}
-        """By partition and producer id: epoch and sequence of the first batch refused lately, and when."""
         self._logs = logs
         self._topic_config = topic_config
         self._clock_ms = clock_ms
@@ -85,8 +85,11 @@ class ReplicaManager:
     # -- LeaderAndIsr ------------------------------------------------------------------------------------------
 
     def apply(self, request: LeaderAndIsrRequest) -> Steps[LeaderAndIsrResponse]:
-        """Become leader or follower as told; answers per partition, never raises. A step for each partition: making a
-        log costs several system calls. No other request of the controller may come in between."""
+        """Make this broker leader or follower of partitions. Errors are in the response, none is raised.
+
+        A step for each partition: to create a log takes several system calls. No other request of the controller may
+        be applied in between.
+        """
         if request.controller_epoch < self.controller_epoch:
             return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = request.controller_epoch
@@ -109,13 +112,13 @@ class ReplicaManager:
                     yield None
                 topics.append(LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors))
             while len(leaders) > NOTIFIED_AT_A_TIME or len(followers) > NOTIFIED_AT_A_TIME:
-                told = leaders[:NOTIFIED_AT_A_TIME], followers[:NOTIFIED_AT_A_TIME]
+                first = leaders[:NOTIFIED_AT_A_TIME], followers[:NOTIFIED_AT_A_TIME]
                 del leaders[:NOTIFIED_AT_A_TIME], followers[:NOTIFIED_AT_A_TIME]
-                self._notify_of_roles(*told)
+                self._notify_of_roles(*first)
                 yield None
         finally:
-            # Also if this is given up half way, as when the controller of this process steps down: the next controller
-            # says again what has not been done, but of what has nobody would tell any more.
+            # Also if this ends half way, as when the controller of this process resigns: the next repeats the changes
+            # that were not made, but the listeners would never be notified of those that were.
             self._notify_of_roles(leaders, followers)
         return LeaderAndIsrResponse(topics=topics)
 
@@ -139,13 +142,13 @@ class ReplicaManager:
             if partition is None:
                 self._add(topic, state.partition_index, topic_id).offline(ErrorCode.KAFKA_STORAGE_ERROR)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if key in self._set_aside:
+        if key in self._suspended:
             return ErrorCode.KAFKA_STORAGE_ERROR
         known_id = partition.topic_id if partition is not None else self._stored_topic_id(key)
         if ZERO_UUID not in (topic_id, known_id) and topic_id != known_id:
             _log.error("%s-%d has topic id %s, the controller says %s", *key, known_id.hex(), topic_id.hex())
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        # An epoch we know was acted on already, except where no log could be opened then.
+        # A known epoch was applied already, except where no log could be opened then.
         if partition is not None and (
             state.leader_epoch < partition.leader_epoch
             or (state.leader_epoch == partition.leader_epoch and partition.log is not None)
@@ -153,7 +156,7 @@ class ReplicaManager:
             if state.leader_epoch < partition.leader_epoch or not self._accept_topic_id(partition, topic_id):
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             if not partition.is_leader:
-                followers.append(partition)  # it is asked for by its id from now on
+                followers.append(partition)  # it is fetched by its topic id from now on
             return ErrorCode.NONE
         if self.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -173,7 +176,7 @@ class ReplicaManager:
             try:
                 newly_leader = partition.become_leader(state, now_ms)
             except KafkaError as error:
-                # Its disk's trouble is not the trouble of the others in the request.
+                # A failure of its disk is no failure of the other partitions in the request.
                 _log.error("%s-%d cannot be led: %s", *key, error)
                 self.take_offline([key], error.code)
                 return error.code
@@ -185,9 +188,11 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def note_refused(self, key: TopicPartitionKey, producer_id: int, epoch: int, sequence: int) -> None:
-        """A producer's batch was refused because this broker does not lead the partition, or too few replicas are in
-        sync. Both may change before the next request of the same producer is looked at, which was sent behind it: it is
-        not to be taken before."""
+        """Note a producer's batch that was refused, as this broker does not lead the partition, or too few are in sync.
+
+        Both may change before the producer's next request is handled, which it sent after that batch: the next batch
+        must not be appended before the refused one.
+        """
         partition, now_ms = self.partitions.get(key), self._clock_ms()
         if partition is not None and partition.is_leader and partition.log is not None:
             partition.log.await_sequence(producer_id, epoch, sequence)
@@ -208,7 +213,7 @@ class ReplicaManager:
                 log.await_sequence(producer_id, epoch, sequence)
 
     def _accept_topic_id(self, partition: Partition, topic_id: Uuid) -> bool:
-        """Whether it had none so far: an old release made the topic, and a controller has given it one since."""
+        """Give a partition the topic id that a controller has assigned since. False if it has one."""
         if not partition.accept_topic_id(topic_id):
             return False
         self.by_topic_id[topic_id, partition.partition] = partition
@@ -240,22 +245,26 @@ class ReplicaManager:
     # -- disks ---------------------------------------------------------------------------------------------------
 
     def disk_failed(self, keys: Iterable[TopicPartitionKey]) -> None:
-        """Stop serving these: their disk failed. Whoever asks for one, or waits for one, gets KAFKA_STORAGE_ERROR. The
-        controller hears of it from the answer to its next LeaderAndIsr (see `registration.announce_disk_event`)."""
+        """Stop serving the partitions of a failed disk: requests for them get KAFKA_STORAGE_ERROR, delayed ones too.
+
+        The controller learns it from the response to its next LeaderAndIsr (see `registration.announce_disk_event`).
+        """
         self.take_offline(keys, ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def set_aside(self, keys: Iterable[TopicPartitionKey]) -> list[TopicPartitionKey]:
-        """Leave these to the other brokers that have them until `take_up`; returns those that can be left: of one that
-        this broker leads, another replica must be in sync. Whoever asks for one here is sent to its leader, and the
-        controller hears of it as in `disk_failed`."""
-        aside = [key for key in keys if self._is_held_by_others(key)]
-        self._set_aside.update(aside)
-        self.take_offline(aside, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return aside
+    def suspend(self, keys: Iterable[TopicPartitionKey]) -> list[TopicPartitionKey]:
+        """Take replicas offline until `resume` where other brokers can serve them; returns these.
 
-    def take_up(self, keys: Iterable[TopicPartitionKey]) -> None:
-        """The controller may say again what these are here."""
-        self._set_aside.difference_update(keys)
+        Of a partition that this broker leads, another replica must be in sync. Clients get NOT_LEADER_OR_FOLLOWER, so
+        that they find the new leader; the controller learns it as in `disk_failed`.
+        """
+        suspended = [key for key in keys if self._is_held_by_others(key)]
+        self._suspended.update(suspended)
+        self.take_offline(suspended, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return suspended
+
+    def resume(self, keys: Iterable[TopicPartitionKey]) -> None:
+        """Accept the controller's requests for these again."""
+        self._suspended.difference_update(keys)
 
     def _is_held_by_others(self, key: TopicPartitionKey) -> bool:
         partition = self.partitions.get(key)
@@ -264,7 +273,7 @@ class ReplicaManager:
         return len(partition.isr) > 1 if partition.is_leader else True
 
     def take_offline(self, keys: Iterable[TopicPartitionKey], error: ErrorCode) -> None:
-        """Stop serving these until the controller says anew what they are here; who waits for one gets `error`."""
+        """Stop serving these until the controller assigns them a role again. Delayed requests get `error`."""
         lost = [partition for key in keys if (partition := self.partitions.get(key)) is not None]
         self.generation += 1
         for partition in lost:
@@ -272,22 +281,22 @@ class ReplicaManager:
         self._notify_of_stops(lost)
 
     def resign(self, keys: Iterable[TopicPartitionKey]) -> Steps[None]:
-        """Take those offline that other brokers may lead by now."""
+        """Take partitions offline that other brokers may lead by now."""
         left = list(keys)
         for start in range(0, len(left), NOTIFIED_AT_A_TIME):
             self.take_offline(left[start : start + NOTIFIED_AT_A_TIME], ErrorCode.NOT_LEADER_OR_FOLLOWER)
             yield None
 
     def follow_controller(self, epoch: int) -> None:
-        """Refuse the requests of earlier controllers from now on."""
+        """Refuse the requests of earlier controllers from now on, by their epoch."""
         self.controller_epoch = epoch
 
     def settings_changed(self) -> None:
-        """Produce routes that were looked up under other settings of a topic are void."""
+        """Make produce routes void that were looked up under other settings of a topic."""
         self.generation += 1
 
     def log_moved(self, log: Log) -> None:
-        """The partition's log lies in another data folder from now on; all else is as it was."""
+        """Replace a partition's log by its copy in another data folder; all else stays."""
         partition = self.partitions.get((log.topic, log.partition))
         if partition is not None and partition.log is not None:
             partition.use_log(log)
@@ -298,8 +307,7 @@ class ReplicaManager:
     # -- StopReplica -------------------------------------------------------------------------------------------
 
     def stop(self, request: StopReplicaRequest) -> Steps[StopReplicaResponse]:
-        """Stop serving replicas and delete those marked so; answers per partition, never raises. In steps
-        as `apply`."""
+        """Stop serving replicas, and delete those that the request marks. Errors and steps are as in `apply`."""
         if request.controller_epoch < self.controller_epoch:
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = request.controller_epoch
@@ -317,9 +325,9 @@ class ReplicaManager:
                     self.generation += 1
                     yield None
             while len(stopped) > NOTIFIED_AT_A_TIME:
-                told = stopped[:NOTIFIED_AT_A_TIME]
+                first = stopped[:NOTIFIED_AT_A_TIME]
                 del stopped[:NOTIFIED_AT_A_TIME]
-                self._notify_of_stops(told)
+                self._notify_of_stops(first)
                 yield None
         finally:
             self._notify_of_stops(stopped)
@@ -335,7 +343,7 @@ class ReplicaManager:
     ) -> ErrorCode:
         key = (topic, state.partition_index)
         if state.delete_partition and key in self._logs.failed:
-            # The folder cannot be removed now, and must not be forgotten: the deletion goes on after the next start.
+            # The folder cannot be removed now: the controller must repeat the deletion after the next start.
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self.partitions.get(key)
         if partition is not None:

@@ -1,4 +1,4 @@
-"""Which replica a consumer is to read from: one in its rack (KIP-392). Kafka's RackAwareReplicaSelector."""
+"""Selects the replica from which a consumer fetches: one in its rack (KIP-392). Kafka's RackAwareReplicaSelector."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ if TYPE_CHECKING:
 
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""The value of replica.selector.class that has consumers sent to replicas in their rack."""
+"""The value of replica.selector.class with which consumers fetch from replicas in their rack."""
 
 
 def preferred_read_replica(partition: Partition, offset: int, rack: str, racks: Mapping[int, str | None]) -> int | None:
-    """The in-sync follower in the consumer's rack that has most, or None: then the consumer stays with the leader.
+    """Return the in-sync follower in the consumer's rack with the largest log end offset, or None for the leader.
 
-    `racks`: of the live brokers that the consumer can reach. A follower that does not have the offset is none to send
-    anybody to.
+    `racks` has the live brokers that the consumer can reach. A follower that does not have the offset does not count.
     """
     if not partition.is_leader or racks.get(partition.local_id) == rack:
         return None

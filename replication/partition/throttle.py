@@ -40,7 +40,8 @@ class ReplicaThrottle:
         rate = self._rate()
         if rate < LONG_MAX:
             self._pace.charge(size_bytes)
-            self._pace.wait_s(rate)  # limits the charges to a window now: later, the time in between would pay for all
+            # Limits the charges to a window at once: idle time before the next fetch must not count against the rest.
+            self._pace.wait_s(rate)
 
     def wait_s(self) -> float:
         """Return the time until another fetch may be sent or answered: 0, or at least MIN_WAIT_S."""

@@ -1,7 +1,7 @@
 """Partition folders that the metadata does not know become topics again.
 
-For a single node's own store only: somebody pointed gregor at the data folder of an Apache Kafka broker, or lost the
-store's file. (In a cluster an unknown folder is a deleted topic's, and must not come back.)
+Only for a single node's own store, where the data folder is that of an Apache Kafka broker, or the store's file was
+lost. (In a cluster an unknown folder is a deleted topic's, and must not come back.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class FoundLog(Protocol):
-    """What is needed of gregor.storage.log.log.Log."""
+    """The part of gregor.storage.log.log.Log that nodes are made from."""
 
     topic: str
     partition: int
@@ -36,15 +36,15 @@ class FoundLog(Protocol):
 
     @property
     def cleaned_offset(self) -> int | None:
-        """Up to where it was compacted; None if never."""
+        """The offset up to which it was compacted; None if never."""
 
     def latest_epoch(self) -> int | None: ...
 
 
 async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog], gate: Gate) -> list[TopicPartition]:
-    """Make nodes for all partitions found on disk that have none; returns these. To be called before the election.
+    """Make nodes for all partitions found on disk that have none; returns these. Called before the election.
 
-    A folder whose topic id is not that of the known topic of its name is left alone: it belongs to a deleted one.
+    A folder whose topic id is not that of the known topic of its name is ignored: it belongs to a deleted topic.
     """
     by_topic: dict[str, dict[int, FoundLog]] = {}
     for log in logs:
@@ -83,8 +83,9 @@ async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog], 
         if await store.exists(nodes.partitions_path(name)) is None:
             operations.append(Create(nodes.partitions_path(name)))
         for index in news:
-            # Clients refuse a leader with an older epoch than they have seen; a later one than the log's would be ahead
-            # of the metadata of an Apache Kafka that the folder goes back to, which then cannot place its own.
+            # Clients refuse a leader with an older epoch than they have seen. An epoch later than the log's would be
+            # ahead of the metadata of an Apache Kafka that is given the folder again, and its leader epochs would not
+            # fit.
             epoch = found[index].latest_epoch() or 0
             state = PartitionState(broker_id, epoch, (broker_id,), nodes.INITIAL_CONTROLLER_EPOCH)
             operations.append(Create(nodes.partition_path(name, index)))
@@ -95,8 +96,8 @@ async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog], 
 
 
 async def _topic_config(store: MetadataStore, name: str, compacted: bool) -> list[Operation]:
-    """A topic's settings are not in its folders; that it was compacted is, and must go on: deletion by age instead
-    would lose what is kept for good."""
+    """Return the write of a topic's settings. They are not in its folders, but whether it was compacted is, and it must
+    stay so: deletion by age instead would lose records that are kept without limit."""
     path = nodes.config_path("topics", name)
     if await store.exists(path) is not None:
         return []

@@ -1,4 +1,4 @@
-"""Positions of consumer groups from before groups had a coordinator: nodes of the metadata tree.
+"""Offsets of consumer groups as they were before groups had a coordinator: nodes of the metadata tree.
 
 `/consumers/<group>/offsets/<topic>/<partition>` holds the offset as bare decimal text (Kafka's ConsumerOffset). Commits
 and fetches of version 0 write and read them; nothing else does, and they never expire.
@@ -20,13 +20,13 @@ def consumer_offset_path(group: str, topic: str, partition: int) -> str:
 
 
 class ConsumerOffsets:
-    """Reads and writes those nodes. Topic and partition are known to exist."""
+    """Reads and writes the nodes of offsets. Topic and partition are known to exist."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
     async def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
-        """Raises KafkaError: INVALID_GROUP_ID for what cannot be a node's name, or what the store refuses with."""
+        """Raises KafkaError: INVALID_GROUP_ID for a group that cannot be a node's name, or the store's refusal."""
         path = consumer_offset_path(_node_name(group), topic, partition)
         data = b"%d" % offset
         while True:
@@ -37,12 +37,12 @@ class ConsumerOffsets:
                     await self._store.create(path, data, make_parents=True)
                 return
             except NodeExists:
-                continue  # somebody else made it meanwhile
+                continue  # another broker made it in the meantime
             except StoreError as error:
                 raise _refusal(error) from None
 
     async def fetch(self, group: str, topic: str, partition: int) -> int | None:
-        """None if nothing was committed, or nothing that is an offset. Raises KafkaError as `commit` does."""
+        """Return the offset; None if none was committed, or the node holds no number. Raises KafkaError as `commit`."""
         try:
             found = await self._store.get(consumer_offset_path(_node_name(group), topic, partition))
         except StoreError as error:

@@ -3,9 +3,9 @@
 Plain files only (`gregor-metadata.sqlite` and SQLite's own `-wal` beside it): Apache Kafka refuses a data folder with
 directories it does not know, files it ignores.
 
-A write changes the tree at once, on the loop, is handed to the store's own thread, and is answered (and sets off
-watches) when SQLite has committed it. Writes that queue up meanwhile share a transaction. The commit survives the
-death of the process; with `synchronous=NORMAL` a power cut may take the last ones, never the file's consistency.
+A write changes the tree at once, on the loop. The store's own thread has SQLite commit it; then the write is answered,
+and its watches are called. Writes that are queued meanwhile share a transaction. A commit survives the death of the
+process; with `synchronous=NORMAL` a power cut may lose the last commits, never the file's consistency.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from gregor.replication.store.node_tree import Change, NodeTree, Row, check_rows
 FILE_NAME = "gregor-metadata.sqlite"
 FORMAT_VERSION = 1
 RESERVED_BYTES = 1024 * 1024
-"""For the write-ahead log, of which a write takes some 10 KB."""
+"""Of the write-ahead log; a write needs some 10 KB."""
 CHECKPOINT_PAGES = 200
-"""Of 4 KB: with so many in the log SQLite writes them to the file, and begins anew in the room that the log has."""
+"""Of 4 KB: with as many in the log SQLite writes them to the file, and reuses the space of the log from its start."""
 
 # owner is the session id of an ephemeral node, else 0; creates is how many children were ever made below the node.
 # counter holds "zxid" and "session", the last ones given out.
@@ -61,8 +61,8 @@ class EmbeddedStore:
 
     `on_failed` is called, once, when the file can no longer be written; from then on writes raise StoreFailed.
 
-    A disk without room is no failure: a write that finds none is taken back, with all behind it, and raises StoreFull
-    (`on_full` is called with each); the next one is tried like any other.
+    A full disk is no failure: the write is rolled back, with all writes behind it, and raises StoreFull (`on_full` is
+    called each time); the next write is tried like any other.
     """
 
     def __init__(self, path: str) -> None:
@@ -84,9 +84,9 @@ class EmbeddedStore:
         return True
 
     async def start(self) -> None:
-        """Open the file, or make it, and begin a session: ephemeral nodes of earlier ones are gone.
+        """Open the file, or create it, and begin a session: ephemeral nodes of earlier ones are deleted.
 
-        Raises StoreFailed if the file is not ours, damaged, in use, or from a newer gregor.
+        Raises StoreFailed if the file is of another program, damaged, in use, or from a newer gregor.
         """
         loop = asyncio.get_running_loop()
         opened: asyncio.Future[_Contents] = loop.create_future()
@@ -111,7 +111,7 @@ class EmbeddedStore:
         self._closing = True
         mine = self._tree.owned_by(self.session_id)
         if mine and self._failure is None:
-            with suppress(StoreFailed, StoreFull):  # the next start removes what is left of this session
+            with suppress(StoreFailed, StoreFull):  # the next start deletes the nodes of this session
                 await self.multi([Delete(path) for path in mine])
         self._jobs.put(None)
         if self._ended is not None:
@@ -166,12 +166,12 @@ class EmbeddedStore:
         change = self._tree.apply(operations, self.session_id)
         committed = asyncio.get_running_loop().create_future()
         self._jobs.put((change, committed))
-        # Cancelling the caller does not take the write back: it is stored, and its watches are called.
+        # Cancelling the caller does not undo the write: it is stored, and its watches are called.
         await committed
         return change.results
 
-    def _found_no_room(self, jobs: list[_Job]) -> None:
-        """Nothing is lost: what the tree is ahead of the file is taken back, the latest first."""
+    def _disk_full(self, jobs: list[_Job]) -> None:
+        """Roll back the changes that are in the tree and not in the file, the latest first: nothing is lost."""
         with suppress(queue.Empty):
             while (job := self._jobs.get_nowait()) is not None:
                 jobs.append(job)
@@ -183,7 +183,7 @@ class EmbeddedStore:
             if not future.done():
                 future.set_exception(StoreFull(self.path))
                 future.exception()
-            # Whoever watched looks once more in vain, and goes on watching.
+            # The watchers read the node again, find it as it was, and set their watches again.
             self._call(change)
         if not self._closing:
             for callback in self.on_full:
@@ -204,7 +204,7 @@ class EmbeddedStore:
                 _log.exception("The watch of %s failed", event.path)
 
     def _failed(self, jobs: list[_Job], error: Exception) -> None:
-        # The tree is ahead of the file now, and stays so: whoever reads it must not act on it for long.
+        # The tree stays ahead of the file: the broker must stop soon, as it would act on changes that are not stored.
         first = self._failure is None
         self._failure = self._failure or StoreFailed(self.path, str(error))
         for _, future in jobs:
@@ -239,11 +239,11 @@ class EmbeddedStore:
                         loop.call_soon_threadsafe(self._committed, jobs)
                     else:
                         self._rolled_back.clear()
-                        loop.call_soon_threadsafe(self._found_no_room, jobs)
+                        loop.call_soon_threadsafe(self._disk_full, jobs)
                         self._rolled_back.wait()
                     continue
                 except Exception as error:
-                    # Final: a later write stored without this one would tear the tree.
+                    # Final: a later write stored without this one would make the tree inconsistent.
                     failure = error
             if failure is not None:
                 loop.call_soon_threadsafe(self._failed, jobs, failure)
@@ -251,7 +251,7 @@ class EmbeddedStore:
         loop.call_soon_threadsafe(ended.set_result, None)
 
     def _next_jobs(self) -> tuple[list[_Job], bool]:
-        """Everything queued by now, at least one job; and whether the store is to be closed after it."""
+        """Return all jobs queued by now, at least one; and whether the store is to be closed after them."""
         jobs: list[_Job] = []
         item = self._jobs.get()
         while item is not None:
@@ -264,7 +264,7 @@ class EmbeddedStore:
     def _open(self) -> tuple[sqlite3.Connection, _Contents]:
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=0)
         try:
-            # Exclusive before WAL: then SQLite needs no shared-memory file, and a second process is turned away.
+            # Exclusive before WAL: then SQLite needs no shared-memory file, and refuses a second process.
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -290,10 +290,10 @@ class EmbeddedStore:
         return connection, (rows, counters["zxid"], counters["session"])
 
     def _reserve_log(self) -> None:
-        """Takes room on the disk for the next writes, so that topics can still be deleted when it is full. Only for the
-        write-ahead log, where zeros behind the last frame are no frame: SQLite's locks are on the other file, and
-        closing another descriptor of that would end them."""
-        with suppress(OSError, AttributeError):  # there is no such call everywhere
+        """Reserve space on the disk for the next writes, so that topics can still be deleted when it is full. Only in
+        the write-ahead log, where zeros behind the last frame are no frame: SQLite's locks are on the other file, and
+        closing another descriptor of that file would release them."""
+        with suppress(OSError, AttributeError):  # not every system has the call
             descriptor = os.open(self.path + "-wal", os.O_RDWR)
             try:
                 os.posix_fallocate(descriptor, 0, RESERVED_BYTES)
@@ -301,7 +301,7 @@ class EmbeddedStore:
                 os.close(descriptor)
 
     def _stored(self, connection: sqlite3.Connection, jobs: list[_Job]) -> bool:
-        """False when there is no room."""
+        """Store the changes; False if the disk is full."""
         try:
             self._store(connection, jobs)
         except sqlite3.OperationalError as error:

@@ -1,10 +1,10 @@
-"""The metadata store: what the controller and the brokers need of ZooKeeper, and nothing more.
+"""The metadata store: the part of ZooKeeper that the controller and the brokers use.
 
 A tree of nodes. A path is absolute ("/brokers/ids/0"); a node has data, a data version (0 at creation, +1 with each
-set), a creation id (`czxid`, growing over the whole tree with each write) and, if ephemeral, an owning session with
-which it goes. Two implementations answer alike: `replication.store.embedded` and, for clusters, ZooKeeper itself.
+set), a creation id (`czxid`, growing over the whole tree with each write) and, if ephemeral, an owning session at whose
+end it is deleted. Two implementations behave alike: `replication.store.embedded` and, for clusters, ZooKeeper itself.
 
-All methods are called on the event loop's thread, and callbacks come there.
+All methods are called on the event loop's thread, and so are the callbacks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ANY_VERSION = -1
 
 
 class StoreError(Exception):
-    """The base of what a store raises. `path` is the node the refusal is about."""
+    """The base of the errors that a store raises. `path` is the node that the error is about."""
 
     def __init__(self, path: str, message: str = "") -> None:
         super().__init__(f"{path}: {message}" if message else path)
@@ -36,7 +36,7 @@ class NodeExists(StoreError):
 
 
 class BadVersion(StoreError):
-    """The node's version is not the one the write was made for: somebody else wrote in between."""
+    """The node's version is not the one the write was made for: another process wrote in between."""
 
 
 class NotEmpty(StoreError):
@@ -48,15 +48,15 @@ class NoChildrenForEphemerals(StoreError):
 
 
 class SessionExpired(StoreError):
-    """The session is over and its ephemeral nodes are gone; a write's outcome is: not done."""
+    """The session is over and its ephemeral nodes are gone; the write was not done."""
 
 
 class StoreFailed(StoreError):
-    """The store cannot work any more (disk broken, file damaged). Nothing written from now on is kept."""
+    """The store does not work any more (disk broken, file damaged). Nothing written from now on is kept."""
 
 
 class StoreFull(StoreError, KafkaError):
-    """The store's disk has no room: the write was not done, and can be tried again later."""
+    """The store's disk is full: the write was not done, and can be tried again later."""
 
     def __init__(self, path: str) -> None:
         StoreError.__init__(self, path, "no room on the disk of the metadata store")
@@ -65,7 +65,7 @@ class StoreFull(StoreError, KafkaError):
 
 
 class TooLarge(StoreError, KafkaError):
-    """The store does not take so much in one write: it was not done, and will not be."""
+    """The write is larger than the store accepts: it was not done, and cannot be."""
 
     def __init__(self, path: str, size_bytes: int) -> None:
         text = (
@@ -83,8 +83,8 @@ class Stat(NamedTuple):
     ephemeral_owner: int
     """Session id of the owner, 0 for persistent nodes."""
     mzxid: int = 0
-    """Number of the write that gave the node its data, to be compared with creation ids; 0 where the store does not
-    keep it, as that of a single broker."""
+    """Number of the write that gave the node its data, comparable with creation ids; 0 where the store does not keep
+    it, as the store of a single broker does not."""
 
 
 class EventKind(Enum):
@@ -103,7 +103,7 @@ Watch = Callable[[WatchEvent], None]
 
 
 class Check(NamedTuple):
-    """In a multi: go on only if the node is at this version (-1: if it exists)."""
+    """In a multi: continue only if the node is at this version (-1: if it exists)."""
 
     path: str
     version: int
@@ -130,13 +130,13 @@ class Delete(NamedTuple):
 
 Operation = Check | Create | Set | Delete
 Result = str | Stat | None
-"""Of a Create the path made, of a Set the new Stat, of the others None."""
+"""Of a Create the created path, of a Set the new Stat, of the others None."""
 
 
 class MetadataStore(Protocol):
-    """The interface. Reads see every write this store has answered, and possibly some it has not answered yet.
+    """The interface. Reads see every write that this store has answered, and possibly writes not answered yet.
 
-    A watch is called once, after the first change of its kind, and must then be set anew with the next read:
+    A watch is called once, after the first change of its kind, and must then be set again with the next read:
     on `get` (node must exist): changed or deleted; on `exists`: created, changed or deleted; on `children` (node must
     exist): a child came or went, or the node itself was deleted.
     """
@@ -147,23 +147,23 @@ class MetadataStore(Protocol):
 
     @property
     def is_connected(self) -> bool:
-        """Whether calls are answered now; else they wait until a server is found again."""
+        """Return whether calls are answered now; else they wait until a server is found again."""
 
     async def start(self) -> None: ...
 
     async def close(self) -> None:
-        """End the session; its ephemeral nodes go."""
+        """End the session, which deletes its ephemeral nodes."""
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
-        """Data and Stat, or None (and no watch) if there is no such node."""
+        """Return data and Stat, or None (and set no watch) if there is no such node."""
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
-        """`get` for each path, in one round trip as far as possible."""
+        """Return the result of `get` for each path, in one round trip as far as possible."""
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None: ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Names, in no order. Raises NoNode."""
+        """Return names, in no order. Raises NoNode."""
 
     async def create(
         self,
@@ -174,16 +174,17 @@ class MetadataStore(Protocol):
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """The path made. Raises NodeExists, NoNode (parent), NoChildrenForEphemerals, SessionExpired."""
+        """Return the created path. Raises NodeExists, NoNode (parent), NoChildrenForEphemerals, SessionExpired."""
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """The new Stat. Raises NoNode, BadVersion, SessionExpired."""
+        """Return the new Stat. Raises NoNode, BadVersion, SessionExpired."""
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Raises NoNode, BadVersion, NotEmpty, SessionExpired."""
 
     async def multi(self, operations: Iterable[Operation]) -> list[Result]:
-        """All or nothing, in order, each seeing its predecessors. Raises the error of the first that fails."""
+        """Do all operations or none, in order, each seeing the ones before it. Raises the error of the first that
+        fails."""
 
 
 def parent_of(path: str) -> str:
@@ -191,7 +192,7 @@ def parent_of(path: str) -> str:
 
 
 async def subtree(store: MetadataStore, path: str, gate: Gate) -> list[str]:
-    """The node and all below it, children before parents, as they can be deleted. Empty if there is no such node."""
+    """Return the node and all below it, children before parents: the order of deletion. Empty without such a node."""
     found = [path]
     turns = gate.turns()
     try:
@@ -199,6 +200,6 @@ async def subtree(store: MetadataStore, path: str, gate: Gate) -> list[str]:
             await turns.next()
             found.extend(f"{node}/{name}" for name in await store.children(node))
     except NoNode as error:
-        # Gone while we looked: start over, unless it is all gone.
+        # A node was deleted meanwhile: start over, unless it is the topmost.
         return [] if error.path == path else await subtree(store, path, gate)
     return found[::-1]

@@ -1,7 +1,7 @@
 """ZooKeeper's node tree in memory: rules only, no storage, no thread.
 
-What follows ZooKeeper to the letter, because the same controller runs on both: versions, creation ids, ephemeral
-owners, the sequence suffix, atomic multis, and which watch which write sets off.
+Versions, creation ids, ephemeral owners, the sequence suffix, atomic multis, and which watches a write calls are
+exactly as in ZooKeeper, because the same controller runs on both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gregor.replication.store.metadata_store import (
 
 
 class Node:
-    """`creates` counts the children ever made, and so numbers the sequential ones (ZooKeeper's inner cversion)."""
+    """`creates` counts the children ever created, and so numbers the sequential ones (ZooKeeper's inner cversion)."""
 
     __slots__ = ("children", "creates", "czxid", "data", "owner", "version")
 
@@ -48,7 +48,7 @@ class Node:
 
 
 class Row(NamedTuple):
-    """A node as it is to be stored; `node` fields are those of Node."""
+    """A node as it is stored; the fields after the path are those of Node."""
 
     path: str
     data: bytes
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 def check_rows(rows: Iterable[Row], numbers: Iterable[object] = ()) -> None:
-    """Whether stored rows make up a tree, and whether `numbers`, kept beside them, are numbers: SQLite notices a
+    """Check that stored rows make up a tree, and that `numbers`, stored beside them, are numbers: SQLite detects a
     damaged page only if it cannot read it. Raises ValueError."""
     paths = {row[0] for row in rows}
     for path, data, *counts in rows:
@@ -73,7 +73,7 @@ def check_rows(rows: Iterable[Row], numbers: Iterable[object] = ()) -> None:
 
 
 class Change(NamedTuple):
-    """What one multi did: results for the caller, rows to store, paths to forget, and watches to call once stored."""
+    """The effect of one multi: results for the caller, rows to store, paths to delete, watches to call once stored."""
 
     zxid: int
     results: list[Result]
@@ -83,7 +83,7 @@ class Change(NamedTuple):
     undo: list[Callable[[], None]]
 
     def roll_back(self) -> None:
-        """As if it had not been done; the changes after it must have been taken back before. Its watches are gone."""
+        """Undo the change; the changes after it must have been undone before. Its watches are not set again."""
         for step in reversed(self.undo):
             step()
 
@@ -129,7 +129,7 @@ class NodeTree:
         return list(node.children or ())
 
     def owned_by(self, session_id: int | None) -> list[str]:
-        """Ephemeral nodes of one session, or of all."""
+        """Return the ephemeral nodes of one session, or of all."""
         return [
             path
             for path, node in self._nodes.items()
@@ -137,7 +137,7 @@ class NodeTree:
         ]
 
     def missing_parents(self, path: str) -> list[str]:
-        """Ancestors of `path` that do not exist, topmost first."""
+        """Return the ancestors of `path` that do not exist, topmost first."""
         missing = []
         while (path := parent_of(path)) not in self._nodes:
             missing.append(path)
@@ -286,11 +286,11 @@ class NodeTree:
             parent.children = None
 
     def _pop_watches(self, events: list[WatchEvent]) -> list[tuple[Watch, WatchEvent]]:
-        """Disarm the watches these events set off. A deletion ends the node's child watches as well."""
-        taken: list[tuple[Watch, WatchEvent]] = []
+        """Remove and return the watches that these events call. A deletion ends the node's child watches as well."""
+        popped: list[tuple[Watch, WatchEvent]] = []
         for event in events:
             if event.kind is not EventKind.CHILDREN:
-                taken.extend((watch, event) for watch in self._data_watches.pop(event.path, ()))
+                popped.extend((watch, event) for watch in self._data_watches.pop(event.path, ()))
             if event.kind in (EventKind.CHILDREN, EventKind.DELETED):
-                taken.extend((watch, event) for watch in self._child_watches.pop(event.path, ()))
-        return taken
+                popped.extend((watch, event) for watch in self._child_watches.pop(event.path, ()))
+        return popped

@@ -1,8 +1,8 @@
 """Every node of the metadata tree: its path, and its bytes, as Apache Kafka 3.9.1 writes them (class ZkData).
 
-Bytes are compact UTF-8 JSON. Key order is part of what we imitate: it is the order in which Kafka's hash maps yield
-the keys, and tools that compare text exist. Numbers are numbers except where a line below says string. All older
-versions of a node are read; anything else raises NodeFormatError, never another error.
+Bytes are compact UTF-8 JSON. The order of the keys is that in which Kafka's hash maps yield them, because there are
+tools that compare texts. Numbers are numbers except where a comment below has "string". All older versions of a node
+are decoded; anything else raises NodeFormatError, never another error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CONSUMERS = "/consumers"
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY = "<default>"
 
-# What brokers make at start, parents included. The sample of a 3.9.1 tree has exactly these.
+# Brokers create these at start, parents included. The sample of a 3.9.1 tree has exactly these.
 PERSISTENT_PATHS = (
     CONSUMERS,
     BROKER_IDS,
@@ -59,12 +59,12 @@ INITIAL_CONTROLLER_EPOCH = 0
 PRODUCER_IDS_PER_BLOCK = 1000
 
 
-# json.dumps makes an encoder for each call that is not the default one's.
+# json.dumps makes an encoder for each call with other arguments than the defaults.
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class NodeFormatError(ValueError):
-    """The bytes of a node are not what Kafka writes there."""
+    """The bytes of a node are not in a format that Kafka writes there."""
 
 
 def _encode(value: Mapping[str, Any]) -> bytes:
@@ -103,7 +103,7 @@ def encode_controller(broker_id: int, now_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes) -> int:
-    """The broker id. Versions 1 and 2 differ only in kraftControllerEpoch."""
+    """Return the broker id. Versions 1 and 2 differ only in kraftControllerEpoch."""
     broker_id: int = _field(_decode(data, CONTROLLER), "brokerid", int, CONTROLLER)
     return broker_id
 
@@ -200,7 +200,7 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
 
 
 class ReplicaAssignment(NamedTuple):
-    """`replicas` holds all, those being added and removed included; the first is the preferred leader."""
+    """`replicas` includes those being added and removed; the first is the preferred leader."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -214,7 +214,8 @@ class TopicAssignment(NamedTuple):
 
 
 def replica_assignments(assignments: Mapping[int, tuple[int, ...]]) -> dict[int, ReplicaAssignment]:
-    """Of these replicas; equal ones share one object, as of thousands of partitions most are equal."""
+    """Return assignments of these replicas; equal ones share one object, as thousands of partitions have few different
+    ones."""
     shared = {replicas: ReplicaAssignment(replicas) for replicas in set(assignments.values())}
     return {index: shared[replicas] for index, replicas in assignments.items()}
 
@@ -273,15 +274,15 @@ def decode_topic(topic: str, data: bytes) -> Steps[TopicAssignment]:
 
 
 class PartitionState(NamedTuple):
-    """Who leads and who is in sync. The node's data version is the partition epoch."""
+    """Leader and in-sync replicas of a partition. The node's data version is the partition epoch."""
 
     leader: int
-    """-1: nobody."""
+    """-1: no leader."""
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
     recovering: bool = False
-    """The leader was elected uncleanly and has not said yet that it recovered (KIP-704)."""
+    """The leader was elected uncleanly and has not reported yet that it recovered (KIP-704)."""
 
 
 def partitions_path(topic: str) -> str:
@@ -297,7 +298,7 @@ def state_path(topic: str, partition: int) -> str:
 
 
 def encode_state(state: PartitionState) -> bytes:
-    # Written out, as an encoder takes ten times as long, and there are thousands after the end of a broker.
+    # Written out: an encoder is ten times slower, and there are thousands of states after the end of a broker.
     recovering = b'"leader_recovery_state":1,' if state.recovering else b""
     return b'{"controller_epoch":%d,"leader":%d,"version":1,%b"leader_epoch":%d,"isr":[%b]}' % (
         state.controller_epoch,
@@ -332,11 +333,11 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(data: bytes) -> dict[str, str]:
-    """Settings by key; an empty node has none."""
+    """Return settings by key; an empty node has none."""
     if not data:
         return {}
     config = _field(_decode(data, "config"), "config", dict, "config")
-    # Tools of old wrote numbers bare.
+    # Old tools wrote numbers without quotes.
     return {key: text if isinstance(text, str) else json.dumps(text) for key, text in config.items()}
 
 
@@ -345,7 +346,7 @@ def encode_config_change(entity_path: str) -> bytes:
 
 
 def decode_config_change(data: bytes) -> str:
-    """The changed entity as "topics/t", "brokers/<default>" …; version 1 has type and name apart."""
+    """Return the changed entity as "topics/t", "brokers/<default>" …; version 1 has type and name in two fields."""
     what = "config change"
     value = _decode(data, what)
     version = _field(value, "version", int, what)
@@ -363,7 +364,7 @@ def delete_topic_path(topic: str) -> str:
 
 
 def encode_partition_list(partitions: Iterable[TopicPartition]) -> bytes:
-    """Of /isr_change_notification and /admin/preferred_replica_election."""
+    """Return the partitions of /isr_change_notification and /admin/preferred_replica_election."""
     return _encode({"version": 1, "partitions": [{"topic": topic, "partition": index} for topic, index in partitions]})
 
 
@@ -378,7 +379,7 @@ def decode_partition_list(data: bytes) -> list[TopicPartition]:
 
 
 def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
-    """Of /admin/reassign_partitions: where each partition is to go."""
+    """Return the target replicas of each partition of /admin/reassign_partitions."""
     partitions = [
         {"topic": topic, "partition": index, "replicas": list(replicas)} for (topic, index), replicas in targets.items()
     ]
@@ -397,7 +398,7 @@ def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    """A log folder of this broker failed (event 1, the only one)."""
+    """Encode the notice that a log folder of this broker failed (event 1, the only one)."""
     return _encode({"version": 1, "broker": broker_id, "event": 1})
 
 

@@ -1,4 +1,4 @@
-"""The node that blocks of producer ids are claimed from: each id is in one block, each block is one broker's."""
+"""The node of the blocks of producer ids: each id is in one block, each block belongs to one broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_PRODUCER_ID = 2**63 - 1
 
 
 async def claim_block(store: MetadataStore, broker_id: int) -> ProducerIdBlock:
-    """The next block, for this broker. Raises StoreError."""
+    """Claim the next block for this broker. Raises StoreError."""
     while True:
         node = await store.get(PRODUCER_ID_BLOCK)
         if node is None:

@@ -1,4 +1,4 @@
-"""A broker's entry into the cluster: the nodes that must exist, the cluster id, its own number, its registration."""
+"""The nodes of a broker that joins the cluster: those that must exist, the cluster id, its id, its registration."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from gregor.replication.store.nodes import (
 )
 
 
-class BrokerIdTaken(StoreError):
+class BrokerIdInUse(StoreError):
     """Another live session is registered under this broker id."""
 
 
 async def make_persistent_nodes(store: MetadataStore) -> None:
-    """The nodes that tools and other brokers count on."""
+    """Create the nodes that tools and other brokers rely on."""
     for path in PERSISTENT_PATHS:
         if await store.exists(path) is None:
             try:
@@ -47,7 +47,7 @@ async def make_persistent_nodes(store: MetadataStore) -> None:
 
 
 async def join_cluster(store: MetadataStore, wanted: str | None = None) -> str:
-    """The cluster's id; if it has none yet, `wanted` (that of the data folder) or a fresh one becomes it."""
+    """Return the cluster's id; if it has none yet, `wanted` (that of the data folder) or a new one becomes it."""
     while True:
         node = await store.get(CLUSTER_ID)
         if node is not None:
@@ -61,7 +61,8 @@ async def join_cluster(store: MetadataStore, wanted: str | None = None) -> str:
 
 
 async def generate_broker_id(store: MetadataStore, reserved_max_id: int) -> int:
-    """A number nobody had, above `reserved.broker.max.id`: the sequence node's version counts them."""
+    """Return a broker id that was never used, above `reserved.broker.max.id`: the sequence node's version counts
+    them."""
     stat = await store.set(BROKER_SEQUENCE, b"")
     return reserved_max_id + stat.version
 
@@ -69,36 +70,36 @@ async def generate_broker_id(store: MetadataStore, reserved_max_id: int) -> int:
 async def register(store: MetadataStore, broker: BrokerRegistration) -> int:
     """Register for as long as the session lasts; returns the broker epoch.
 
-    Raises BrokerIdTaken if another session holds the number. Registering again in one session replaces the data.
+    Raises BrokerIdInUse if another session holds the number. Registering again in one session replaces the data.
     """
     path, data = broker_path(broker.broker_id), encode_broker(broker)
     while True:
         try:
-            # The set is there for its answer, the Stat, and because Kafka does the same: the node's version is 1.
+            # The set is there for its result, the Stat, and because Kafka does the same: the node's version is 1.
             stat = (await store.multi([Create(path, data, ephemeral=True), Set(path, data, 0)]))[1]
         except NodeExists:
             found = await store.exists(path)
             if found is None:
                 continue  # the session that held it ended just now
             if found.ephemeral_owner != store.session_id:
-                raise BrokerIdTaken(path, "registered by another session, still alive") from None
+                raise BrokerIdInUse(path, "registered by another session, still alive") from None
             stat = await store.set(path, data)
         assert isinstance(stat, Stat)
         return stat.czxid
 
 
 async def announce_disk_event(store: MetadataStore, broker_id: int) -> None:
-    """Have the controller ask this broker again what it can serve: a data folder failed, or is well again."""
+    """Have the controller check again which replicas this broker serves: a data folder failed, or works again."""
     await store.create(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(broker_id), sequential=True)
 
 
 async def pass_over_producer_ids(store: MetadataStore, broker_id: int, now_ms: int) -> None:
-    """Where no producer id was ever given out, begin with ids that nobody else has: for a store that is younger than
-    the logs. Ids in these come from another one, which counted from 0 and may go on doing so; a producer that got one
-    of them would be taken for the one that had it before."""
+    """Begin with unused producer ids where none was ever claimed: for a store that is younger than the logs. The ids in
+    the logs come from another store, which counted from 0 and may continue to; a new producer with one of these ids
+    would be mistaken for the earlier one."""
     node = await store.get(PRODUCER_ID_BLOCK)
     if node is not None and not node[0]:
         first_id = now_ms // PRODUCER_IDS_PER_BLOCK * PRODUCER_IDS_PER_BLOCK
         block = ProducerIdBlock(broker_id, first_id, first_id + PRODUCER_IDS_PER_BLOCK - 1)
-        with suppress(BadVersion):  # brokers that start together: one of them has done it
+        with suppress(BadVersion):  # of several brokers that start at the same time one has done it
             await store.set(PRODUCER_ID_BLOCK, encode_producer_id_block(block), node[1].version)

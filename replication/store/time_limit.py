@@ -1,8 +1,8 @@
-"""How long a request waits for the metadata store, which may be away: ZooKeeper suspended, or out of reach.
+"""The time limit of a request that waits for the metadata store while ZooKeeper is suspended or out of reach.
 
-The controller itself waits for it as long as that takes. A request has a client that waits: it is answered in its time,
-and what it wanted to write is given up, so that nothing is done much later that nobody reckons with any more. Apache
-Kafka lets its threads wait instead, and the clients run into their own time-outs.
+The controller itself waits for the store without a limit. A request has a client that waits: it is answered in time,
+and its writes are given up, so that nothing is done much later that the client no longer expects. Apache Kafka lets its
+threads wait instead, until the clients time out.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from gregor.replication.store.metadata_store import SessionExpired
 
 DEFAULT_TIMEOUT_MS = 30_000
 MIN_MS, MAX_MS = 5_000, 30_000
-"""Each thing to be written has at least so long, whatever the request says: one that does not wait (time-out 0, which
-is librdkafka's default) is done all the same, as by Apache Kafka, and so is one about thousands of topics. And it has
-no longer than the second: by then the session is mostly over, and with it this broker's term."""
+"""Limits of the time for each write, whatever the timeout of the request. The first, because a request that does not
+wait (timeout 0, librdkafka's default) is carried out all the same, as by Apache Kafka, and so is one about thousands of
+topics. The second, because by then the session has usually expired, and with it this broker's term."""
 
 ResultT = TypeVar("ResultT")
 
 
 class TimeLimit:
-    """That of one request; it begins when this is made, on a running loop. Requests that name none have the default."""
+    """The limit of one request; it begins when the object is made, on a running loop. Requests without a timeout have
+    the default."""
 
     __slots__ = ("_given_up", "_loop", "_until_s")
 
@@ -35,13 +36,13 @@ class TimeLimit:
 
     @property
     def left_ms(self) -> int:
-        """What is left of it; 0 or less: nothing is waited for any more."""
+        """Return the remaining time; at 0 or less the request waits for nothing more."""
         return round((self._until_s - self._loop.time()) * 1000)
 
     async def within(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """The result of `work`, which is begun again where the session ended before it was done. If it does not end in
-        time, it is given up, and whatever the request is about besides is not begun. Raises KafkaError
-        REQUEST_TIMED_OUT: nobody knows whether what it was about to write is written."""
+        """Return the result of `work`, which is started again if the session ends before it is done. If it does not end
+        in time, it is cancelled, and no other part of the request is started. Raises KafkaError REQUEST_TIMED_OUT: its
+        last write may have been done or not."""
         now_s = self._loop.time()
         until_s = min(max(self._until_s, now_s + MIN_MS / 1000), now_s + MAX_MS / 1000)
         while not self._given_up:

@@ -1,6 +1,6 @@
 """Settings kept in nodes: each topic's own, and the dynamic ones of brokers, as this broker has them in effect.
 
-Whoever changes an entity's node also makes a numbered node under /config/changes that names the entity ("topics/t",
+A change of an entity's node comes with a numbered node under /config/changes that names the entity ("topics/t",
 "brokers/<default>"); each broker watches that folder and reads the named entity again. Topics are read on first use
 (`ensure`), because a topic's settings are written before the topic, without notice.
 """
@@ -32,13 +32,13 @@ _TOPICS_PER_READ = 100
 _TOPICS_NOTIFIED_AT_ONCE = 500
 
 TopicsListener = Callable[[Collection[str]], Iterable[None]]
-"""Gets the names of topics that have other settings now; its work goes on with each step that it is asked for."""
+"""Receives the names of topics whose settings have changed; its work is done in the steps of the iterable."""
 
 _log = logging.getLogger(__name__)
 
 
 class TopicConfigs:
-    """A cache: `log_config` is one dictionary look-up. `spawn` runs a coroutine on the loop."""
+    """A cache: `log_config` is one access to a dictionary. `spawn` runs a coroutine on the loop."""
 
     def __init__(
         self,
@@ -60,24 +60,24 @@ class TopicConfigs:
         self._defaults = LogConfig.defaults(broker)
         self._overrides: dict[str, dict[str, str]] = {}
         self._configs: dict[str, LogConfig] = {}
-        # Notices already acted on, by node name, with the time we first saw them.
+        # Notices already handled, by node name, with the time when they were first read.
         self._seen: dict[str, int] = {}
         self._watched = False
         store.on_session_expired.append(self._session_expired)
 
     async def start(self) -> None:
-        """Put the brokers' dynamic settings into effect and listen for changes."""
-        # Listen first: what changes from here on is read again.
+        """Put the brokers' dynamic settings into effect and watch for changes."""
+        # Watch first: an entity that changes from here on is read again.
         names = await self._notices()
         self._seen = dict.fromkeys(names, self._clock_ms())
         await self.refresh_broker()
 
     def log_config(self, topic: str) -> LogConfig:
-        """The settings a topic's logs work by; the defaults for a topic without own ones or not read yet."""
+        """Return the settings of a topic's logs; the defaults for a topic without settings or not read yet."""
         return self._configs.get(topic, self._defaults)
 
     def overrides(self, topic: str) -> Mapping[str, str]:
-        """The topic's own settings, as they were given."""
+        """Return the topic's own settings, as they were given."""
         return self._overrides.get(topic, {})
 
     async def ensure(self, topics: Iterable[str]) -> None:
@@ -88,26 +88,26 @@ class TopicConfigs:
             turns = self._gate.turns()
             for topic, node in zip(missing, found, strict=True):
                 await turns.next()
-                if topic not in self._overrides:  # else somebody has read it since
-                    self._take(topic, b"" if node is None else node[0])
+                if topic not in self._overrides:  # else it was read in the meantime
+                    self._decode(topic, b"" if node is None else node[0])
 
     async def refresh(self, topic: str) -> None:
-        """Read a topic's settings again and tell, if they are others than before."""
+        """Read a topic's settings again, and notify the listeners if they have changed."""
         node = await self._store.get(config_path("topics", topic))
         if self._accepts_others(topic, b"" if node is None else node[0]):
-            await self._gate.run(self._tell([topic]))
+            await self._gate.run(self._notify([topic]))
 
     def _accepts_others(self, topic: str, data: bytes) -> bool:
         before = self.log_config(topic)
-        self._take(topic, data)
+        self._decode(topic, data)
         return self.log_config(topic) != before
 
     def forget(self, topic: str) -> None:
-        """The topic is gone."""
+        """Forget a topic that is gone."""
         self._overrides.pop(topic, None)
         self._configs.pop(topic, None)
 
-    def _take(self, topic: str, data: bytes) -> None:
+    def _decode(self, topic: str, data: bytes) -> None:
         try:
             overrides = decode_config(data)
         except NodeFormatError as error:
@@ -127,7 +127,7 @@ class TopicConfigs:
             self._configs[topic] = self._without_bad(topic, overrides)
 
     def _without_bad(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
-        """What somebody wrote past us, or an older version allowed, must not keep the topic from being served."""
+        """Leave out settings that another program wrote, or an older version allowed: the topic must be served."""
         good: dict[str, str] = {}
         config = self._defaults
         for key, text in overrides.items():
@@ -138,14 +138,15 @@ class TopicConfigs:
                 _log.warning("Topic %s: setting ignored: %s", topic, error)
         return config
 
-    def _tell(self, topics: Collection[str]) -> Steps[None]:
+    def _notify(self, topics: Collection[str]) -> Steps[None]:
         for listener in self.on_topics_changed:
             yield from listener(topics)
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
     async def _notices(self) -> list[str]:
-        """Watched, once: a second watch would be called besides the first, and so for ever."""
+        """Return the names of the notices, and watch them unless they are: each of two watches would set another
+        two."""
         watch, self._watched = (None if self._watched else self._changed), True
         try:
             while True:
@@ -167,7 +168,7 @@ class TopicConfigs:
         self._spawn(self._read_all())
 
     async def _read_all(self) -> None:
-        """What changed while nobody told us; the notices of it may be gone as well."""
+        """Read all settings again: the notices of changes during the expired session may be deleted already."""
         names = await self._notices()
         now_ms = self._clock_ms()
         self._seen = {name: self._seen.get(name, now_ms) for name in names}
@@ -182,7 +183,7 @@ class TopicConfigs:
                 if topic in self._overrides and self._accepts_others(topic, b"" if node is None else node[0])
             }
             if changed:
-                await self._gate.run(self._tell(changed))
+                await self._gate.run(self._notify(changed))
 
     async def _read_changes(self) -> None:
         names = sorted(await self._notices())
@@ -200,7 +201,7 @@ class TopicConfigs:
         for entity in entities:
             await self._entity_changed(entity)
         for name in old:
-            # Another broker may have been faster.
+            # Another broker may have deleted it.
             try:
                 await self._store.delete(f"{CONFIG_CHANGES}/{name}")
             except NoNode:
@@ -235,8 +236,8 @@ class TopicConfigs:
         await self._gate.run(self._broker_changed())
 
     def broker_changed(self) -> None:
-        """Put into effect what the broker's settings are now, for topics as well. Where these are many, the last of
-        them follow a moment later."""
+        """Put the broker's present settings into effect, also as the defaults of topics. Of many topics the last follow
+        a moment later."""
         rest = self._gate.start(self._broker_changed())
         if rest is not None:
             self._spawn(_finished(rest))
@@ -254,10 +255,10 @@ class TopicConfigs:
             for topic in part:
                 yield None
                 if self._defaults is not defaults:
-                    return  # they have changed again, and whoever does that goes through all topics
+                    return  # they have changed again, and that change is applied to all topics
                 if topic in self._overrides:
                     self._compute(topic)
-            yield from self._tell(part)
+            yield from self._notify(part)
 
 
 async def _finished(rest: Awaitable[None]) -> None:

@@ -1,19 +1,18 @@
 """The metadata store of a cluster: ZooKeeper, through kazoo. The only module that knows kazoo.
 
-kazoo talks on a thread of its own. Its answers and watch events are handed to the event loop in the order they came
-in, which keeps ZooKeeper's promise: a watch is called before the answer that shows the change.
+kazoo communicates on a thread of its own. Its responses and watch events are passed to the event loop in the order of
+their arrival, which keeps ZooKeeper's guarantee: a watch is called before the response that shows the change.
 
-A connection may be lost while the session lives on, at this or another server of the ensemble. Reads are then asked
-again once there is a connection. Of a write nobody knows whether it was done: it is looked for, and repeated only
-where it is not there. Watches do not survive a lost connection in kazoo: each is called, as if something had changed,
-and whoever reads again arms it anew.
+A connection may be lost while the session continues, at this or another server of the ensemble. Reads are then repeated
+once there is a connection. A write may have been done or not: its effect is searched for, and it is repeated only where
+there is none. Watches do not survive a lost connection in kazoo: each is called, as if its node had changed, and set
+again when the node is read again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -56,20 +55,22 @@ from gregor.replication.store.zookeeper_multi_read import multi_read
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 DEFAULT_IN_FLIGHT = 10
 MAX_READS_AT_ONCE = 100
-"""To begin thousands of reads at once would hold the loop up."""
+"""Thousands of reads begun at once would hold up the loop."""
 READ_BY_ONE_REQUEST = 200
 MANY = 20
-"""From so many reads on it is worth while to do them by few requests, where the server can: 5000 reads cost two seconds
-of a processor, most of it kazoo's."""
+"""At least this many reads are done by few requests, where the server can: 5000 single reads cost two seconds of a
+processor, most of them in kazoo."""
 PROBED_FOR_S = 5.0
 LARGE_BYTES, LARGE_WRITES_TRIED = 900_000, 3
-"""What is larger may be more than the servers take (jute.maxbuffer, 1 MiB by default): it is not tried for ever."""
+"""A larger write may exceed the limit of the servers (jute.maxbuffer, 1 MiB by default): it is tried only this
+often."""
 RECONNECT_FIRST_S, RECONNECT_MOST_S = 0.05, 1.0
 
 _LOGGED_AGAIN_S = 30.0
+_BOTH_WAYS = 2  # socket.SHUT_RDWR
 
 _log = logging.getLogger(__name__)
-# It has a line for each attempt to connect, several a second; here there is one for what comes of them.
+# It logs each attempt to connect, several a second; here only the outcome is logged.
 _kazoo_log = logging.getLogger("kazoo.client")
 _kazoo_log.setLevel(logging.ERROR)
 
@@ -92,11 +93,11 @@ _KINDS = {
 
 
 class Lost(Exception):
-    """The connection went before the answer came."""
+    """The connection was lost before the response."""
 
 
 class Settings(NamedTuple):
-    """What `zookeeper.*` says. `connect` is host:port,host:port/chroot."""
+    """The settings `zookeeper.*`. `connect` is host:port,host:port/chroot."""
 
     connect: str
     session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
@@ -106,14 +107,14 @@ class Settings(NamedTuple):
 
 
 class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Without kazoo's two worker threads: what it would have them call is called where it is found out, on the thread
-    of the connection, and is nothing but a message to the event loop."""
+    """Works without kazoo's two worker threads: their calls are made on the thread of the connection, and are only
+    messages to the event loop."""
 
     def __init__(self, failed: Callable[[_LoopHandler], None]) -> None:
-        """`failed` is called on the connection's thread when that ends by an error which kazoo does not expect."""
+        """`failed` is called on the connection's thread when it ends by an error that kazoo does not expect."""
         super().__init__()
         self._failed = failed
-        self._socket: socket.socket | None = None
+        self._socket: Any = None
 
     def start(self) -> None:
         pass
@@ -142,7 +143,7 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """End the conversation with a server that does not answer."""
         if self._socket is not None:
             with suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+                self._socket.shutdown(_BOTH_WAYS)
 
 
 class ZooKeeperStore:
@@ -181,18 +182,18 @@ class ZooKeeperStore:
             if await self.exists(path) is None:
                 with suppress(NodeExists):
                     await self.create(path, make_parents=True)
-            # From here on all paths lie below it.
+            # From here on all paths are below the chroot.
             self._kazoo.chroot = path
 
     @property
     def silent_s(self) -> float:
-        """For how long there has been no connection."""
+        """Return for how long there has been no connection."""
         return 0.0 if self._lost_at is None else time.monotonic() - self._lost_at
 
     async def close(self) -> None:
-        """End the session; its ephemeral nodes go."""
+        """End the session, which deletes its ephemeral nodes."""
         self._closed = True
-        self._connected.set()  # who waits for a connection waits in vain
+        self._connected.set()  # calls that wait for a connection fail
         if self._kazoo is not None:
             await asyncio.to_thread(self._end, self._kazoo)
 
@@ -214,7 +215,7 @@ class ZooKeeperStore:
 
     @staticmethod
     def _end(client: Any) -> None:
-        """On a thread: it may take as long as an attempt to connect."""
+        """Called on a thread, as it may last as long as an attempt to connect."""
         if not client.connected:
             # A process may have accepted the connection and not answer: kazoo would wait for the whole session timeout.
             client.handler.shut_connection()
@@ -223,7 +224,7 @@ class ZooKeeperStore:
         client.close()
 
     def _post(self, call: Callable[..., None], *arguments: Any) -> None:
-        """From kazoo's thread to the loop; a loop that has ended wants nothing any more."""
+        """Pass a call from kazoo's thread to the loop, unless that has ended."""
         assert self._loop is not None
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call, *arguments)
@@ -231,7 +232,7 @@ class ZooKeeperStore:
     def _state_changed(self, state: str) -> None:
         if state == KazooState.CONNECTED:
             client_id = self._kazoo.client_id
-            if client_id is None:  # gone again already
+            if client_id is None:  # lost again already
                 return
             self.session_id = client_id[0]
             expired, self._expired = self._expired, False
@@ -250,7 +251,7 @@ class ZooKeeperStore:
                 self._log_lost_later(self._lost_at)
 
     def _conversation_failed(self, handler: _LoopHandler) -> None:
-        """Without kazoo's thread there would never be a connection again, and nobody would notice."""
+        """Start kazoo's thread again: without it there would be no connection any more, and no error either."""
         assert self._loop is not None
         if self._kazoo.handler is handler:
             self._loop.call_later(RECONNECT_MOST_S, self._begin_anew)
@@ -278,7 +279,7 @@ class ZooKeeperStore:
         self._loop.call_later(_LOGGED_AGAIN_S, self._log_still_lost, lost_at)
 
     def _log_still_lost(self, lost_at: float) -> None:
-        """Again and again, while it stays so."""
+        """Log repeatedly while there is no connection."""
         if self._lost_at == lost_at and not self._closed:
             seconds = time.monotonic() - lost_at
             servers = self._settings.connect.partition("/")[0]
@@ -297,7 +298,7 @@ class ZooKeeperStore:
         return data or b"", _stat(stat)
 
     async def get_dated(self, path: str) -> tuple[bytes, int] | None:
-        """The data, and when it was written, in ms by ZooKeeper's clock."""
+        """Return the data, and the time when it was written, in ms by ZooKeeper's clock."""
         try:
             data, stat = await self._read(path, lambda: self._kazoo.get_async(path))
         except NoNode:
@@ -325,7 +326,8 @@ class ZooKeeperStore:
         return found
 
     async def _reads_many(self) -> bool:
-        """Whether the servers know MultiRead: tried out once, in a session apart, as one that does not ends it."""
+        """Return whether the servers know MultiRead: tried once, in a session of its own, as an older server ends
+        it."""
         async with self._probing:
             if self._can_read_many is None:
                 self._can_read_many = await self._probe()
@@ -342,7 +344,7 @@ class ZooKeeperStore:
         except StoreFailed:
             return None
         try:
-            multi_read(client, ("/zookeeper",)).rawlink(partial(self._post, _settle, answered))
+            multi_read(client, ("/zookeeper",)).rawlink(partial(self._post, _complete, answered))
             async with asyncio.timeout(PROBED_FOR_S):
                 await answered
             return True
@@ -367,7 +369,7 @@ class ZooKeeperStore:
             return None
 
         def called(event: Any) -> None:
-            # Of type NONE: the connection or the session went, and the watch with it.
+            # Of type NONE: the connection or the session was lost, and the watch with it.
             happened = WatchEvent(_KINDS.get(event.type, kind), event.path or path)
             self._post(self._call, watch, happened)
 
@@ -381,10 +383,10 @@ class ZooKeeperStore:
         except Exception:
             _log.exception("The watch of %s failed", event.path)
 
-    async def _read(self, path: str, ask: Callable[[], Any]) -> Any:
+    async def _read(self, path: str, send: Callable[[], Any]) -> Any:
         while True:
             try:
-                return await self._ask(path, ask)
+                return await self._request(path, send)
             except Lost:
                 continue
 
@@ -425,14 +427,16 @@ class ZooKeeperStore:
         doubtful = 0
         while True:
             try:
-                return self._results(operations, await self._ask(operations[0].path, lambda: self._sent(operations)))
+                return self._results(
+                    operations, await self._request(operations[0].path, lambda: self._sent(operations))
+                )
             except Lost:
                 doubtful += 1
                 if doubtful == LARGE_WRITES_TRIED and (size_bytes := _size_of(operations)) > LARGE_BYTES:
-                    # A server closes the connection of who sends more than it takes, whoever else has to do with it.
+                    # A server closes the connection on which it receives more than it accepts.
                     raise TooLarge(operations[-1].path, size_bytes) from None
             except (NoNode, NodeExists, BadVersion, NotEmpty):
-                # Refused because the first attempt, whose answer was lost, did it?
+                # Possibly refused because the first attempt, whose response was lost, did it.
                 done = await self._found_done(operations) if doubtful else None
                 if done is None:
                     raise
@@ -445,9 +449,9 @@ class ZooKeeperStore:
                 case Check(path, version):
                     transaction.check(path, version)
                 case Create(path, data, ephemeral, sequential):
-                    # kazoo's own way would drop the slash that a name of digits alone is asked for with.
+                    # kazoo's own method would drop the slash before a name that is only the sequence number.
                     flags = ephemeral | sequential << 1
-                    # Without data is not the same as with none of it: Apache Kafka tries to decode the latter.
+                    # No data is not the same as data of no bytes: Apache Kafka tries to decode the latter.
                     request = CreateRequest(self._kazoo.chroot + path, data or None, self._acl, flags)
                     transaction.operations.append(request)
                 case Set(path, data, version):
@@ -459,7 +463,7 @@ class ZooKeeperStore:
     @staticmethod
     def _results(operations: Sequence[Operation], answers: Sequence[Any]) -> list[Result]:
         for operation, answer in zip(operations, answers, strict=True):
-            # The operations around the one that failed say no more than that.
+            # The results of the other operations only mean that one has failed.
             if isinstance(answer, Exception) and type(answer) in _ERRORS:
                 raise _ERRORS[type(answer)](operation.path)
         if isinstance(answers[0], Exception):
@@ -470,7 +474,7 @@ class ZooKeeperStore:
         ]
 
     async def _found_done(self, operations: Sequence[Operation]) -> list[Result] | None:
-        """The results, if what the operations lead to is there; None if it is not, or cannot be told."""
+        """Return the results, if the effect of the operations is there; None if it is not, or is not known."""
         results: list[Result] = []
         for operation in operations:
             found = await self.get(operation.path)
@@ -495,15 +499,15 @@ class ZooKeeperStore:
 
     # -- one request -------------------------------------------------------------------------------------------
 
-    async def _ask(self, path: str, ask: Callable[[], Any]) -> Any:
-        """The answer. Raises Lost, and what `_ERRORS` says."""
+    async def _request(self, path: str, send: Callable[[], Any]) -> Any:
+        """Return the response. Raises Lost, and the errors of `_ERRORS`."""
         assert self._loop is not None
         async with self._room:
             await self._connected.wait()
             if self._closed:
                 raise StoreFailed(path, "closed")
             answered: asyncio.Future[Any] = self._loop.create_future()
-            ask().rawlink(partial(self._post, _settle, answered))
+            send().rawlink(partial(self._post, _complete, answered))
             try:
                 return await answered
             except (kazoo_errors.ConnectionLoss, kazoo_errors.ConnectionClosedError, RuntimeError) as error:
@@ -515,7 +519,7 @@ class ZooKeeperStore:
                 raise _ERRORS.get(type(error), StoreFailed)(path, str(error)) from error
 
 
-def _settle(answered: asyncio.Future[Any], result: Any) -> None:
+def _complete(answered: asyncio.Future[Any], result: Any) -> None:
     if answered.done():
         return
     if result.exception is None:
@@ -525,7 +529,7 @@ def _settle(answered: asyncio.Future[Any], result: Any) -> None:
 
 
 def _size_of(operations: Iterable[Operation]) -> int:
-    """About."""
+    """Return the approximate size of a write."""
     return sum(len(one.path) + (len(one.data) if isinstance(one, Create | Set) else 0) for one in operations)
 
 

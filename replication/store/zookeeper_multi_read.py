@@ -1,7 +1,7 @@
 """ZooKeeper's request that reads many nodes at once (`multiRead`, since 3.6), which kazoo does not have.
 
-In its shape it is a transaction of getData operations; but each has its own outcome, and it sets no watches. Source of
-the format: ZooKeeper's MultiOperationRecord, MultiResponse. A server before 3.6 ends the session of whoever sends it.
+Its format is that of a transaction of getData operations; but each has its own result, and it sets no watches. Source
+of the format: ZooKeeper's MultiOperationRecord, MultiResponse. A server before 3.6 ends the session that sends it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FAILED = -1
 
 
 class MultiRead:
-    """A request as kazoo's connection takes them. The paths are whole, with the chroot."""
+    """A request as kazoo's connection sends them. The paths are absolute, with the chroot."""
 
     type = 22
 
@@ -37,7 +37,7 @@ class MultiRead:
         return out
 
     def deserialize(self, data: Any, position: int) -> list[Found]:
-        """In the order of the paths."""
+        """Return the results in the order of the paths."""
         found: list[Found] = []
         header, position = MultiHeader.deserialize(data, position)
         while not header.done:

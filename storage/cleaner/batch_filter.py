@@ -1,15 +1,15 @@
-"""What compaction leaves of one record batch. Pure: bytes in, bytes out. (Kafka's MemoryRecords.filterTo.)
+"""Filters one record batch for compaction. Pure: bytes in, bytes out. (Kafka's MemoryRecords.filterTo.)
 
-a record goes       when a later one of its key is known, when it has no key, or when it is a tombstone (null value)
+a record is removed when a later one of its key is known, when it has no key, or when it is a tombstone (null value)
                     and the batch's delete horizon has passed
-nothing goes        the batch is copied as it is
-something goes      the batch is written anew: base offset, last offset delta, producer fields, leader epoch, codec
+none is removed     the batch is copied as it is
+some are removed    the batch is rewritten: base offset, last offset delta, producer fields, leader epoch, codec
                     and kind of timestamp are the old ones; base timestamp is that of the first record left, max
                     timestamp the largest one left
-everything goes     so does the batch, unless it must stay as a header without records: the last batch of a live
+all are removed     so is the batch, unless it must stay as a header without records: the last batch of a live
                     producer (its sequence number must survive), the last one of a cleaning round (its offset must)
 tombstones stay     and the batch has no delete horizon: it is set to now + delete.retention.ms, as attribute bit 6
-                    with the horizon in the base timestamp's place; timestamp deltas count from there (KIP-534)
+                    with the horizon as the base timestamp; timestamp deltas count from there (KIP-534)
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Filtered:
 
 
 def plain_records(batch: RecordBatch) -> bytes:
-    """The batch's records, decompressed. CorruptBatch, also for a wrong checksum: what is written anew gets a right
-    one, and so damage would be hidden for good."""
+    """Return the decompressed records of the batch. Raises CorruptBatch, also for a wrong checksum: the rewritten batch
+    gets a valid one, which would hide the damage permanently."""
     if not batch.crc_ok():
         raise CorruptBatch(f"wrong checksum at offset {batch.base_offset}")
     body = batch.memory()[RECORD_BATCH_OVERHEAD:]
@@ -73,8 +73,8 @@ def plain_records(batch: RecordBatch) -> bytes:
 
 
 def located_records(batch: RecordBatch) -> tuple[bytes, list[RecordSpan]]:
-    """The batch's plain records, and where each of them lies. CorruptBatch, also for a record with an offset outside of
-    its batch: it would be taken for a later one of its key than it is."""
+    """Return the decompressed records, and the position of each of them. Raises CorruptBatch, also for a record with an
+    offset outside of its batch: it would count as a later one of its key than it is."""
     data = plain_records(batch)
     spans = record_spans(data, batch.record_count)
     last_delta = batch.last_offset_delta
@@ -87,8 +87,8 @@ def located_records(batch: RecordBatch) -> tuple[bytes, list[RecordSpan]]:
 def filter_batch(
     batch: RecordBatch, latest: OffsetMap, *, now_ms: int, delete_retention_ms: int, retain_empty: bool
 ) -> Filtered:
-    """`latest` knows the last offset of each key, up to its `latest_offset`; records behind that stay. Not for control
-    batches. Raises CorruptBatch."""
+    """Remove the records that compaction removes. `latest` has the last offset of each key, up to its `latest_offset`;
+    records behind that are kept. Not for control batches. Raises CorruptBatch."""
     data, spans = located_records(batch)
     count = batch.record_count
     base_offset = batch.base_offset
@@ -116,8 +116,8 @@ def filter_batch(
 
 
 def with_delete_horizon(batch: RecordBatch, horizon_ms: int) -> Filtered:
-    """All of the batch, with this delete horizon: a transaction marker that nothing needs any more waits as tombstones
-    do. Raises CorruptBatch."""
+    """Return the whole batch with this delete horizon: a transaction marker that is no longer needed is removed after
+    the same delay as tombstones. Raises CorruptBatch."""
     data, spans = located_records(batch)
     return _rewritten(batch, data, spans, min(horizon_ms, MAX_TIMESTAMP))
 
@@ -145,7 +145,8 @@ def _rewritten(batch: RecordBatch, data: bytes, kept: list[RecordSpan], horizon:
 
 
 def empty_batch(batch: RecordBatch) -> bytearray:
-    """The batch without its records: not compressed, no base timestamp, no delete horizon, all else as it was."""
+    """Return the batch without its records: not compressed, no base timestamp, no delete horizon, all else as it
+    was."""
     attributes = batch.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     return _assemble(batch, b"", attributes, NO_TIMESTAMP, batch.max_timestamp, 0)
 

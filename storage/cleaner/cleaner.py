@@ -1,13 +1,14 @@
-"""Compacts one log: reads its dirty part into a map of last offsets, and writes what stays into .cleaned files.
+"""Compacts one log: reads its dirty part into a map of last offsets, and writes the remaining records to .cleaned
+files.
 
     run = CleaningRun(files, job)
     run.build_map()                     # now `end_offset` says how far this run gets
     for group in run.groups():
         cleaned = run.clean(group)      # <base offset>.log.cleaned and its indexes, synced
 
-Putting the result in place of the old segments is the log's business (storage.log.swap), group after group, before
-the next `clean`. All this is work per record: it belongs into a process of its own (storage.cleaner.worker). Nothing
-that a log has in memory is needed: the job carries it. (Kafka's Cleaner.)
+The log replaces the old segments by the result (storage.log.swap), group after group, before the next `clean`. All this
+is work per record, so it is done in a process of its own (storage.cleaner.worker). It needs nothing that a log has in
+memory: the job has it. (Kafka's Cleaner.)
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ MIN_WINDOW_BYTES = 64 * 1024
 
 
 class CleaningJob(NamedTuple):
-    """Everything a run must know. All of it survives JSON."""
+    """The complete input of a run. All of it survives JSON."""
 
     directory: str
     segments: list[tuple[int, int]]
@@ -68,12 +69,12 @@ class CleaningJob(NamedTuple):
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> CleaningJob:
-        """From `_asdict`, also after a journey as JSON."""
+        """Make a job from its `_asdict`, also after a conversion to JSON and back."""
         return cls(**{**fields, "segments": [(base, size) for base, size in fields["segments"]]})
 
 
 class CleanedGroup(NamedTuple):
-    """Some neighbouring segments and the one that takes their place."""
+    """Some neighbouring segments and the one that replaces them."""
 
     base_offset: int
     sources: list[int]
@@ -95,7 +96,7 @@ class CleaningRun:
         charge: Callable[[int], None] = lambda _size_bytes: None,
     ) -> None:
         """`producers`: of each live one the offset of its last record (-1: it wrote only markers) and its epoch.
-        `charge` is told of bytes read and written and may wait, or raise to end the run."""
+        `charge` is called with the bytes read and written, and may wait, or raise to end the run."""
         self._files = files
         self._job = job
         self._producers = producers
@@ -113,7 +114,7 @@ class CleaningRun:
         return self._map.latest_offset + 1
 
     def build_map(self) -> None:
-        """Reads the dirty part. Raises CorruptBatch, OSError."""
+        """Read the dirty part. Raises CorruptBatch, OSError."""
         job, latest = self._job, self._map
         start = job.first_dirty_offset
         latest.latest_offset = start - 1
@@ -144,8 +145,8 @@ class CleaningRun:
             latest.latest_offset = max(latest.latest_offset, next_base - 1)
 
     def groups(self) -> list[list[SourceSegment]]:
-        """What becomes one segment each. To be called after `build_map`. ValueError when the map did not even hold the
-        keys of the first batch: another run would get no further."""
+        """Return the groups that are merged into one segment each. Must be called after `build_map`. ValueError when
+        the map had no room for the keys of the first batch: another run would fail in the same way."""
         job = self._job
         if self.end_offset <= job.first_dirty_offset < job.first_uncleanable_offset:
             raise ValueError(
@@ -165,8 +166,8 @@ class CleaningRun:
         )
 
     def clean(self, group: list[SourceSegment]) -> CleanedGroup:
-        """Writes the segment that takes a group's place, and syncs it. Groups in order, each once. After an error
-        nothing of it is left. Raises CorruptBatch, OSError."""
+        """Write the segment that replaces a group, and sync it. Must be called once for each group, in order. After an
+        error its files are removed. Raises CorruptBatch, OSError."""
         job = self._job
         cleaned = self._cleaned = CleanedSegment(
             self._files, job.directory, group[0].base_offset, job.index_interval_bytes, job.window_bytes
@@ -233,7 +234,7 @@ class CleaningRun:
             self._cleaned.append_aborted(transaction)
 
     def _segments(self) -> Iterator[tuple[int, int, int]]:
-        """(base offset, size in bytes, first offset behind it)."""
+        """Yield (base offset, size in bytes, first offset behind it) of each segment."""
         segments = self._job.segments
         for index, (base_offset, size_bytes) in enumerate(segments):
             following = segments[index + 1][0] if index + 1 < len(segments) else self._job.first_uncleanable_offset
@@ -267,7 +268,7 @@ class CleaningRun:
             raise CorruptBatch(f"{segment.log.path}: no whole batch at position {walk.position}")
 
     def _read_aborted(self) -> list[AbortedTransaction]:
-        """Of all segments: the marker may lie far behind what it aborts."""
+        """Read the aborted transactions of all segments: a marker may lie far behind the records that it aborts."""
         aborted: list[AbortedTransaction] = []
         for entry in self._files.list_directory(self._job.directory):
             if entry.name.endswith(TRANSACTION_INDEX_SUFFIX) and entry.size_bytes:
@@ -279,7 +280,7 @@ class CleaningRun:
 
 
 class CleanedSegment:
-    """A segment in the making, under .cleaned names. Its indexes are those that appending its batches would have made
+    """A segment that is being written, under .cleaned names. Its indexes are the same as if its batches were appended
     (see gregor.storage.segment.segment)."""
 
     def __init__(
@@ -324,8 +325,8 @@ class CleanedSegment:
         self._transactions += format_transaction(transaction)
 
     def finish(self, modified_ms: int) -> None:
-        """Completes and syncs the files. The .log file is as old as the last of those it is made of: of records
-        without timestamps retention has nothing else to go by."""
+        """Complete and sync the files. The .log file gets the modification time of the last of its sources: retention
+        uses it for records without timestamps."""
         self._write()
         if self._max_timestamp >= 0:
             self._time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)

@@ -1,6 +1,6 @@
 """The process that compacts: `python -m gregor.storage.cleaner.worker`: a line of JSON in for one out.
 
-    in   {"producers": [[id, last offset, epoch], ..]}      any number of times, of the log that is to come
+    in   {"producers": [[id, last offset, epoch], ..]}      any number of times, for the log of the next job
     in   {"job": {fields of CleaningJob}, "bytes_per_second": n or null}
     out  {"mapped": {"end_offset": n, "groups": n}}
     out  {"cleaned": {fields of CleanedGroup}}              once for each group; then it waits
@@ -8,8 +8,9 @@
     out  {"done": {"end_offset": n, "map_bytes_read": n}}   ready for the next job
     out  {"error": "what and where", "errno": n or null}    instead of any of these; ready for the next job
 
-It ends with its input, and in the middle of a job as soon as its parent is gone: the next broker must find nobody
-writing in its folders. It is small (the interpreter, and what storage needs), and yields the processor to the broker.
+The process ends with its input, and in the middle of a job as soon as its parent is gone: no other process may write to
+the folders of the next broker. It is small (the interpreter and the modules of storage), and runs with a lower priority
+than the broker.
 """
 
 from __future__ import annotations

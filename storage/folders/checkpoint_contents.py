@@ -1,6 +1,6 @@
-"""What goes into the checkpoint files: an offset of each log, gathered in steps.
+"""The contents of the checkpoint files: an offset of each log, gathered in steps.
 
-With 10,000 partitions that is some milliseconds of work, every few seconds, and others are to be served in between.
+With 10,000 partitions that is some milliseconds of work, every few seconds, and requests are served in between.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def offset_of(name: str, log: Log) -> int | None:
-    """None where the file needs no entry of the log."""
+    """Return the entry of the log in the file; None where it needs none."""
     if name == HIGH_WATERMARK_FILE:
         return log.high_watermark
     if name == RECOVERY_POINT_FILE:
@@ -38,7 +38,7 @@ def offset_of(name: str, log: Log) -> int | None:
 
 
 def _kept(name: str, folder: DataFolder) -> Offsets:
-    """What the file held when the broker started."""
+    """Return the entries that the file had when the broker started."""
     return {
         HIGH_WATERMARK_FILE: folder.high_watermarks,
         RECOVERY_POINT_FILE: folder.recovery_points,
@@ -48,7 +48,7 @@ def _kept(name: str, folder: DataFolder) -> Offsets:
 
 
 def keep(key: TopicPartition, log: Log, folder: DataFolder) -> None:
-    """Notes what the files say of a log that is served no more: from now on the partition is an unserved one."""
+    """Keep the entries of a log that is no longer served: from now on its partition is an unserved one."""
     for name in (HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, CLEANER_OFFSET_FILE):
         offset = offset_of(name, log)
         if offset is None:
@@ -64,9 +64,9 @@ def gather(
     homes: Mapping[TopicPartition, DataFolder],
     unserved: Collection[TopicPartition],
 ) -> Steps[dict[str, Offsets]]:
-    """The contents of the files called `names` in each of `folders`, by path. Logs may come and go between two steps:
-    one that has gone is not in the result, one that took its place is, a new one may be missing. Of `unserved`
-    partitions, which have no log, the files keep what they held."""
+    """Gather the contents of the files called `names` in each of `folders`, by path. Logs may be added and removed
+    between two steps: a removed one is not in the result, one that has replaced it is, a new one may be missing. The
+    entries of `unserved` partitions, which have no log, are kept."""
     found: dict[DataFolder, dict[str, Offsets]] = {folder: {name: {} for name in names} for folder in folders}
     seen = list(logs.items())
     for count, (key, log) in enumerate(seen, 1):
@@ -90,7 +90,7 @@ def gather(
     for key in [key for key, log in seen if logs.get(key) is not log]:
         for offsets in contents.values():
             offsets.pop(key, None)
-        if (home := homes.get(key)) in found:  # it lies elsewhere now, or has failed
+        if (home := homes.get(key)) in found:  # it is in another folder now, or has failed
             for name in names:
                 present = logs.get(key)
                 offset = _kept(name, home).get(key) if present is None else offset_of(name, present)

@@ -1,4 +1,4 @@
-"""Checkpoint files on their way to the disk: made on the loop, written on any thread."""
+"""Plans for writing checkpoint files: made on the loop, run on any thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ itself, kept the disk and 5 % of a processor busy for 25 s, measured."""
 
 
 class CheckpointOrder:
-    """Shared by all plans of a broker: what was written last, and one writer at a time."""
+    """Shared by all plans of a broker: the plans that were written last, and a lock for one writer at a time."""
 
     __slots__ = ("last_number", "lock", "numbers_written", "offsets_written")
 
@@ -30,10 +30,10 @@ class CheckpointOrder:
         self.last_number = 0
         self.numbers_written: dict[str, int] = {}
         self.offsets_written: dict[str, tuple[Mapping[TopicPartition, int], bool]] = {}
-        """What stands in each file of offsets, and whether it was synced."""
+        """The content of each file of offsets, and whether it was synced."""
 
     def next_number(self) -> int:
-        """For a plan whose contents are gathered from now on: what is younger must not be written over by it."""
+        """Return the number of a plan whose contents are gathered from now on: it must not overwrite a younger one."""
         self.last_number += 1
         return self.last_number
 
@@ -58,7 +58,7 @@ class CheckpointPlan:
         """`contents` by path, of files of data folders: bytes, or offsets that are formatted when they are written, and
         not written where the file holds just these. `paths` (small files of partitions that were written without a
         sync) and `directories` (data folders) are synced as well. `number` is that of the `order` when the first of
-        the contents was looked up; None: just now."""
+        the contents was gathered; None: just now."""
         self._files = files
         self._order = order
         self._contents = contents
@@ -68,8 +68,8 @@ class CheckpointPlan:
         self.done = False
 
     def run(self, *, sync: bool = True) -> dict[str, OSError]:
-        """Returns what went wrong, by data folder: one that fails keeps the others from nothing. Without `sync` it
-        costs no wait for the disk, and outlasts only a crash of the process."""
+        """Write the files; returns errors by data folder: one that fails does not affect the others. Without `sync`
+        nothing waits for the disk, and the files survive only a crash of the process."""
         order = self._order
         errors: dict[str, OSError] = {}
         with order.lock:
@@ -107,7 +107,7 @@ class CheckpointPlan:
                 self._in_folder(folder, errors, partial(self._files.sync_file, path))
 
     def _stands(self, path: str, data: bytes | Mapping[TopicPartition, int], sync: bool) -> bool:
-        """Whether the file holds this already, as durable as it is wanted."""
+        """Return whether the file has this content already, and is synced if it must be."""
         found = self._order.offsets_written.get(path)
         return found is not None and found[0] == data and (found[1] or not sync)
 
@@ -115,7 +115,7 @@ class CheckpointPlan:
     def _in_folder(
         folder: str, errors: dict[str, OSError], action: Callable[[], None], missing_is_gone: bool = True
     ) -> bool:
-        """Whether the action was done. A partition may have been removed meanwhile, and what belonged to it."""
+        """Return whether the action was done. A partition may have been removed meanwhile, with its files."""
         if folder in errors:
             return False
         try:

@@ -20,12 +20,12 @@ RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 """Everything below these offsets was fsynced: recovery starts there."""
 
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
-"""Only of partitions whose log starts inside their first segment; of the others the segment's name tells it."""
+"""Only of partitions whose log starts inside their first segment; of the others the name of the segment has it."""
 
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
-"""Compaction has dealt with everything below these offsets. Only of partitions that were ever compacted."""
+"""Everything below these offsets has been compacted. Only of partitions that were ever compacted."""
 
 MAX_OFFSET = 2**63 - 1
 MAX_PARTITION = 2**31 - 1
@@ -34,7 +34,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class MalformedFile(ValueError):
-    """A file of a data folder does not hold what it must. `str()` names the file, the line and the reason."""
+    """A file of a data folder is malformed. `str()` names the file, the line and the reason."""
 
     def __init__(self, path: str, line_number: int | None, reason: str) -> None:
         super().__init__(f"{path}{'' if line_number is None else f', line {line_number}'}: {reason}")
@@ -44,7 +44,7 @@ class MalformedFile(ValueError):
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The whole file. Topic names are Kafka's legal ones, so they hold no white space."""
+    """Format the whole file. Topic names are Kafka's legal ones, so they have no white space."""
     lines = ["0", str(len(offsets))]
     lines += [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
     lines.append("")
@@ -52,7 +52,7 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def parse_offsets(data: bytes, path: str) -> Offsets:
-    """The entries of a file; `path` is only named in the MalformedFile that anything else raises."""
+    """Parse the entries of a file; `path` is only named in the MalformedFile that invalid content raises."""
     lines = data.splitlines()
     if not lines:
         return {}
@@ -82,7 +82,7 @@ def parse_offsets(data: bytes, path: str) -> Offsets:
 
 
 def _number(text: bytes) -> int | None:
-    # Stricter than int(), which takes "1_000"; short enough that a long run of digits costs nothing.
+    # Stricter than int(), which accepts "1_000"; short enough that a long run of digits costs nothing.
     return int(text) if text.isdigit() and len(text) <= 19 else None
 
 

@@ -1,7 +1,7 @@
-"""The clean stop of many logs: what it waits for is the disk.
+"""Closes many logs at a clean stop, which spends its time on syncs of the disk.
 
-A disk does several syncs at a time in the time of one, and thousands of files are synced best with all else in their
-file system. The logs are worked at on one thread, as always; only the syncs of their plans go to others.
+A disk does several syncs at a time in the time of one, and thousands of files are synced best with the whole file
+system. The logs are used on one thread, as always; only the syncs of their plans run on others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PLANS_AT_ONCE = 4 * SYNCS_AT_ONCE
 
 
 def close_all_cleanly(logs: Sequence[Log], files: Files, now_ms: int) -> list[Log]:
-    """Closes them all; returns those that could not be closed cleanly, for reasons that the broker's log names."""
+    """Close them all; returns those that could not be closed cleanly, for reasons that are logged."""
     if len(logs) < WORTH_THREADS:
         return [log for log in logs if not _closed(log, None, now_ms)]
     if len(logs) < WORTH_EVERYTHING:
@@ -47,10 +47,10 @@ def close_all_cleanly(logs: Sequence[Log], files: Files, now_ms: int) -> list[Lo
 
 
 def _close_with_everything(folder: str, logs: list[Log], files: Files, now_ms: int) -> list[Log]:
-    """The logs of one data folder."""
+    """Close the logs of one data folder."""
     plans: dict[Log, FlushPlan] = {}
     for log in logs:
-        with suppress(KafkaError):  # trying again will say why
+        with suppress(KafkaError):  # the second attempt raises it again
             plan = None if log.offline else log.plan_close(now_ms, hold=False)
             if plan is not None:
                 plans[log] = plan
@@ -83,7 +83,7 @@ def _close_several_at_a_time(logs: Sequence[Log], now_ms: int) -> list[Log]:
             try:
                 plan = None if log.offline else log.plan_close(now_ms)
             except KafkaError:
-                plan = None  # trying again will say why
+                plan = None  # the second attempt raises it again
             if plan is not None:
                 under_way.append((log, plan, pool.submit(plan.run)))
                 if len(under_way) >= PLANS_AT_ONCE:
@@ -96,11 +96,11 @@ def _close_several_at_a_time(logs: Sequence[Log], now_ms: int) -> list[Log]:
 
 
 def _closed(log: Log, plan: FlushPlan | None, now_ms: int) -> bool:
-    """Closes one log, of which some may have been synced already."""
+    """Close one log, a part of which may have been synced already; returns whether that was clean."""
     try:
         if plan is not None:
             log.flushed(plan)
-        while not log.offline and log.unflushed_messages:  # a plan takes only so many segments
+        while not log.offline and log.unflushed_messages:  # a plan has a limited number of segments
             log.flush(now_ms)
         log.close(clean=True)
     except KafkaError as error:

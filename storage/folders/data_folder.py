@@ -1,14 +1,14 @@
-"""One of the data folders (`log.dirs`): its small files, and which partitions lie in it.
+"""One of the data folders (`log.dirs`): its small files, and the partitions in it.
 
-    meta.properties                     whose it is
+    meta.properties                     broker and cluster that it belongs to
     .lock                               held while a broker runs
     .kafka_cleanshutdown                there after a clean stop, until the next start has read it
     recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint,
     cleaner-offset-checkpoint
-    .gregor-reserve                     room for what must be written when the disk is full
+    .gregor-reserve                     room for files that must be written when the disk is full
     <topic>-<partition>/                one folder per partition; see folder_names
 
-Other directories are left alone. None may ever be made here: Apache Kafka refuses to start on what it does not know.
+Other directories are left alone. None may be created here: Apache Kafka refuses to start if it finds an unknown one.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ logger = logging.getLogger(__name__)
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 
-# Plain files of our own, which Apache Kafka passes over.
+# Plain files of our own, which Apache Kafka ignores.
 RESERVE_FILE = ".gregor-reserve"
 PROBE_FILE = ".gregor-probe"
 RESERVE_BYTES = 1024 * 1024
 MIN_RESERVE_BYTES = 32 * 1024
 
-# Apache Kafka's own, that are no partitions: the metadata log of KRaft, the cache of tiered storage.
+# Directories of Apache Kafka that are no partitions: the metadata log of KRaft, the cache of tiered storage.
 _FOREIGN_FOLDERS = ("__cluster_metadata-0", "remote-log-index-cache")
 
 
 class Contents(NamedTuple):
-    """Paths, and which partitions they are."""
+    """Paths, with their partitions."""
 
     partitions: list[tuple[str, PartitionFolder]]
     copies: list[tuple[str, PartitionFolder]]
-    """Of moves to this folder that did not come to their end."""
+    """Of unfinished moves to this folder."""
     marked: list[str]
     """To be deleted."""
 
@@ -89,12 +89,12 @@ class DataFolder:
     def __init__(self, path: str, files: Files) -> None:
         self.path = path
         self.absolute_path = os.path.abspath(path)
-        """What clients know it by."""
+        """The path that clients see."""
         self._files = files
         self._lock: FolderLock | None = None
         self.was_clean = False
         self.failure: Exception | None = None
-        """Why nothing in it is served any more; None as long as it is in use. Ends only with the next start."""
+        """The reason why nothing in it is served any more; None while it is in use. Reset only by the next start."""
         self.full = False
         """Whether the volume had no room when it was last written to (gregor.broker.jobs.disk_watch). Changed by
         `mark_full` and `mark_writable` only."""
@@ -108,10 +108,10 @@ class DataFolder:
         return f"DataFolder({self.path!r})"
 
     def lock(self) -> None:
-        """Makes the folder if need be. Raises FolderInUse."""
+        """Lock the folder, and create it if need be. Raises FolderInUse."""
         self._files.make_directory(self.path)
         self._lock = FolderLock(self.path)
-        self.release_reserve()  # a start, too, has things to write
+        self.release_reserve()  # a start must be able to write, too
 
     def unlock(self) -> None:
         if self._lock is not None:
@@ -129,8 +129,8 @@ class DataFolder:
         self.full = False
 
     def keep_reserve(self) -> None:
-        """Sets some room aside for what must be written on a full disk: checkpoints, metadata, a clean stop. May run on
-        a thread. On a disk that is full already it takes what it gets; no room at all is no error."""
+        """Reserve some room for files that must be written on a full disk: checkpoints, metadata, a clean stop. May run
+        on a thread. On a disk that is almost full it reserves less; no room at all is no error."""
         size_bytes = RESERVE_BYTES
         while size_bytes >= MIN_RESERVE_BYTES:
             with suppress(OSError):
@@ -154,7 +154,7 @@ class DataFolder:
         return True
 
     def probe(self) -> OSError | None:
-        """What is wrong with the folder as a whole, None if nothing is. May run on a thread."""
+        """Return the error of the folder as a whole; None if it works. May run on a thread."""
         path = f"{self.path}/{PROBE_FILE}"
         try:
             self._files.list_directory(self.path)
@@ -168,25 +168,25 @@ class DataFolder:
     def _reserve_path(self) -> str:
         return f"{self.path}/{RESERVE_FILE}"
 
-    # Whose it is
+    # Identity
 
     @property
     def meta_path(self) -> str:
         return f"{self.path}/{META_PROPERTIES_FILE}"
 
     def read_meta(self) -> MetaProperties | None:
-        """None when there is no such file. Raises MalformedFile."""
+        """Read meta.properties; None when there is no such file. Raises MalformedFile."""
         data = self._read(META_PROPERTIES_FILE)
         return None if data is None else parse_meta_properties(data, self.meta_path)
 
     def write_meta(self, meta: MetaProperties, now_ms: int) -> None:
         self._files.write_atomically(self.meta_path, format_meta_properties(meta, now_ms))
 
-    # How it was left
+    # The last stop
 
     def remove_clean_marker(self) -> bool:
-        """Whether the last stop was clean. The marker is gone, durably, when this returns: a crash from now on must
-        not look like a clean stop."""
+        """Return whether the last stop was clean. The marker has been removed, durably, when this returns: a crash from
+        now on must not look like a clean stop."""
         path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         self.was_clean = self._files.exists(path)
         if self.was_clean:
@@ -195,26 +195,27 @@ class DataFolder:
         return self.was_clean
 
     def put_clean_marker(self, broker_epoch: int) -> None:
-        """To be the very last thing written at a stop. (Kafka's CleanShutdownFileHandler; the epoch is KIP-966's.)"""
+        """Write the marker. It must be the last file that a stop writes. (Kafka's CleanShutdownFileHandler; the epoch
+        is KIP-966's.)"""
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         self._files.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode())
 
     def read_checkpoints(self) -> None:
-        """One that cannot be read counts as empty, with a warning: recovery then starts with the first segment, and
-        the log with its first batch, as in Kafka."""
+        """Read the offset checkpoints. One that cannot be read counts as empty, with a warning: recovery then starts
+        with the first segment, and the log with its first batch, as in Kafka."""
         self.recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
         self.log_start_offsets = self._read_offsets(LOG_START_OFFSET_FILE)
         self.high_watermarks = self._read_offsets(HIGH_WATERMARK_FILE)
         self.cleaned_offsets = self._read_offsets(CLEANER_OFFSET_FILE)
 
     def offsets(self) -> tuple[Offsets, ...]:
-        """All that the checkpoints held."""
+        """Return the entries of all checkpoints."""
         return self.recovery_points, self.log_start_offsets, self.high_watermarks, self.cleaned_offsets
 
-    # What is in it
+    # Contents
 
     def list_partitions(self) -> Contents:
-        """What lies in it, by name."""
+        """List the partitions in it, by name."""
         found: list[tuple[str, PartitionFolder]] = []
         copies: list[tuple[str, PartitionFolder]] = []
         marked: list[str] = []
@@ -240,8 +241,8 @@ class DataFolder:
         return Contents(found, copies, marked)
 
     def read_topic_id(self, partition_path: str) -> Uuid | None:
-        """From partition.metadata; None when there is none. One that cannot be read counts as none, with a warning:
-        whoever knows the topic knows its id."""
+        """Read the topic id from partition.metadata; None when there is none. One that cannot be read counts as
+        missing, with a warning: the metadata of the cluster has the id, too."""
         path = f"{partition_path}/{PARTITION_METADATA_FILE}"
         try:
             return parse_partition_metadata(self._files.read_bytes(path), path)

@@ -1,4 +1,4 @@
-"""The data folders of a broker (`log.dirs`) together: whose they are, and which of them can be used."""
+"""The data folders of a broker (`log.dirs`) together: their identity, and which of them can be used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class DataFolders:
-    """Part of LogManager. A folder that cannot be used at start, or fails later, keeps the others from nothing."""
+    """Part of LogManager. A folder that cannot be used at start, or fails later, does not affect the others."""
 
     def __init__(self, paths: Iterable[str], files: Files, clock_ms: Callable[[], int]) -> None:
         self._files = files
@@ -28,7 +28,7 @@ class DataFolders:
         self.cluster_id: str | None = None
 
     def lock(self) -> None:
-        """Take all data folders, making those that do not exist. One that cannot be used has failed from the start.
+        """Lock all data folders, and create those that do not exist. One that cannot be used has failed from the start.
         Raises FolderInUse, and OSError when no folder is left; then none is held."""
         try:
             for folder in self.all:
@@ -41,7 +41,7 @@ class DataFolders:
             raise
 
     def failed_at_start(self, folder: DataFolder, error: OSError) -> None:
-        """Go on without the folder; raises the error when none is left."""
+        """Continue without the folder; raises the error when none is left."""
         folder.failure = error
         logger.error(
             "%s cannot be used, its partitions are offline: %s. Repair or mount it and restart the broker, or remove "
@@ -60,15 +60,16 @@ class DataFolders:
             folder.unlock()
 
     def release_reserves(self) -> None:
-        """Give the room back that is kept for a stop and for a start. Raises nothing."""
+        """Free the room that is reserved for a stop and for a start. Raises nothing."""
         for folder in self.online():
             folder.release_reserve()
 
     def load_meta(self, cluster_id: str | None, broker_id: int | None) -> str:
-        """Agree on whose folders these are, and write it into those that do not say so yet. None: not known.
+        """Determine the cluster and the broker of the folders, and write both into those that lack them. None: not
+        known.
 
-        Returns the cluster id: the given one, else the folders', else a new one. The broker id is in `broker_id` then;
-        None if nobody knows it (call again once it is known: until then nothing is written).
+        Returns the cluster id: the given one, else that of the folders, else a new one. The broker id is in `broker_id`
+        then; None if it is unknown (call again once it is known: until then nothing is written).
         Raises InconsistentFolder when a folder belongs to another broker or cluster, MalformedFile, and OSError when
         no folder is left that can be used.
         """
@@ -103,7 +104,7 @@ class DiskErrors:
         return self._handler is not None
 
     def subscribe(self, handler: Callable[[DataFolder, Log | None, OSError], None]) -> None:
-        """The handler is called inside the call that ran into the error, so it must put off its work. The log is None
+        """Set the handler. It is called inside the call that has failed, so it must defer its work. The log is None
         where the error concerns the data folder as a whole. Without a handler errors are logged."""
         self._handler = handler
 

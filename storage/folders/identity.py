@@ -1,4 +1,4 @@
-"""Whose files these are: `meta.properties` of a data folder, `partition.metadata` of a partition's folder.
+"""The files that identify a folder: `meta.properties` of a data folder, `partition.metadata` of a partition's folder.
 
 `meta.properties` is a Java properties file (Kafka's MetaProperties):
 
@@ -28,11 +28,11 @@ PARTITION_METADATA_FILE = "partition.metadata"
 
 
 class InconsistentFolder(Exception):
-    """A data folder belongs to another broker or cluster. `str()` says what to do about it."""
+    """A data folder belongs to another broker or cluster. `str()` names the remedy."""
 
 
 class MetaProperties(NamedTuple):
-    """`others` holds what this broker has no use for, so that it survives a rewrite."""
+    """`others` holds the entries that this broker does not use, so that they survive a rewrite."""
 
     version: int = 0
     broker_id: int | None = None
@@ -41,7 +41,7 @@ class MetaProperties(NamedTuple):
 
 
 def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
-    """MalformedFile on anything that Kafka would not start with either."""
+    """Parse the file. Raises MalformedFile for content with which Kafka would not start either."""
     try:
         properties = parse_properties(data.decode())
     except (PropertiesError, UnicodeDecodeError) as error:
@@ -64,7 +64,7 @@ def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
 
 
 def format_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
-    """The file as Java's Properties.store lays it out: an empty comment, the date, then the entries."""
+    """Format the file as Java's Properties.store does: an empty comment, the date, then the entries."""
     lines = ["#", time.strftime("#%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000))]
     if meta.broker_id is not None:
         lines.append(f"{'node.id' if meta.version else 'broker.id'}={meta.broker_id}")
@@ -79,7 +79,7 @@ def format_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
 def agree_on_meta(
     stored: Mapping[str, MetaProperties | None], broker_id: int | None, cluster_id: str | None
 ) -> tuple[int | None, str | None]:
-    """Broker id and cluster id that hold for all data folders; None where neither caller nor folders know one.
+    """Return the broker id and the cluster id of all data folders; None where neither the caller nor a folder has one.
 
     `stored` has one entry per data folder, keyed by the path of its `meta.properties` (None: no such file yet).
     Raises InconsistentFolder when a folder contradicts the given ids or another folder.
@@ -116,7 +116,7 @@ def format_partition_metadata(topic_id: Uuid) -> bytes:
 
 
 def parse_partition_metadata(data: bytes, path: str) -> Uuid:
-    """The topic id; later versions are read like version 0, as Kafka does for the sake of downgrades."""
+    """Return the topic id; later versions are read like version 0, as Kafka does to allow downgrades."""
     lines = data.decode(errors="replace").splitlines()
     if len(lines) < 2:
         raise MalformedFile(path, None, "two lines expected, version and topic_id")
@@ -134,7 +134,7 @@ def parse_partition_metadata(data: bytes, path: str) -> Uuid:
 
 
 def _escaped(text: str) -> str:
-    # Enough for what parse_properties takes apart, in keys and in values.
+    # Escapes all that parse_properties would interpret, in keys and in values.
     for char in "\\=:#! \t":
         text = text.replace(char, "\\" + char)
     return text.replace("\n", "\\n").replace("\r", "\\r").replace("\f", "\\f")

@@ -1,4 +1,4 @@
-"""Loading all partitions at a start: which folders there are, which of two counts, and from its files to its log."""
+"""Loads all partitions at a start: finds their folders, decides between two of one partition, and opens their logs."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ FOLDERS_PER_STEP = 32
 
 
 class DuplicatePartition(Exception):
-    """The same partition lies in two data folders; `str()` says what to do."""
+    """The same partition lies in two data folders; `str()` names the remedy."""
 
 
 class LoadProgress:
-    """How far `LogManager.load` has come. Bytes are those that must be checked after a crash; 0 after a clean stop."""
+    """The progress of `LogManager.load`. Bytes are those that must be checked after a crash; 0 after a clean stop."""
 
     __slots__ = ("bytes_done", "bytes_total", "partitions_done", "partitions_total")
 
@@ -70,7 +70,7 @@ class ScanHelper(Protocol):
 
 
 class FailureHandlers(NamedTuple):
-    """Where errors of the disk go that logs meet."""
+    """The handlers of the disk errors of logs."""
 
     on_log_error: Callable[[Log, OSError], None]
     """Called by a log with each error of the operating system, during loading and after it."""
@@ -121,15 +121,15 @@ class LogLoader:
         self._failures = failures
         self._default_config = LogConfig.defaults(config)
         self._ends_at_gaps = bool(config["zookeeper.connect"])
-        """In a cluster others may have replicas: records that a power cut took from the middle of a log can be had
-        again from them, if it ends where they are missing. With a gap it would count as one that has them all."""
+        """In a cluster other brokers may have replicas: records that a power cut has removed from the middle of a log
+        can be fetched from them, if the log ends where they are missing. With a gap it would count as complete."""
         self._delegated: list[tuple[_Loading, Generator[int, None, Log]]] = []
         self._producer_expiration_ms: int = config["producer.id.expiration.ms"]
         self.progress = LoadProgress()
         self.listed = False
-        """Whether `load` has come so far that the table has every partition."""
+        """The table has every partition: `load` has listed all folders."""
         self.waits = False
-        """Whether `load` has nothing to do but to wait for its helper."""
+        """`load` has nothing left to do but to wait for other processes."""
 
     @property
     def producer_expiration_ms(self) -> int:
@@ -143,8 +143,8 @@ class LogLoader:
         """Load every partition's folder, those with the least to check first.
 
         Yields each log, in the table by then, and None about every millisecond of work: other things can be done in
-        between, served logs included. Without `topic_config` the logs get the broker's defaults (a log's `config` can
-        be replaced at any time). Raises DuplicatePartition and OSError before the first log.
+        between, served logs included. Without `topic_config` the logs get the broker's defaults (`Log.configure`
+        can replace them at any time). Raises DuplicatePartition and OSError before the first log.
         """
         started_s = time.monotonic()
         yield from self._find_folders()
@@ -189,7 +189,7 @@ class LogLoader:
                     self.progress.partitions_total -= 1
                 size_bytes = 0
                 if not folder.was_clean:
-                    with suppress(OSError):  # loading it will say what is wrong with it
+                    with suppress(OSError):  # loading it raises the error again
                         size_bytes = unchecked_bytes(self._files, path, folder.recovery_points.get(key, 0))
                 self._table.pending[key] = PendingFolder(folder, path, size_bytes)
                 folder.partitions_count += 1
@@ -198,12 +198,12 @@ class LogLoader:
                 listed += 1
                 if listed % FOLDERS_PER_STEP == 0:
                     yield None
-            # Whoever makes such a partition anew must not inherit the offsets of the one that was removed.
+            # A new partition of that name must not inherit the offsets of the one that was removed.
             for offsets in folder.offsets():
                 self._checkpoints.stale_keys.update(offsets.keys() - self._table.pending.keys())
 
     def _find_copies(self, found: list[tuple[DataFolder, Contents]]) -> None:
-        """What moves between data folders have left (folders.move): complete copies become the partition."""
+        """Handle what moves between data folders have left (folders.move): complete copies become the partition."""
         present = {
             TopicPartition(name.topic, name.partition) for _, contents in found for _, name in contents.partitions
         }
@@ -223,7 +223,7 @@ class LogLoader:
                     logger.warning("%s is the copy of a partition that is not here: left alone", path)
 
     def _replaces(self, path: str, other: str) -> bool:
-        """Whether the first of two folders of one partition is the one that counts."""
+        """Return whether the first of two folders of one partition is the valid one."""
         for loser, winner in ((path, other), (other, path)):
             if not self._holds_segments(loser):
                 self._table.unlinkable.append(loser)
@@ -241,7 +241,7 @@ class LogLoader:
         )
 
     def _holds_segments(self, path: str) -> bool:
-        """False of a folder that was made for a partition and left at once: the next data folder took it."""
+        """Return False for a folder that was created for a partition which then was created in the next data folder."""
         return any(is_segment_name(entry.name) for entry in self._files.list_directory(path))
 
     def _steps(self, loading: _Loading, topic_config: Callable[[str], LogConfig] | None) -> Generator[int, None, Log]:
@@ -263,7 +263,7 @@ class LogLoader:
         return (yield from loading.loader.load(folder.was_clean))
 
     def _return(self) -> Iterator[Log | None]:
-        """Go on with those whose walk has come back."""
+        """Continue with the partitions whose delegated walk has ended."""
         for waiting in self._delegated.copy():
             scan = waiting[0].scan
             if scan is None or not scan.is_delegated:
@@ -271,7 +271,7 @@ class LogLoader:
                 yield from self._advance(*waiting)
 
     def _advance(self, loading: _Loading, steps: Generator[int, None, Log]) -> Iterator[Log | None]:
-        """Until the log is loaded or has failed, or its check is in the hands of the helper."""
+        """Load until the log is loaded or has failed, or its walk is delegated."""
         progress, folder = self.progress, loading.pending.folder
         log = None
         until_s = time.monotonic() + STEP_S
@@ -299,7 +299,7 @@ class LogLoader:
         self._finish(loading)
         key = loading.key
         checkpoint = folder.high_watermarks.get(key, 0)
-        # Kept here until somebody who knows the replicas sets it: the next checkpoint must not lose it.
+        # Kept here until the partition, which knows the replicas, sets it: the next checkpoint must not lose it.
         log.restore_high_watermark(checkpoint)
         self._table.high_watermarks[key] = checkpoint
         log.mark_cleaned_to(folder.cleaned_offsets.get(key))
@@ -315,8 +315,8 @@ class LogLoader:
         )
 
     def _not_loaded(self, loading: _Loading, error: Exception) -> None:
-        """One partition that cannot be read must not keep the others from being served; but where the disk is at fault,
-        all of its data folder goes (as in Kafka's LogManager)."""
+        """Note that a partition cannot be loaded. The others are served; but where the disk is at fault, its whole data
+        folder is taken offline (as in Kafka's LogManager)."""
         folder = loading.pending.folder
         self._finish(loading)
         self._table.failed[loading.key] = error
@@ -327,7 +327,7 @@ class LogLoader:
                 self._failures.on_disk_failure(folder, cause)
 
     def _finish(self, loading: _Loading) -> None:
-        """It is no longer pending, whatever became of it."""
+        """Note that a partition is no longer pending, whether it was loaded or not."""
         del self._table.pending[loading.key]
         self._table.homes[loading.key] = loading.pending.folder
         if loading.loader is not None:

@@ -1,4 +1,4 @@
-"""Writing the checkpoint files of all data folders: gathered in steps on the loop, written on a thread."""
+"""Writes the checkpoint files of all data folders: gathered in steps on the loop, written on a thread."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ class LogCheckpoints:
         """Of removed partitions: the checkpoint files may still hold their offsets."""
 
     def sync_later(self, path: str) -> None:
-        """A small file was written and is synced with the next checkpoints."""
+        """Sync a small file, which was written just now, with the next checkpoints."""
         self._unsynced_paths.append(path)
 
     def names_changed(self, *folder_paths: str) -> None:
-        """Partition folders were made or renamed there: the next checkpoints sync the names."""
+        """Note that partition folders were created or renamed there: the next checkpoints sync the names."""
         self._unsynced_folders.update(folder_paths)
 
     def removed(self, key: TopicPartition) -> None:
-        """The partition's log was removed."""
+        """Note that the log of a partition was removed."""
         self.stale_keys.add(key)
         self._removals += 1
 
     def recovery_points(self) -> Steps[Write]:
-        """Recovery points and log start offsets."""
+        """Gather recovery points and log start offsets."""
         return self._plan(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE)
 
     def high_watermarks(self) -> Steps[Write]:
         return self._plan(HIGH_WATERMARK_FILE)
 
     def log_starts(self) -> Write:
-        """The log start offsets alone, without a wait for the disk."""
+        """Gather the log start offsets alone, to be written without a wait for the disk."""
         plan = CheckpointPlan(self._files, self._order, run_all(self._gather([LOG_START_OFFSET_FILE])))
         return lambda: plan.run(sync=False)
 
@@ -74,12 +74,12 @@ class LogCheckpoints:
         return self._plan(CLEANER_OFFSET_FILE)
 
     def write_all(self) -> dict[str, OSError]:
-        """All of them, here and now; returns the errors by data folder."""
+        """Write all of them in this call; returns the errors by data folder."""
         return run_all(self._plan(*_ALL))()
 
     def remove_stale(self) -> Steps[dict[str, OSError]]:
-        """Take the offsets of removed partitions out of the files; returns the errors by data folder. A partition that
-        is made anew before that has to wait for `remove_stale_now`, which writes those of all partitions."""
+        """Remove the offsets of removed partitions from the files; returns the errors by data folder. A partition that
+        is created again before that must wait for `remove_stale_now`, which writes those of all partitions."""
         if not self.stale_keys:
             return {}
         removals = self._removals
@@ -89,7 +89,7 @@ class LogCheckpoints:
         return errors
 
     def remove_stale_now(self) -> dict[str, OSError]:
-        """As `remove_stale`, at once and without a wait for the disk."""
+        """Do as `remove_stale`, at once and without a wait for the disk."""
         plan = CheckpointPlan(self._files, self._order, run_all(self._gather(_ALL)))
         errors = plan.run(sync=False)
         if not errors:
@@ -97,7 +97,7 @@ class LogCheckpoints:
         return errors
 
     def _plan(self, *names: str) -> Steps[Write]:
-        """With them goes what was put off: syncing new partition.metadata files, and folders that were renamed."""
+        """Plan the files, and the deferred syncs of new partition.metadata files and of renamed folders."""
         number = self._order.next_number()
         contents = yield from self._gather(names)
         paths, self._unsynced_paths = self._unsynced_paths, []
@@ -106,7 +106,7 @@ class LogCheckpoints:
         return CheckpointPlan(self._files, self._order, contents, paths, directories, number).run
 
     def _gather(self, names: Sequence[str]) -> Steps[dict[str, Offsets]]:
-        # Of partitions that are not loaded the files keep what they had.
+        # The files keep the entries of partitions that are not loaded.
         table = self._table
         unserved = table.pending.keys() | table.failed.keys()
         contents = yield from gather(names, self._folders.online(), table.logs, table.homes, unserved)

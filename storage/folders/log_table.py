@@ -1,4 +1,4 @@
-"""Where each partition of this broker's data folders stands: loaded, not loaded yet, or failed."""
+"""The state of each partition in the data folders of this broker: loaded, not loaded yet, or failed."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ class LogTable:
         self.failed: dict[TopicPartition, Exception] = {}
         self.homes: dict[TopicPartition, DataFolder] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """As the checkpoints of the last start had them."""
+        """From the checkpoints that the last start has read."""
         self.unlinkable: list[str] = []
         """Leftovers, files and folders: for a thread to remove."""

@@ -1,12 +1,12 @@
-"""All logs of a broker, across its data folders: loading them at start, making and removing them, checkpoints, the end.
+"""All logs of a broker, across its data folders: loading, creating, removing and closing them, and their checkpoints.
 
     manager.lock(); manager.load_meta(cluster_id, broker_id)
     for log in manager.load(): ...          # a step at a time; None means "worked a millisecond, more to do"
     ...                                     # logs, get, get_or_create, remove, checkpoints
     manager.close_all()
 
-A log that could not be loaded is in `failed` and stays so until the next start: nothing is made in its place, because
-its data may still be good. Not thread-safe; only what `checkpoints` returns may run on a thread.
+A log that could not be loaded is in `failed` and stays so until the next start: no log is created in its place, because
+its data may still be valid. Not thread-safe; only what `checkpoints` returns may run on a thread.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class LogManager:
         return self._folders.load_meta(cluster_id, broker_id)
 
     def release_reserves(self) -> None:
-        """Give the room back that is kept for a stop and for a start. Raises nothing."""
+        """Free the room that is reserved for a stop and for a start. Raises nothing."""
         self._folders.release_reserves()
 
     # Loading
@@ -114,12 +114,12 @@ class LogManager:
 
     @property
     def listed(self) -> bool:
-        """Whether `load` has come so far that `is_loading` knows every partition."""
+        """`is_loading` knows every partition: `load` has listed all folders."""
         return self._loader.listed
 
     @property
     def waits(self) -> bool:
-        """Whether `load` has nothing to do but to wait for its helper."""
+        """`load` has nothing left to do but to wait for other processes."""
         return self._loader.waits
 
     def load(self, topic_config: Callable[[str], LogConfig] | None = None) -> Iterator[Log | None]:
@@ -127,15 +127,15 @@ class LogManager:
         return self._loader.load(topic_config)
 
     def is_loading(self, topic: str, partition: int) -> bool:
-        """Whether `load` knows the partition, but has not come to it."""
+        """Return whether `load` has found the partition, but not loaded it yet."""
         return TopicPartition(topic, partition) in self._table.pending
 
     def has_topic(self, topic: str) -> bool:
-        """Whether a data folder holds a partition of that name, loaded or not."""
+        """Return whether a data folder holds a partition of that topic, loaded or not."""
         return any(name == topic for keys in (self._table.pending, self.logs, self.failed) for name, _ in keys)
 
     def pop_unlinkable(self) -> list[str]:
-        """Leftovers that were found since the last call, files and folders: for a thread to remove."""
+        """Return the leftovers that were found since the last call, files and folders, for a thread to remove."""
         paths, self._table.unlinkable = self._table.unlinkable, []
         return paths
 
@@ -147,12 +147,12 @@ class LogManager:
     def get_or_create(
         self, topic: str, partition: int, topic_id: Uuid, config: LogConfig, *, is_new: bool = True
     ) -> Log:
-        """The partition's log, with this configuration; a new one lies in the data folder that has the fewest.
+        """Return the partition's log, with this configuration; a new one is created in the data folder with the fewest.
 
-        `is_new` is False of a partition that this broker may have had before: while a data folder has failed, no log
-        is made for it, as its records may lie there. Raises KafkaError: INCONSISTENT_TOPIC_ID when the log belongs to
+        `is_new` is False for a partition that this broker may have had before: while a data folder has failed, no log
+        is created for it, as its records may be there. Raises KafkaError: INCONSISTENT_TOPIC_ID when the log belongs to
         another topic of that name, KAFKA_STORAGE_ERROR when it could not be loaded, is not loaded yet, or cannot be
-        made.
+        created.
         """
         key = TopicPartition(topic, partition)
         log = self.logs.get(key)
@@ -174,15 +174,15 @@ class LogManager:
         return log
 
     def remove(self, topic: str, partition: int) -> str:
-        """Takes a log out of use and marks its folder for deletion; returns the folder's path, for a thread to remove.
+        """Remove a log from the table and mark its folder for deletion; returns the path, for a thread to remove.
 
-        What readers hold stays readable. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        Slices that readers hold stay readable. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
         key = TopicPartition(topic, partition)
         log = self.logs.get(key)
         if log is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {topic}-{partition}")
-        # First the copy under way: on its own it must not be found by a start.
+        # First the copy of a move: a start must not find it without the original.
         if (copy := self.moves.cancel(key)) is not None:
             self._table.unlinkable.append(copy)
         folder = self._table.homes[key]
@@ -202,26 +202,26 @@ class LogManager:
         return path
 
     def folder_of(self, log: Log) -> str:
-        """Path of the data folder that holds the log."""
+        """Return the path of the data folder that holds the log."""
         return self._table.homes[TopicPartition(log.topic, log.partition)].path
 
     def forget_producers_after(self, expiration_ms: int) -> None:
-        """Another producer.id.expiration.ms, for all logs, those not loaded yet included."""
+        """Apply another producer.id.expiration.ms to all logs, also to those that are not loaded yet."""
         self._loader.forget_producers_after(expiration_ms)
         for log in self.logs.values():
             log.forget_producers_after(expiration_ms)
 
     def size_bytes(self, topic: str) -> int:
-        """On disk, of all partitions of a topic that this broker has."""
+        """Return the size on disk of all partitions of a topic that this broker has."""
         return sum(log.size_bytes for (name, _), log in self.logs.items() if name == topic)
 
     def high_watermark_checkpoint(self, topic: str, partition: int) -> int:
-        """As the last start found it; 0 of a log that is younger."""
+        """Return the checkpoint that the last start has read; 0 for a log that was created since."""
         return self._table.high_watermarks.get(TopicPartition(topic, partition), 0)
 
     def describe(self) -> Iterator[tuple[str, str, int, int, int, bool]]:
-        """Of each log: data folder, topic, partition, bytes, how many records it is behind its high watermark, and
-        whether it is the copy that a move is making. Logs may come and go between two steps."""
+        """Yield of each log: data folder, topic, partition, bytes, the number of offsets that it is behind its high
+        watermark, and whether it is the copy of a move. Logs may be added and removed between two steps."""
         for key, log in list(self.logs.items()):
             home = self._table.homes.get(key)
             if home is not None:
@@ -231,7 +231,7 @@ class LogManager:
                 yield move.folder.path, log.topic, log.partition, move.size_bytes, move.lag, True
 
     def finish_move(self, move: LogMove) -> tuple[Log, str]:
-        """As LogMove.finish. The old folder must not be removed before the next checkpoints are written."""
+        """Do as LogMove.finish. The old folder must not be removed before the next checkpoints are written."""
         moved, old = self.moves.finish(move, self._clock_ms())
         self.checkpoints.names_changed(move.home.path, move.folder.path)
         return moved, old
@@ -239,15 +239,15 @@ class LogManager:
     # Failures
 
     def fail_folder(self, folder: DataFolder, error: Exception) -> list[TopicPartition]:
-        """Nothing in the data folder is used any more, until the next start; returns the partitions that were."""
+        """Stop using the data folder until the next start; returns the partitions that were in use."""
         lost = self.begin_failure(folder, error)
         for log in lost:
             self.fail_log(log, error)
         return [TopicPartition(log.topic, log.partition) for log in lost]
 
     def begin_failure(self, folder: DataFolder, error: Exception) -> list[Log]:
-        """The first part of `fail_folder`, and what must not wait: from now on nothing is written there. Returns the
-        logs that lie there, each of which is to be given up by `fail_log`: thousands of them take long."""
+        """Do the part of `fail_folder` that must not wait: from now on nothing is written there. Returns the logs in
+        the folder, for each of which `fail_log` must be called: thousands of them need some time."""
         if folder.failure is not None:
             return []
         folder.failure = error
@@ -258,7 +258,7 @@ class LogManager:
         return lost
 
     def fail_log(self, log: Log, error: Exception) -> None:
-        """As fail_folder, for one partition alone."""
+        """Do as `fail_folder` for one partition alone."""
         key = TopicPartition(log.topic, log.partition)
         if self.logs.get(key) is log:
             if (copy := self.moves.cancel(key)) is not None:
@@ -270,7 +270,7 @@ class LogManager:
             log.close(clean=False)
 
     def report(self, errors: Mapping[str, OSError]) -> None:
-        """Takes what the writing of checkpoints returned: the errors by data folder."""
+        """Report the errors, by data folder, that the writing of checkpoints has returned."""
         for folder in self.folders:
             if (error := errors.get(folder.path)) is not None:
                 self.disk_errors.report(folder, None, error)
@@ -283,7 +283,7 @@ class LogManager:
             self._folders.failed_at_start(folder, error)
 
     def log_failed(self, log: Log, error: OSError) -> None:
-        """A method of the log fails with this error."""
+        """Report the error with which a method of the log fails."""
         key = TopicPartition(log.topic, log.partition)
         home = self._table.homes.get(key)
         if home is not None and self.logs.get(key) is log:
@@ -344,7 +344,7 @@ class LogManager:
         return LoadedParts([], producers, LeaderEpochs(self._files, directory))
 
     def _write_topic_id(self, directory: str, topic_id: Uuid) -> None:
-        # Worth neither a wait for the disk nor for room on it: without it, the id is known to who knows the topic.
+        # Worth neither a wait for the disk nor for room on it: the metadata of the cluster has the id, too.
         path = f"{directory}/{PARTITION_METADATA_FILE}"
         try:
             self._files.write_atomically(path, format_partition_metadata(topic_id), sync=False)
@@ -354,7 +354,7 @@ class LogManager:
             return
         self.checkpoints.sync_later(path)
 
-    # From time to time
+    # Periodic work
 
     def prefetching_ages(self, now_ms: int) -> Steps[None]:
         """Fetch the ages of segments before a `retention_pass`, which then reads nothing."""
@@ -367,8 +367,8 @@ class LogManager:
     def retention_pass(
         self, now_ms: int, is_served: Callable[[str, int], bool] = lambda topic, partition: True
     ) -> Iterator[list[str]]:
-        """Applies retention to one log a step; yields the paths that are to be unlinked after file.delete.delay.ms.
-        A log that fails is passed over with an error in the broker's log, one that is not served without a word."""
+        """Apply retention to one log a step; yields the paths that are to be unlinked after file.delete.delay.ms. A log
+        that fails is skipped with an error in the broker's log, one that is not served is skipped silently."""
         for key, log in list(self.logs.items()):
             if self.logs.get(key) is not log or not is_served(*key):
                 continue  # moved or removed meanwhile
@@ -381,14 +381,14 @@ class LogManager:
             yield paths
 
     def forget_removed(self) -> Steps[None]:
-        """Take the offsets of removed partitions out of the checkpoint files."""
+        """Remove the offsets of removed partitions from the checkpoint files."""
         self.report((yield from self.checkpoints.remove_stale()))
 
-    # The end
+    # Closing
 
     def close_all(self, broker_epoch: int = -1) -> None:
-        """The clean stop: every log is synced and closed, then come the checkpoints, and last of all the marker that
-        lets the next start trust all that. A data folder where something failed gets no marker. Raises nothing."""
+        """Stop cleanly: sync and close every log, then write the checkpoints, and last of all the marker by which the
+        next start trusts them. A data folder where an operation failed gets no marker. Raises nothing."""
         self.moves.leave_wishes()
         failed = close_all_cleanly(list(self.logs.values()), self._files, self._clock_ms())
         unclean = {self._table.homes[TopicPartition(log.topic, log.partition)].path for log in failed}

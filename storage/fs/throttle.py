@@ -37,13 +37,13 @@ class Pace:
     """For an event loop, with a limit that may change at any time. Call `wait_s` right before each piece until it
     returns 0, and `charge` after the piece."""
 
-    __slots__ = ("_charged_bytes", "_clock_s", "_paid_s", "_window_s")
+    __slots__ = ("_charged_bytes", "_clock_s", "_reduced_s", "_window_s")
 
     def __init__(self, clock_s: Callable[[], float], window_s: float = math.inf) -> None:
         """`window_s`: the longest wait at a rate above 0, however much was charged."""
         self._clock_s = clock_s
         self._window_s = window_s
-        self._paid_s = clock_s()
+        self._reduced_s = clock_s()
         self._charged_bytes = 0.0
 
     def charge(self, size_bytes: int) -> None:
@@ -51,13 +51,15 @@ class Pace:
         self._charged_bytes += size_bytes
 
     def wait_s(self, bytes_per_second: float) -> float:
-        """Return the time until all charges are paid at this rate: 0 if they are, infinity at a rate of 0. The time
-        since the last call pays at the rate of now, and what is left of it is not kept for later charges."""
+        """Return the time in which all charged bytes pass at this rate: 0 if none are left, infinity at a rate of 0.
+
+        The time since the last call counts at the present rate; time that was not needed is not kept for later charges.
+        """
         now_s = self._clock_s()
-        left_bytes = self._charged_bytes - (now_s - self._paid_s) * bytes_per_second
+        left_bytes = self._charged_bytes - (now_s - self._reduced_s) * bytes_per_second
         # A rounding error is no part of a byte; to wait for it may take less than the clock can tell.
         self._charged_bytes = left_bytes if left_bytes >= 1 else 0.0
-        self._paid_s = now_s
+        self._reduced_s = now_s
         if bytes_per_second <= 0:
             return math.inf
         self._charged_bytes = min(self._charged_bytes, self._window_s * bytes_per_second)

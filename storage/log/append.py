@@ -1,8 +1,9 @@
-"""Appending to a log: one batch as its leader, or what a leader sent as its follower.
+"""Appends to a log: one batch by its leader, or batches of the leader by a follower.
 
 `append_as_leader` is the hottest function of the broker. It is one frame: the usual batch of the usual producer passes
-a chain of comparisons, one system call and a dozen assignments; everything else is handed to a named function. Nothing
-here costs per record; topics whose records must be looked at have only small batches looked at here (log.prepare).
+a chain of comparisons, one system call and a dozen assignments; a named function does everything else. Nothing here
+costs per record; where the records of a topic must be checked, only those of small batches are checked here
+(log.prepare).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _pack_leader_fields = LEADER_FIELDS.pack_into
 
 
 class AppendInfo:
-    """What became of an append."""
+    """The result of an append."""
 
     __slots__ = ("duplicate", "first_offset", "last_offset", "log_append_time_ms", "log_start_offset")
 
@@ -117,9 +118,10 @@ class Appender:
     def append_as_leader(
         self, records: memoryview | bytes | bytearray, leader_epoch: int, now_ms: int, *, from_client: bool = True
     ) -> AppendInfo:
-        """Appends exactly one record batch, giving it the next offsets and the leader epoch: in place if the buffer is
-        writable, else in a copy. `from_client` is False for what the broker itself writes. A batch whose records must
-        be checked one by one, or compressed anew, is refused with NeedsPreparation unless it is small (log.prepare).
+        """Append exactly one record batch with the next offsets and the leader epoch, which are set in place if the
+        buffer is writable, else in a copy. `from_client` is False for batches of the broker itself. A batch whose
+        records must be checked one by one, or compressed again, is refused with NeedsPreparation unless it is small
+        (log.prepare).
 
         One function on purpose, however long: every call within it would cost each produce request.
 
@@ -177,7 +179,7 @@ class Appender:
 
         log_append_time_ms = NO_TIMESTAMP
         if self._stamps_append_time:
-            # In a copy: should the write fail, the batch is still the one that was sent, and may be tried again.
+            # In a copy: if the write fails, the batch is still the one that was sent, and may be appended again.
             view = memoryview(bytearray(view))
             stamp_append_time(view, now_ms)
             log_append_time_ms = max_timestamp = now_ms
@@ -234,17 +236,17 @@ class Appender:
         return AppendInfo(first_offset, last_offset, log_append_time_ms, offsets.log_start_offset, False)
 
     def append_as_follower(self, records: memoryview | bytes | bytearray, now_ms: int) -> AppendInfo:
-        """Appends batches as a leader sent them: offsets, epochs and timestamps are the leader's. A batch that is cut
-        off at the end is left out; without a whole one nothing happens (the last offset lies below the first).
+        """Append batches as a leader sent them: offsets, epochs and timestamps are those of the leader. A batch that is
+        truncated at the end is left out; without a whole one nothing happens (the last offset lies below the first).
 
-        Raises KafkaError: CORRUPT_MESSAGE for a batch that is none, OFFSET_OUT_OF_RANGE for one that does not continue
-        the log; then nothing is appended. With KAFKA_STORAGE_ERROR some of the first batches may have been.
+        Raises KafkaError: CORRUPT_MESSAGE for a damaged batch, OFFSET_OUT_OF_RANGE for one that does not continue the
+        log; then nothing is appended. With KAFKA_STORAGE_ERROR some of the first batches may have been appended.
         """
         view = records if type(records) is memoryview else memoryview(records)
         offsets, limits = self._offsets, self._limits
         batches = _checked_batches(view, offsets.log_end_offset)
         first_offset = batches[0].base_offset if batches else offsets.log_end_offset
-        run: list[BatchHeader] = []  # what goes into the active segment with one write
+        run: list[BatchHeader] = []  # the batches that one write appends to the active segment
         run_bytes = 0
         for batch in batches:
             size_bytes, last_offset, max_timestamp = batch.size_bytes, batch.last_offset, batch.max_timestamp
@@ -265,7 +267,7 @@ class Appender:
         return AppendInfo(first_offset, offsets.log_end_offset - 1, NO_TIMESTAMP, offsets.log_start_offset, False)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Note that a leader epoch begins at an offset (once: again, it changes nothing)."""
+        """Note that a leader epoch begins at an offset; has no effect when repeated."""
         try:
             self._epochs.assign(epoch, start_offset)
         except OSError as error:
@@ -301,7 +303,7 @@ class Appender:
             self._producers.replay(batch)
 
     def _undo_write(self, segment: Segment, position: int, error: OSError) -> NoReturn:
-        """Undoes a write that failed half way."""
+        """Undo a write that has failed half way."""
         try:
             segment.truncate_to(position, self._offsets.log_end_offset)
         except OSError as second:

@@ -1,4 +1,4 @@
-"""Which logs are compacted, how far, and which segments become one. Pure: no files, no clock.
+"""Decides which logs are compacted, how far, and which segments are merged. Pure: no files, no clock.
 
 A log has a clean part, below its first dirty offset (where the last run ended), and a dirty part. A run reads the dirty
 part up to the first offset that must not be cleaned yet, and rewrites all segments below that:
@@ -25,7 +25,7 @@ NEVER_OVERDUE_MS = 2**63 - 1
 """max.compaction.lag.ms by default: no limit."""
 
 GROUP_SEGMENTS = 64
-"""Segments that become one at most: replacing them is one step of the event loop. (Kafka has no such limit.)"""
+"""At most this many segments are merged: replacing them is one step of the event loop. (Kafka has no such limit.)"""
 
 
 class CompactedSegment(Protocol):
@@ -44,7 +44,7 @@ class CompactedSegment(Protocol):
 
 
 class Bound(Enum):
-    """What keeps a run from going further."""
+    """The reason why a run does not reach further."""
 
     ACTIVE_SEGMENT = "the active segment is never compacted"
     HIGH_WATERMARK = "what follows is not on all replicas in sync, or its transaction is open"
@@ -56,7 +56,7 @@ class DirtyRange(NamedTuple):
 
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """Where a segment begins, unless it equals the first dirty offset."""
+    """The base offset of a segment, unless it equals the first dirty offset."""
     clean_bytes: int
     """Of segments that begin below the first dirty offset."""
     cleanable_bytes: int
@@ -64,7 +64,8 @@ class DirtyRange(NamedTuple):
     overdue_ms: int
     """How long the oldest dirty record has been older than max.compaction.lag.ms; 0 if it is not."""
     restarts: bool
-    """The first dirty offset of the checkpoint was of no use: below the log start offset, or beyond the log's end."""
+    """The first dirty offset of the checkpoint was invalid: below the log start offset, or beyond the log end
+    offset."""
 
     @property
     def ratio(self) -> float:
@@ -88,9 +89,9 @@ def dirty_range(
     now_ms: int,
     waits_for_disk: bool = True,
 ) -> DirtyRange:
-    """`segments` is in offset order with the active one last. `cleaned_offset` is the checkpoint, None without one;
-    `stable_offset` the high watermark, or the last stable offset if that is lower. Without `waits_for_disk` NotCached
-    may be raised."""
+    """Determine the dirty range. `segments` is in offset order with the active one last. `cleaned_offset` is the
+    checkpoint, None without one; `stable_offset` the high watermark, or the last stable offset if that is lower.
+    Without `waits_for_disk` NotCached may be raised."""
     restarts = cleaned_offset is not None and not log_start_offset <= cleaned_offset <= log_end_offset
     first_dirty = log_start_offset if cleaned_offset is None or restarts else cleaned_offset
     bases = [segment.base_offset for segment in segments]
@@ -137,8 +138,8 @@ class SourceSegment(NamedTuple):
 def group_segments(
     segments: Sequence[SourceSegment], *, segment_bytes: int, index_bytes: int, first_uncleanable_offset: int
 ) -> list[list[SourceSegment]]:
-    """Which neighbours become one segment: as many as stay below the limits of a segment and its indexes before
-    anything is taken out of them."""
+    """Group the neighbours that are merged into one segment: as many as stay below the limits of a segment and its
+    indexes before any record is removed from them."""
     groups: list[list[SourceSegment]] = []
     for position, segment in enumerate(segments):
         following = segments[position + 1].base_offset if position + 1 < len(segments) else first_uncleanable_offset
@@ -159,5 +160,5 @@ def group_segments(
 
 
 def _holding(bases: Sequence[int], offset: int) -> int:
-    """Index of the segment that the offset lies in; 0 for offsets below the first."""
+    """Return the index of the segment that the offset lies in; 0 for offsets below the first."""
     return max(0, bisect_right(bases, offset) - 1)

@@ -7,9 +7,9 @@
 
 Epochs and start offsets both ascend strictly. (Kafka's LeaderEpochCheckpointFile and LeaderEpochFileCache, KIP-101.)
 
-Every change is written at once, but synced only by the log's next flush, before its recovery point moves: whatever a
-crash takes from this file lies above the recovery point, where recovery reads it again from the batches. For the same
-reason a disk without room holds nothing up: the next flush writes what could not be written.
+Every change is written at once, but synced only by the log's next flush, before its recovery point moves: a crash can
+only lose entries above the recovery point, where recovery reads them again from the batches. For the same reason a disk
+without room delays nothing: the next flush writes the entries that could not be written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FILE_NAME = "leader-epoch-checkpoint"
 
 UNKNOWN = (-1, -1)
-"""(epoch, end offset) when nothing can be said."""
+"""(epoch, end offset) where both are unknown."""
 
 
 class LeaderEpochs:
@@ -41,24 +41,24 @@ class LeaderEpochs:
         self.latest = -1
         """The highest epoch, -1 if there is none."""
         self.dirty = False
-        """Written, but not synced since; cleared by the flush that takes care of `path`."""
+        """Written, but not synced since; cleared by the flush that syncs `path`."""
         self.unwritten = False
-        """The file is older than this: the disk had no room for the last change, or it was put off."""
+        """The file is older than this: the disk had no room for the last change, or it was deferred."""
         self._on_file: list[tuple[int, int]] | None = None
-        """What the file holds, where a change was put off."""
+        """The entries in the file, where a change was deferred."""
         self.intact = True
-        """False when there was no file, or it held something else than it must: then it says nothing, and the whole log
-        should be read to make it again."""
+        """False when the file was missing or malformed: then the epochs must be read from the batches of the whole
+        log."""
 
     @classmethod
     def load(cls, files: Files, directory: str) -> LeaderEpochs:
-        """What the file says. None, or an empty one, says nothing: a crash may have lost it."""
+        """Load the file. One that is missing or empty is not `intact`: a crash may have lost its content."""
         epochs = cls(files, directory)
         epochs.read_file()
         return epochs
 
     def read_file(self) -> None:
-        """Replace the epochs by what the file says."""
+        """Replace the epochs by those of the file."""
         data = self._files.read_bytes(self.path) if self._files.exists(self.path) else b""
         self._epochs.clear()
         self._start_offsets.clear()
@@ -77,12 +77,12 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._start_offsets, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """The epoch begins at this offset. Nothing happens if it is the latest already and began no later; entries
-        that contradict the new one go. If the file cannot be written, nothing has changed."""
+        """Note that the epoch begins at this offset. Nothing changes if it is the latest already and began no later;
+        entries that contradict the new one are removed. If the file cannot be written, nothing has changed."""
         self.assign_many([(epoch, start_offset)])
 
     def assign_many(self, entries: list[tuple[int, int]]) -> None:
-        """As assign, for each of them, with the file written once."""
+        """Do as `assign` for each of them, and write the file once."""
         before = self._epochs.copy(), self._start_offsets.copy(), self.latest
         changed = False
         for epoch, start_offset in entries:
@@ -95,9 +95,9 @@ class LeaderEpochs:
                 raise
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest known epoch that is not above `epoch`, and the offset where it ended; UNKNOWN without one.
+        """Return the largest known epoch that is not above `epoch`, and the offset where it ended; UNKNOWN without one.
 
-        An epoch below the first known one is answered with the start of that: its records are gone from the log.
+        The end of an epoch below the first known one is the start of that: its records are no longer in the log.
         """
         if epoch < 0:
             return UNKNOWN
@@ -113,8 +113,8 @@ class LeaderEpochs:
         return self._epochs[slot] if slot >= 0 else None
 
     def truncate_from_end(self, end_offset: int, *, loading: bool = False) -> None:
-        """Forgets epochs that begin at or after the offset. While a log is `loading` the file is left as it is until
-        the next change or flush, which often brings back what went: with thousands of logs that is half of a start."""
+        """Remove epochs that begin at or after the offset. While a log is `loading` the file stays as it is until the
+        next change or flush, which often restores the same content: with thousands of logs that halves a start."""
         kept = bisect_left(self._start_offsets, end_offset)
         if kept < len(self._epochs):
             if loading and not self.dirty and not self.unwritten:
@@ -126,7 +126,7 @@ class LeaderEpochs:
                 self._write()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forgets epochs that ended at or before the offset; the one it lies in now begins there."""
+        """Remove epochs that ended at or before the offset; the one it lies in now begins there."""
         first = bisect_right(self._start_offsets, start_offset) - 1
         if first >= 0 and (first or self._start_offsets[0] != start_offset):
             self._keep(slice(first, None))
@@ -157,7 +157,7 @@ class LeaderEpochs:
         self.latest = self._epochs[-1] if self._epochs else -1
 
     def write_unwritten(self) -> None:
-        """Brings the file up to date, if it is not. Raises OSError as long as there is no room."""
+        """Bring the file up to date, if it is not. Raises OSError where there is no room."""
         if self.unwritten:
             self._files.write_atomically(self.path, format_epochs(self.entries()), sync=False)
             self.unwritten = False
@@ -185,8 +185,8 @@ def format_epochs(entries: list[tuple[int, int]]) -> bytes:
 
 
 def parse_epochs(data: bytes) -> list[tuple[int, int]]:
-    """The entries of a file; ValueError when it is not one. An empty file has none, as one that is about to be
-    written for the first time."""
+    """Parse the entries of a file; ValueError if it is malformed. An empty file has none: it is about to be written for
+    the first time."""
     lines = data.splitlines()
     if not lines:
         return []
@@ -200,7 +200,7 @@ def parse_epochs(data: bytes) -> list[tuple[int, int]]:
 
 
 def _number(text: bytes) -> int:
-    # Stricter than int(), which takes "1_000" and signs; short enough that a long run of digits costs nothing.
+    # Stricter than int(), which accepts "1_000" and signs; short enough that a long run of digits costs nothing.
     if not text.isdigit() or len(text) > 19:
         raise ValueError(f"not a number: {text[:20]!r}")
     return int(text)

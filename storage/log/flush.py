@@ -1,11 +1,11 @@
-"""Making a log durable without stalling the event loop: plan on the loop, fsync on a thread, note it on the loop.
+"""Flushing a log without blocking the event loop: plan on the loop, fsync on a thread, note it on the loop.
 
     plan = log.plan_flush()             # loop: which files, up to which offset
     if plan is not None:
         await in_a_thread(plan.run)     # any thread: nothing but fsyncs
         log.flushed(plan)               # loop: the recovery point moves, or the failure is raised
 
-Every plan that was made must come back through `flushed`, whatever became of its run: it holds descriptors.
+Every plan must be passed to `flushed`, whether its run has succeeded or not: it holds descriptors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gregor.storage.segment.segment import Segment
 
 MAX_SEGMENTS_PER_FLUSH = 64
-"""A plan holds the descriptors of all it is to sync."""
+"""A plan holds the descriptors of all files that it syncs."""
 
 
 class FlushPlan:
@@ -58,8 +58,8 @@ class FlushPlan:
         planned_ms: int,
         rewritten: Sequence[tuple[Segment, int]] = (),
     ) -> None:
-        """Opens what it holds. Raises OSError; then it holds nothing. `rewritten`: segments (their files among the held
-        ones), and where in them a batch begins from which on an earlier sync has failed."""
+        """Open the files that it holds. Raises OSError; then it holds nothing. `rewritten`: segments (their files are
+        among the held ones), and the position of the batch from which on an earlier sync has failed."""
         self._files = files
         self.rewritten = rewritten
         self._held: list[File] = []
@@ -71,19 +71,19 @@ class FlushPlan:
             self.release()
             raise
         self.paths = paths
-        """Small files that were replaced as a whole since the last flush. One that is gone by now is passed over, and
-        so is the directory: the partition was deleted meanwhile."""
+        """Small files that were replaced as a whole since the last flush. One that no longer exists is skipped, and so
+        is the directory: the partition was deleted meanwhile."""
         self.directory = directory
         """Named when files were created, renamed or deleted in it."""
         self.offset = offset
         self.generation = generation
-        """Of the log's content: a truncation in between makes the plan worth nothing."""
+        """Of the content of the log: a truncation in between makes the plan void."""
         self.planned_ms = planned_ms
         self.done = False
         self.error: OSError | None = None
 
     def run(self) -> None:
-        """Does the fsyncs, on any thread. Keeps an error for `Flusher.flushed` and raises none."""
+        """Sync the files, on any thread. Keeps an error for `Flusher.flushed` and raises none."""
         try:
             for segment, position in self.rewritten:
                 _rewrite(segment, position)
@@ -106,7 +106,8 @@ class FlushPlan:
 
 
 def _rewrite(segment: Segment, position: int) -> None:
-    """What the page cache holds may be the only copy, or may have been dropped as if it were on the disk."""
+    """Write the end of a segment again: the page cache may hold the only copy, or may have dropped it as if it were on
+    the disk."""
     start = position
     for batch in segment.scan(start):
         position = batch.position + batch.size_bytes
@@ -162,8 +163,8 @@ class Flusher:
         """Base offset of the active segment since a roll that no flush has followed, else -1."""
         self.last_flush_ms = now_ms
         self.is_truncated = False
-        """Truncated, and not synced since: until then a power cut may bring back what was cut off, in front of what
-        was written behind the cut since, or instead of it."""
+        """Truncated, and not synced since: until then a power cut may restore the removed batches, in front of those
+        that were written since, or in place of them."""
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
@@ -179,11 +180,11 @@ class Flusher:
             or self._health.distrusted
             or self.is_truncated
         )
-        """False of a log that nothing makes due for a flush but its end: most logs, most of the time, and thousands of
-        them need no check each second."""
+        """False if only the log end offset can make the log due for a flush. That holds for most logs most of the time,
+        so that thousands of them need no check each second."""
 
     def rolled(self, base_offset: int) -> None:
-        """A new segment begins at this offset."""
+        """Note that a new segment begins at this offset."""
         self._rolled_offset = base_offset
         if self._offsets.recovery_point >= base_offset:
             # The batches are synced, but not the last entry of their time index.
@@ -196,7 +197,7 @@ class Flusher:
         self._set_flushes_soon()
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether flush.messages, flush.ms, or a segment that was rolled since the last flush calls for one."""
+        """Return whether flush.messages, flush.ms, or a segment that was rolled since the last flush requires one."""
         offsets = self._offsets
         if self._rolled_offset > offsets.recovery_point or self._health.distrusted or self.is_truncated:
             return True
@@ -205,10 +206,13 @@ class Flusher:
         return unflushed > 0 and (unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms)
 
     def plan(self, now_ms: int, *, rolled_only: bool = False, hold: bool = True) -> FlushPlan | None:
-        """What must be synced for the recovery point to move up to the log end offset; None if nothing must. With
-        `rolled_only` up to the active segment, which costs less; and never more than MAX_SEGMENTS_PER_FLUSH segments at
-        a time. Each plan must come back through `flushed`. Without `hold` it is a plan of all segments that holds no
-        files and is not to be run: the caller syncs the whole file system. A log that is `distrusted` needs its own."""
+        """Plan the syncs that move the recovery point to the log end offset; None if none is needed.
+
+        With `rolled_only` the plan ends with the active segment, which costs less; it never has more than
+        MAX_SEGMENTS_PER_FLUSH segments. Each plan must be passed to `flushed`. Without `hold` the plan is for all
+        segments, holds no files and must not be run: the caller syncs the whole file system. A log that is `distrusted`
+        needs its own plan.
+        """
         offsets, segments, health = self._offsets, self._segments, self._health
         if health.distrusted:
             if not hold:
@@ -249,12 +253,12 @@ class Flusher:
     def _changed_files(
         self, segments: list[Segment], target: int, rolled_only: bool, hold: bool
     ) -> tuple[list[File], list[tuple[Segment, int]]]:
-        """The files to hold, with their indexes written, and the segments to write again. Raises OSError."""
+        """Write the indexes; returns the files to hold and the segments to write again. Raises OSError."""
         names_changed, distrusted = self._segments.names_changed, self._health.distrusted
         held: list[File] = []
         rewritten: list[tuple[Segment, int]] = []
         for segment in segments:
-            # Of an empty one the folder's names are enough, unless it was cut.
+            # For an empty one the sync of the folder is enough, unless it was truncated.
             if (
                 segment.base_offset < target
                 or (names_changed and not rolled_only and segment.size_bytes)
@@ -269,16 +273,16 @@ class Flusher:
         return held, rewritten
 
     def flushed(self, plan: FlushPlan) -> None:
-        """Take a plan back after its run, and move the recovery point. If a sync failed, it is unknown what is on the
-        disk: KAFKA_STORAGE_ERROR is raised, and the log goes offline. Where there was no room it is only `distrusted`,
-        until a later plan has written everything again."""
+        """Release a plan after its run, and move the recovery point. If a sync failed, the content of the disk is
+        unknown: KAFKA_STORAGE_ERROR is raised, and the log goes offline. Where there was no room the log is only
+        `distrusted`, until a later plan has written everything again."""
         offsets, segments, health = self._offsets, self._segments, self._health
         plan.release()
         if plan.error is not None and not is_full(plan.error):
             health.take_offline(plan.error)
             health.fail(plan.error, "cannot sync")
         if not plan.done or plan.generation != segments.generation:
-            # Not run, or truncated meanwhile: what it synced is to be synced again.
+            # Not run, or truncated meanwhile: its files must be synced again.
             segments.names_changed = True
             self._epochs.dirty = True
             self._producers.unsynced_snapshots += [path for path in plan.paths if path != self._epochs.path]
@@ -297,25 +301,26 @@ class Flusher:
         self._set_flushes_soon()
 
     def _truncate_rewritten(self, plan: FlushPlan) -> None:
-        """A truncation meanwhile may have been undone by a write behind the new end. Nothing was appended since."""
+        """Truncate the rewritten segments again: the run may have written behind the end that a truncation has set
+        meanwhile. Nothing was appended since."""
         try:
             for segment, _ in plan.rewritten:
                 if any(segment is one for one in self._segments.items):
                     segment.log.truncate(segment.size_bytes)
         except OSError as error:
             self._health.take_offline(error)
-            self._health.fail(error, "cannot cut a segment")
+            self._health.fail(error, "cannot truncate a segment")
 
     def flush(self, plan: FlushPlan | None) -> None:
-        """Run a plan right here, and note it."""
+        """Run a plan in this call, and note it."""
         if plan is not None:
             plan.run()
             self.flushed(plan)
 
     def plan_close(self, now_ms: int, *, hold: bool) -> FlushPlan | None:
-        """Write what a start without recovery relies on: a producer snapshot, the last time index entry."""
+        """Write the files that a start without recovery needs: a producer snapshot, the last time index entry."""
         try:
-            # A log that never held anything needs no snapshot to say so.
+            # A log that never held a batch needs no snapshot.
             if self._offsets.log_end_offset > self._segments.bases[0] or self._producers.entries:
                 self._producers.take_snapshot(self._offsets.log_end_offset)
             self._segments.active.become_inactive()

@@ -51,8 +51,8 @@ def ignore_error(_log: Log, _error: OSError) -> None:
 
 
 class Log:
-    """Not thread-safe: everything is called on one thread, except FlushPlan.run. The methods that requests call
-    are the parts' own, and `offsets` is there for callers on the path of requests: both are reached without a frame
+    """Not thread-safe: everything is called on one thread, except FlushPlan.run. The methods that requests call are
+    those of the parts, and callers on the path of requests read `offsets`: both are reached without a frame in
     between."""
 
     __slots__ = (
@@ -194,8 +194,8 @@ class Log:
         return self.offsets.recovery_point
 
     def acknowledge_lower_recovery_point(self) -> bool:
-        """Return whether a truncation has lowered the recovery point since the last call: the checkpoint vouches for
-        what comes in the place of what was synced, until it is written again."""
+        """Return whether a truncation has lowered the recovery point since the last call: until the checkpoint is
+        written again, it covers offsets whose new batches are not synced."""
         fell, self.offsets.recovery_point_fell = self.offsets.recovery_point_fell, False
         return fell
 
@@ -209,12 +209,12 @@ class Log:
 
     @property
     def offline(self) -> bool:
-        """A file could not be brought back to a known state, or the log is retired: nothing is appended any more."""
+        """A file could not be restored to a known state, or the log is retired: nothing is appended any more."""
         return self._health.offline
 
     @property
     def distrusted(self) -> bool:
-        """A sync found no room: a flush must write again what lies above the recovery point."""
+        """A sync found no room: a flush must write everything above the recovery point again."""
         return self._health.distrusted
 
     def begin_cleaning(self) -> None:
@@ -236,12 +236,12 @@ class Log:
 
     @property
     def is_special(self) -> bool:
-        """Whether batches of the usual kind need more than a check of their header."""
+        """Batches of the usual kind need more than a check of their header."""
         return self._appender.is_special
 
     @property
     def flushes_soon(self) -> bool:
-        """Whether anything but the log end offset makes the log due for a flush."""
+        """Something other than the log end offset makes the log due for a flush."""
         return self._flusher.flushes_soon
 
     @property
@@ -250,7 +250,7 @@ class Log:
 
     @property
     def generation(self) -> int:
-        """Changes with every truncation: what was copied of the log before is no beginning of it any more."""
+        """Changes with every truncation: a copy from before is no longer a prefix of the log."""
         return self._segments.generation
 
     @property
@@ -286,7 +286,7 @@ class Log:
     # Leader epochs
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Note that a leader epoch begins at an offset (once: again, it changes nothing)."""
+        """Note that a leader epoch begins at an offset; has no effect when repeated."""
         self._appender.assign_epoch(epoch, start_offset)
 
     def latest_epoch(self) -> int | None:
@@ -294,7 +294,7 @@ class Log:
         return latest if latest >= 0 else None
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
-        """(epoch, end offset): the largest epoch that is not above the given one, and where it ended; (-1, -1) if that
+        """Return (epoch, end offset): the largest epoch that is not above the given one, and its end; (-1, -1) if that
         is not known. (Kafka's LeaderEpochFileCache.endOffsetFor.)"""
         return self.epochs.end_offset_for(leader_epoch, self.offsets.log_end_offset)
 
@@ -302,13 +302,13 @@ class Log:
         return self.epochs.epoch_for_offset(offset)
 
     def epoch_entries(self) -> list[tuple[int, int]]:
-        """(epoch, start offset) of all known epochs."""
+        """Return (epoch, start offset) of all known epochs."""
         return self.epochs.entries()
 
     # Producers
 
     def producer_ids(self) -> dict[int, ProducerEntry]:
-        """What is known of each producer, by producer id; not to be changed."""
+        """Return the state of each producer, by producer id; not to be changed."""
         return self.producers.entries
 
     @property
@@ -316,20 +316,20 @@ class Log:
         return self.producers.expiration_ms
 
     def await_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """A producer's batch that begins with this sequence was refused, for a reason that passes: no batch that it
-        sent behind that one is appended first."""
+        """Note that a batch which begins with this sequence was refused, for a temporary reason: no later batch of the
+        producer is appended before it."""
         self.producers.await_sequence(producer_id, epoch, sequence)
 
     def begin_to_lead(self, since_ms: int | None) -> None:
-        """What was refused before counts no more. `since_ms`: the present time if clients wrote to another broker until
-        now, so that something of theirs may come later than what they sent behind it."""
+        """Drop what was noted of refused batches. `since_ms` is the present time if clients wrote to another broker
+        until now: a batch may then arrive later than those that were sent after it."""
         self.producers.begin_to_lead(since_ms, knows_all=self.log_start_offset == 0)
 
     def expire_producers(self, now_ms: int) -> None:
         self.producers.expire(now_ms)
 
     def forget_producers_after(self, expiration_ms: int) -> None:
-        """Another producer.id.expiration.ms counts from now on."""
+        """Apply another producer.id.expiration.ms from now on."""
         self.producers.expiration_ms = expiration_ms
 
     # Reading and searching
@@ -357,8 +357,8 @@ class Log:
         return self._roller.roll(now_ms, base_offset)
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
-        """Remove all batches that reach up to `offset` or beyond it; the log ends there then. A follower does that
-        to what its leader does not have."""
+        """Remove all batches that reach up to `offset` or beyond it; the log ends there then. A follower removes the
+        batches that its leader does not have."""
         self._truncation.truncate_to(offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
@@ -366,7 +366,7 @@ class Log:
         self._truncation.restart_at(offset, now_ms)
 
     def begin_with(self, records: memoryview | bytes | bytearray, now_ms: int = 0) -> None:
-        """Of an empty log: move its begin back to that of the first of these batches. See `Truncation.begin_with`."""
+        """Move the start of an empty log back to that of the first of these batches. See `Truncation.begin_with`."""
         self._truncation.begin_with(records, now_ms)
 
     def advance_log_start_offset(self, offset: int) -> None:
@@ -392,36 +392,36 @@ class Log:
         return self._retention.delete_segments(count, now_ms)
 
     def dirty_range(self, now_ms: int, stable_offset: int | None = None, *, waits_for_disk: bool = True) -> DirtyRange:
-        """How far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """Return how far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
         return self.swap.dirty_range(self._config, now_ms, stable_offset, waits_for_disk)
 
     # Flushing and the end
 
     def flush_due(self, now_ms: int) -> bool:
-        """Whether flush.messages, flush.ms, or a segment that was rolled since the last flush calls for one."""
+        """Return whether flush.messages, flush.ms, or a segment that was rolled since the last flush requires one."""
         return self._flusher.is_due(now_ms)
 
     def plan_flush(self, now_ms: int = 0, *, rolled_only: bool = False, hold: bool = True) -> FlushPlan | None:
-        """What must be synced for the recovery point to move up to the log end offset; None if nothing must. See
+        """Plan the syncs that move the recovery point to the log end offset; None if none is needed. See
         `Flusher.plan`."""
         return self._flusher.plan(now_ms, rolled_only=rolled_only, hold=hold)
 
     def flushed(self, plan: FlushPlan) -> None:
-        """Take a plan back, whatever became of its run, and move the recovery point. Raises KAFKA_STORAGE_ERROR when
-        a sync failed. See `Flusher.flushed`."""
+        """Release a plan, whether its run has succeeded or not, and move the recovery point. Raises KAFKA_STORAGE_ERROR
+        when a sync failed. See `Flusher.flushed`."""
         self._flusher.flushed(plan)
 
     def flush(self, now_ms: int = 0) -> None:
-        """Plan, run and note a flush right here. For tools, and for topics with flush.messages=1 on a thread."""
+        """Plan, run and note a flush in this call. For tools, and for topics with flush.messages=1 on a thread."""
         self._flusher.flush(self._flusher.plan(now_ms))
 
     def plan_close(self, now_ms: int = 0, *, hold: bool = True) -> FlushPlan | None:
-        """Write what a start without recovery relies on; the plan is to be run and given to `flushed`, then comes
-        `close`. `hold` as in plan_flush."""
+        """Write the files that a start without recovery needs. The plan must be run and passed to `flushed`, and then
+        the log closed. `hold` as in plan_flush."""
         return self._flusher.plan_close(now_ms, hold=hold)
 
     def close(self, clean: bool) -> None:
-        """Give all files back. `clean` completes what a start without recovery relies on (the last time index entry,
+        """Close all files. `clean` completes the files that a start without recovery needs (the last time index entry,
         a producer snapshot) and syncs everything; without it nothing is written any more."""
         if clean and not self.offline:
             self._flusher.flush(self.plan_close())
@@ -430,6 +430,6 @@ class Log:
 
 
 def _report(log: ReferenceType[Log], on_error: Callable[[Log, OSError], None], error: OSError) -> None:
-    """Pass an error on, unless the log is gone: no table holds it then."""
+    """Report an error to `on_error`, unless the log was freed: then it is in no table."""
     if (failed := log()) is not None:
         on_error(failed, error)

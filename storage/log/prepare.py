@@ -1,14 +1,15 @@
-"""What a leader does to the records of a batch before it appends them; most topics ask for nothing of it.
+"""The work of a leader on the records of a batch before it appends them; most topics need none.
 
 - `compression.type` other than producer: the batch is stored in that codec. One that has it already is kept, whatever
-  its level. Records are not touched: the plain bytes are the same.
-- compacted topics: every record has a key; bounds on timestamps: every record keeps them, -1 is no timestamp.
-- `gregor.deep.validation`: there are as many records as the header says, numbered one by one, each as long as it says.
-- The time type is the topic's: a producer may set the append time bit where each record's time is then the batch's
-  max timestamp, and loses it. Whenever records are looked at, the max timestamp becomes the true one.
+  its level. The records stay as they are: their uncompressed bytes are the same.
+- Compacted topics: every record has a key. Bounds on timestamps: every record is within them; -1 is no timestamp.
+- `gregor.deep.validation`: the batch has as many records as its header states, with consecutive offset deltas, and each
+  record fills exactly the length that it states.
+- The timestamp type is that of the topic: a producer may set the append time bit, with which the time of each record is
+  the max timestamp of the batch, but the bit is cleared. Whenever records are read, the max timestamp is corrected.
 
-As Kafka's LogValidator, which looks at all records of all topics; here the rest stays opaque. Records that are refused
-are told one by one (KIP-467), the first LISTED_ERRORS of them.
+This is the work of Kafka's LogValidator, which reads all records of all topics; here the others stay opaque. Refused
+records are listed one by one in the response (KIP-467), the first LISTED_ERRORS of them.
 """
 
 from __future__ import annotations
@@ -57,36 +58,36 @@ if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
 
 LISTED_ERRORS = 200
-"""An answer with an error for each of 100,000 records would be a weapon."""
+"""A response with an error for each of 100,000 records could be used for an attack."""
 
 QUICK_BYTES = 20 * 1024
 QUICK_PLAIN_BYTES = 40 * 1024
 QUICK_RECORDS = 400
-"""What lies below all three takes about a millisecond. The batches of a producer with default settings do."""
+"""A batch below all three limits takes about a millisecond. Those of a producer with default settings are below."""
 _SLOW_LEVEL = 9
 """Levels of lz4 and zstd above this one take long even for few bytes."""
 
 _LZ4_FAST_LEVEL = 9
-"""Java's clients and brokers take the fast compressor at LZ4's default level, and the thorough one at all others."""
+"""Java's clients and brokers use the fast compressor at LZ4's default level, and the thorough one at all others."""
 _LZ4_LEAST_HIGH_LEVEL = 3
 
 NO_BOUND_MS = 2**62
-"""A bound on the age of records above this many years is none (the default is the largest number there is)."""
+"""A bound on the age of records above this many years counts as none (the default is the largest int64)."""
 
 
 class NeedsPreparation(KafkaError):
-    """Looking at this batch's records takes longer than an append may: it is to go through `prepare` first."""
+    """Reading the records of this batch takes longer than an append may: `prepare` must be run on it first."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, "the batch is too large to be prepared on the way")
 
 
 class PreparedBatch(bytearray):
-    """A batch that `prepare` let through, in the form in which it is to be appended."""
+    """A batch that has passed `prepare`, in the form in which it is appended."""
 
 
 def is_special(config: LogConfig) -> bool:
-    """Whether batches of the usual kind need more than a look at their header."""
+    """Return whether batches of the usual kind need more than a check of their header."""
     return (
         config.compact
         or config.compression_type != "producer"
@@ -98,10 +99,10 @@ def is_special(config: LogConfig) -> bool:
 def prepare(
     batch: memoryview | bytes | bytearray, config: LogConfig, now_ms: int, *, from_client: bool = True
 ) -> Steps[PreparedBatch]:
-    """The batch as it is to be appended, with all checks passed. Its bytes must stay as they are until the end.
+    """Check the batch and return it as it is to be appended. Its bytes must stay as they are until the end.
 
-    A PreparedBatch was converted from another format, and is the caller's own: the limit on its size is for what
-    becomes of it here, and where nothing is to be done it is given back. Raises KafkaError, RefusedRecords among it.
+    A PreparedBatch was converted from another format and belongs to the caller: the limit of the size applies to the
+    result, and a batch that needs no work is returned itself. Raises KafkaError, RefusedRecords among them.
     """
     converted = type(batch) is PreparedBatch
     view = check_batch(memoryview(batch), config, from_client=from_client, any_size=converted)
@@ -112,7 +113,7 @@ def prepare(
 
 
 def prepare_quickly(view: memoryview, config: LogConfig, now_ms: int, *, from_client: bool) -> memoryview:
-    """The same on the spot, for an append. NeedsPreparation if a client's batch is too large for that."""
+    """Do the same within an append. Raises NeedsPreparation if a client's batch is too large for that."""
     view = check_batch(view, config, from_client=from_client)
     work = _Work(view, config, now_ms, from_client)
     if not work.needed:
@@ -125,7 +126,7 @@ def prepare_quickly(view: memoryview, config: LogConfig, now_ms: int, *, from_cl
 
 
 class _Work:
-    """What is to be done to one batch whose header was found right."""
+    """The work on one batch whose header is valid."""
 
     __slots__ = ("_codec", "_config", "_header", "_level", "_now_ms", "_scans", "_target", "_view")
 
@@ -165,7 +166,7 @@ class _Work:
         unpack = partial(_unpack, codec, body, max_plain_bytes)
         attributes, max_timestamp = self._header.attributes, self._header.max_timestamp
         if not self._scans:
-            # One call, so that the plain bytes live only as long as it works.
+            # One call, so that the uncompressed bytes are freed at its end.
             body = yield lambda: compress(target, unpack(), self._level)
         else:
             plain = (yield unpack) if codec else bytes(body)
@@ -184,7 +185,7 @@ class _Work:
         return self._assembled(attributes, max_timestamp, body)
 
     def _scan(self, plain: bytes) -> Steps[int]:
-        """Looks at all records; returns the latest timestamp. Raises RefusedRecords and CorruptBatch."""
+        """Check all records; returns the latest timestamp. Raises RefusedRecords and CorruptBatch."""
         config, header = self._config, self._header
         attributes, base_timestamp, max_timestamp = header.attributes, header.base_timestamp, header.max_timestamp
         wants_keys = config.compact and not attributes & CONTROL_BIT
@@ -242,7 +243,7 @@ class _Work:
 
 
 def _target_codec(config: LogConfig) -> tuple[int, int | None]:
-    """Codec and level that a topic asks for."""
+    """Return the codec and the level of a topic."""
     name = config.compression_type
     if name == "uncompressed":
         return NONE, None

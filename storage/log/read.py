@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class LogSlice:
-    """Some bytes of one segment: whole batches, but for the last one, which may be cut off.
+    """Some bytes of one segment: whole batches, except for the last one, which may be incomplete.
 
-    They stay readable until `release`, whatever happens to the segment meanwhile: deletion, rolling, closing. (Only
-    a truncation takes them away; then there is less to read.) An empty slice holds nothing.
+    They stay readable until `release`, whatever happens to the segment meanwhile: deletion, rolling, closing. (Only a
+    truncation removes them; then there is less to read.) An empty slice holds nothing.
     """
 
     __slots__ = ("_file", "active", "first_offset", "position", "size_bytes")
@@ -30,7 +30,7 @@ class LogSlice:
         """Of the first byte in the file."""
         self.size_bytes = size_bytes
         self.first_offset = first_offset
-        """Base offset of the first batch; of an empty slice the offset that was asked for."""
+        """Base offset of the first batch; of an empty slice the offset that was to be read."""
         self.active = active
         """It lies in the active segment: its bytes are most likely in the page cache."""
         self._file: File | None = None
@@ -39,7 +39,7 @@ class LogSlice:
             self._file = file
 
     def fileno(self) -> int:
-        """For sendfile and preadv, with `position`. ValueError for an empty slice or one that was released."""
+        """Return the descriptor for sendfile and preadv, with `position`. ValueError for an empty or released slice."""
         return self._held().fileno()
 
     def read(self) -> bytes:
@@ -49,7 +49,7 @@ class LogSlice:
         return self._held().read_into(view, self.position) if self.size_bytes else 0
 
     def release(self) -> None:
-        """May be called again. A slice that is simply dropped is released, too."""
+        """Release the file; may be called again. A slice that is simply dropped is released, too."""
         file, self._file = self._file, None
         if file is not None:
             file.release()
@@ -67,7 +67,7 @@ class LogSlice:
 
 
 class Reader:
-    """Finds what fetches get."""
+    """Finds the bytes for fetches."""
 
     __slots__ = ("_health", "_offsets", "_segments")
 
@@ -154,7 +154,7 @@ class Reader:
         return LogSlice(segment.log, position, size_bytes, offset, active)
 
     def _upper_position(self, segment: Segment, active: bool, upper_offset: int, waits_for_disk: bool) -> int:
-        """Where the batch begins that reaches up to `upper_offset`; the segment's end if it has none."""
+        """Return the position of the batch that reaches up to `upper_offset`; the end of the segment without one."""
         if not active:
             index = self._segments.index_of(segment.base_offset)
             if upper_offset >= self._segments.bases[index + 1]:
@@ -171,8 +171,8 @@ class Reader:
         return found[0]
 
     def offsets_before(self, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
-        """At most `max_count` offsets, the greatest first: where segments begin whose files were last written by then,
-        and the log end offset if that is now. -1 stands for now, -2 for the log's start.
+        """Return at most `max_count` offsets, the greatest first: the base offsets of segments whose files were last
+        written by then, and the log end offset if that is now. -1 stands for now, -2 for the start of the log.
 
         (Kafka's UnifiedLog.legacyFetchOffsetsBefore, from before records had timestamps.)
         """
@@ -192,5 +192,5 @@ class Reader:
                         break
                     count -= 1
         except OSError as error:
-            self._health.fail(error, "cannot look at its segments")
+            self._health.fail(error, "cannot read its segments")
         return sorted(known[max(0, count - max(0, max_count)) : count], reverse=True)

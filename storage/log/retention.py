@@ -1,7 +1,7 @@
-"""Which of a partition's segments are due for deletion (pure: no files, no clock), and deleting them.
+"""Decides which segments of a partition are due for deletion (pure: no files, no clock), and deletes them.
 
-The rules are those of Kafka's UnifiedLog.deleteOldSegments. Three passes run one after the other, each of them
-over what the one before it has left, oldest segment first, and each ends at the first segment it must keep:
+The rules are those of Kafka's UnifiedLog.deleteOldSegments. Three passes run one after the other, each over the
+segments that are left, oldest first, and each ends at the first segment that it must keep:
 
 1. before the log start offset (DeleteRecords moved it): always, also where `cleanup.policy` has no `delete`;
 2. `retention.bytes`: while the log without the segment still holds at least that much;
@@ -61,10 +61,11 @@ def segments_to_delete(
     delete_policy: bool,
     waits_for_disk: bool = True,
 ) -> list[DeletionReason]:
-    """Return why each of the oldest segments goes: `result[i]` concerns `segments[i]`, and the rest stays.
+    """Return why each of the oldest segments is removed: `result[i]` concerns `segments[i]`, and the others are kept.
 
     `segments` is in offset order with the active one last. Limits below zero mean "no limit". When the result is as
-    long as `segments`, the active segment goes too: roll first. Without `waits_for_disk` NotCached may be raised.
+    long as `segments`, the active segment is removed, too: roll first. Without `waits_for_disk` NotCached may be
+    raised.
     """
     reasons: list[DeletionReason] = []
     last = len(segments) - 1
@@ -165,14 +166,14 @@ class Retention:
 
     def delete_segments(self, count: int, now_ms: int) -> list[str]:
         """Remove the oldest segments; roll first if that is all of them. Their files are renamed to *.deleted, and the
-        paths returned. After an error some may be gone, and the next call returns their paths as well."""
+        paths returned. After an error some may have been removed, and the next call returns their paths as well."""
         segments = self._segments
         if count:
             if count == len(segments.items):
                 try:
                     self._roller.roll(now_ms)
                 except KafkaError as error:
-                    # Without room for a new one the active segment stays until the others have made some.
+                    # Without room for a new segment the active one is kept until removing the others has made some.
                     if not is_full(error) or count == 1:
                         raise
                 count = min(count, len(segments.items) - 1)

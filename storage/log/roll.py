@@ -1,4 +1,4 @@
-"""When the active segment ends, and the beginning of the next one."""
+"""The end of the active segment, and the beginning of the next one."""
 
 from __future__ import annotations
 
@@ -76,8 +76,9 @@ class Roller:
         self.set_limits()
 
     def _complete_active(self, end_offset: int) -> None:
-        """Write what a segment gets when it ends. A disk without room does not prevent it: retention may have to roll
-        to make room. The next start then replays more batches, and index entries wait for the next flush."""
+        """Write the snapshot and the index entries that end a segment. A disk without room does not prevent a roll:
+        retention may have to roll to make room. The next start then replays more batches, and index entries wait for
+        the next flush."""
         try:
             self._producers.take_snapshot(end_offset)
         except OSError as error:
@@ -90,7 +91,7 @@ class Roller:
                 raise
 
     def make_room(self, size_bytes: int, base_offset: int, last_offset: int, timestamp: int, now_ms: int) -> Segment:
-        """The segment for a batch that is past a limit: the active one after all, or a new one. (Kafka's
+        """Return the segment for a batch that is past a limit: the active one after all, or a new one. (Kafka's
         LogSegment.shouldRoll.)"""
         self._health.check_appends()
         config = self._config
@@ -110,8 +111,9 @@ class Roller:
         else:
             rolls = False
         if rolls or last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
-            # A follower's batch may lie beyond the end: what is between, its leader has compacted. The segment begins
-            # at the end all the same: a gap between two is what a power cut leaves, and ends the log at the next start.
+            # A follower's batch may lie beyond the end: the leader has compacted the offsets in between. The segment
+            # still begins at the end: a gap between two segments, as a power cut leaves it, ends the log at the next
+            # start.
             end = self._offsets.log_end_offset
             active = self.roll(now_ms, end if last_offset - end <= MAX_RELATIVE_OFFSET else base_offset)
         if not active.size_bytes:
@@ -122,7 +124,7 @@ class Roller:
         return active
 
     def indexes_full(self) -> bool:
-        # The time index keeps a place for the entry it gets when the segment becomes inactive.
+        # One entry of the time index is reserved for the moment when the segment becomes inactive.
         index_bytes = self._config.segment_index_bytes
         active = self._segments.active
         return (
@@ -131,13 +133,13 @@ class Roller:
         )
 
     def set_limits(self, first_timestamp: int | None = None) -> None:
-        """Of an empty segment nothing is known, so its first batch is always past a limit."""
+        """Set the limits anew. The first batch of an empty segment is always past one: it decides the others."""
         active, config, limits = self._segments.active, self._config, self._limits
         limits.offset = active.base_offset + MAX_RELATIVE_OFFSET
         limits.timestamp = NEVER
         limits.ms = NEVER
         limits.position = config.segment_bytes
-        if config.preallocate:  # another piece is due there
+        if config.preallocate:  # the next piece is allocated there
             limits.position = min(config.segment_bytes, active.reserved_bytes)
         if first_timestamp is None:
             if not active.size_bytes:

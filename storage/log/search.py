@@ -64,7 +64,7 @@ class Searcher:
         return self._steadily(self._first_of_latest)
 
     def _steadily(self, search: Callable[[list[Segment]], Steps[Found | None]]) -> Steps[Found | None]:
-        """Search, and begin anew when the segments that are searched were deleted or replaced meanwhile."""
+        """Search, and start over when the segments were deleted or replaced meanwhile."""
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             segments = list(self._segments.items)
             try:
@@ -154,8 +154,8 @@ class Searcher:
     def prefetching(self, read: Callable[[], object]) -> Steps[None]:
         """Fetch what the event loop is about to read from this log.
 
-        `read` does the same reads, with `waits_for_disk=False`, and is called until it raises NotCached no more. Its
-        result and its errors are dropped. The log keeps the timestamps of its segments in memory from then on.
+        `read` does the same reads, with `waits_for_disk=False`, and is called until it no longer raises NotCached.
+        Its result and its errors are dropped. The log keeps the timestamps of its segments in memory from then on.
         """
         with suppress(OSError, KafkaError):
             for _ in range(_MAX_FETCHES + _MAX_FETCHES_PER_SEGMENT * len(self._segments.items)):

@@ -4,7 +4,7 @@ Invariants:
 
 - `items` ascend by base offset, `bases` are their base offsets, and the last one is `active`, the only one that is
   appended to. Only a truncation that failed leaves none; the log is offline then.
-- `generation` changes with every truncation: a copy made of the log before is no prefix of it any more.
+- `generation` changes with every truncation: a copy of the log from before is no longer a prefix of it.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Segments:
         return sum(segment.size_bytes for segment in self.items)
 
     def index_of(self, offset: int) -> int:
-        """Index of the segment that holds the offset, if any does; 0 for offsets below the first."""
+        """Return the index of the segment that holds the offset, if any does; 0 for offsets below the first."""
         return max(0, bisect_right(self.bases, offset) - 1)
 
     def create(self, base_offset: int, now_ms: int) -> Segment:
-        """A new segment, which is not in the list yet. Raises OSError."""
+        """Create a new segment, which is not in the list yet. Raises OSError."""
         return Segment.create(self.files, self.directory, base_offset, now_ms=now_ms)
 
     def add_active(self, segment: Segment) -> None:
@@ -71,12 +71,12 @@ class Segments:
         self.names_changed = True
 
     def truncated(self) -> None:
-        """Content that was in the log is gone."""
+        """Note that the end of the log was removed."""
         self.generation += 1
         self.positions.clear()
 
     def remember(self, offset: int, position: int) -> None:
-        """Note where the batch of this offset of the active segment begins: a reader comes for it, or the high
+        """Note where the batch of this offset of the active segment begins: the next read begins there, or the high
         watermark lies there."""
         known = self.positions
         if len(known) >= MAX_KNOWN_POSITIONS:
@@ -85,7 +85,7 @@ class Segments:
 
 
 def list_segments(files: Files, directory: str, now_ms: int = 0) -> list[Segment]:
-    """The segments in a folder, in offset order, none of them read."""
+    """List the segments in a folder, in offset order, without reading them."""
     found = []
     for name, is_directory, size_bytes in files.list_directory(directory):
         stem = name.removesuffix(LOG_SUFFIX)
@@ -98,7 +98,7 @@ def list_segments(files: Files, directory: str, now_ms: int = 0) -> list[Segment
 
 
 def epochs_of_batches(segments: Sequence[Segment]) -> list[tuple[int, int]]:
-    """The (leader epoch, start offset) pairs that the batches themselves name; reads all their headers."""
+    """Return the (leader epoch, start offset) pairs of the batches themselves; reads all their headers."""
     entries: list[tuple[int, int]] = []
     for segment in segments:
         for batch in segment.scan(verify_crc=False):

@@ -1,4 +1,4 @@
-"""What the parts of a log share: its offsets, the limits that appends are compared with, and its health."""
+"""The state that the parts of a log share: its offsets, the limits of appends, and its health."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class LogOffsets:
         self.recovery_point = min(recovery_point, log_end_offset)
         """Everything below it was synced."""
         self.recovery_point_fell = False
-        """Set by a truncation: a checkpoint from before it vouches for what comes in the place of what was synced.
+        """Set by a truncation: a checkpoint from before it covers offsets whose new batches are not synced.
         Cleared by `Log.acknowledge_lower_recovery_point`, which the writer of the checkpoints calls."""
         self.cleaned_offset: int | None = None
-        """Compaction has dealt with everything below it; None: the log was never compacted."""
+        """Everything below it has been compacted; None: the log was never compacted."""
 
 
 class AppendLimits:
@@ -67,15 +67,15 @@ class LogHealth:
         self.offline = False
         """A file could not be brought back to a known state: nothing is appended any more."""
         self.distrusted = False
-        """A sync found no room: what lies above the recovery point must be written again before anything is appended
-        (`Flusher.plan` sees to it)."""
+        """A sync found no room: everything above the recovery point must be written again, by `Flusher.plan`, before
+        anything is appended."""
         self._limits = limits
         self._report = report
 
     def fail(self, error: OSError, doing: str) -> NoReturn:
         """Raise KAFKA_STORAGE_ERROR for an error of the operating system."""
         self._report(error)
-        # Clients may get to see the message: no paths in it.
+        # Clients may receive the message, so it names no paths.
         reason = error.strerror or type(error).__name__
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}: {doing}: {reason}") from error
 

@@ -1,12 +1,12 @@
-"""Putting a compacted segment in the place of those it was made from.
+"""Replacing segments by the one that compaction has made from them.
 
     <base>.log.cleaned, ...     written and synced by the cleaner
     <base>.log.swap, ...        SegmentSwap.begin: from here on, and once `sync` has run, a crash completes the swap
-    *.log.deleted               SegmentSwap.finish: the old segments, whose readers go on reading
+    *.log.deleted               SegmentSwap.finish: the old segments, which their readers can still read
     <base>.log                  SegmentSwap.finish: the new one
 
 A crash before the second step leaves the old segments, one after it the new one (segment.leftovers); never a mixture.
-Between begin and finish a thread syncs the folder; whatever happens to the log meanwhile makes `finish` refuse.
+Between begin and finish a thread syncs the folder; any change of the segments meanwhile makes `finish` refuse.
 (Kafka's LocalLog.replaceSegments.)
 """
 
@@ -38,11 +38,11 @@ _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFF
 
 
 class LogChanged(Exception):
-    """The segments that were compacted are no longer those of the log: it was truncated, or lost some to retention."""
+    """The segments that were compacted are no longer those of the log: it was truncated, or retention removed some."""
 
 
 def unlink_unfinished(files: Files, directory: str, paths: Iterable[str] = ()) -> None:
-    """Removes the .cleaned files of a worker that was stopped, and `paths`. On any thread; raises OSError."""
+    """Remove the .cleaned files of a worker that was stopped, and `paths`. On any thread; raises OSError."""
     for path in paths:
         files.unlink(path)
     for entry in files.list_directory(directory):
@@ -73,10 +73,10 @@ class SwapPlan:
         self.suffixes = suffixes
         self.generation = generation
         self.is_certain = False
-        """Old segments may have gone already: what is left of the swap must stay, for a start to complete it."""
+        """Old segments may have been removed already: the .swap files must stay, so that a start completes the swap."""
 
     def sync(self) -> None:
-        """Makes the .swap names durable. On any thread; raises OSError."""
+        """Make the .swap names durable. On any thread; raises OSError."""
         self._files.sync_directory(self.directory)
 
 
@@ -96,7 +96,7 @@ class SegmentSwap:
     def dirty_range(
         self, config: LogConfig, now_ms: int, stable_offset: int | None, waits_for_disk: bool
     ) -> DirtyRange:
-        """How far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """Return how far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
         offsets = self._offsets
         try:
             return dirty_range(
@@ -114,8 +114,9 @@ class SegmentSwap:
             self._health.fail(error, "cannot read the age of a segment")
 
     def begin(self, base_offset: int, size_bytes: int, sources: Sequence[Segment], generation: int) -> SwapPlan:
-        """The .cleaned files of a segment, of this size, are to replace `sources`: they get .swap names. `generation`
-        is that of the log when it was read. Raises LogChanged, KafkaError; then the .cleaned files are left."""
+        """Begin to replace `sources` by the .cleaned files of a segment of this size, which get .swap names.
+        `generation` is that of the log when it was read. Raises LogChanged, KafkaError; then the .cleaned files
+        remain."""
         self._indexes_of(sources, generation)
         stem = file_stem(self._segments.directory, base_offset)
         files = self._segments.files
@@ -137,12 +138,12 @@ class SegmentSwap:
         return plan
 
     def finish(self, plan: SwapPlan) -> list[str]:
-        """Returns the paths of what was replaced, to be unlinked after file.delete.delay.ms. Raises LogChanged: the
-        .swap files must go then (`discard`), and KafkaError: the log is offline."""
+        """Complete the swap; returns the paths of the old files, to be unlinked after file.delete.delay.ms. Raises
+        LogChanged: the .swap files must be removed then (`discard`), and KafkaError: the log is offline."""
         indexes = self._indexes_of(plan.sources, plan.generation)
         stem = file_stem(self._segments.directory, plan.base_offset)
         paths: list[str] = []
-        self._producers.recall(self._segments.items)  # what follows removes batches
+        self._producers.recall(self._segments.items)  # before batches are removed
         plan.is_certain = True
         self._plan = None
         try:
@@ -153,7 +154,7 @@ class SegmentSwap:
             for suffix in plan.suffixes:
                 self._segments.files.rename(stem + suffix + SWAP_SUFFIX, stem + suffix)
         except OSError as error:
-            # Half of it is done; a start finds the .swap files and does the rest.
+            # The swap is half done; a start finds the .swap files and completes it.
             self._health.take_offline(error)
             self._health.fail(error, "cannot replace compacted segments")
         new = Segment.open(self._segments.files, self._segments.directory, plan.base_offset, size_bytes=plan.size_bytes)
@@ -161,14 +162,14 @@ class SegmentSwap:
         return paths
 
     def discard(self, plan: SwapPlan) -> list[str]:
-        """Takes back `begin`; returns what to unlink. No error when the folder is gone. Nothing happens once
-        `finish` has begun to replace segments."""
+        """Undo `begin`; returns the paths to unlink. No error when the folder was removed. Has no effect once `finish`
+        has begun to replace segments."""
         stem = file_stem(self._segments.directory, plan.base_offset)
         paths: list[str] = []
         if plan.is_certain:
             return paths
         self._plan = None
-        # The .log file last: without it a start would put indexes of its in the place of those of the old segment.
+        # The .log file last: without it a start would replace the indexes of the old segment by the new ones.
         for suffix in reversed(plan.suffixes):
             path = stem + suffix + SWAP_SUFFIX
             try:
@@ -186,8 +187,8 @@ class SegmentSwap:
         return paths
 
     def forget(self) -> None:
-        """Before a truncation: a start after a crash would put the compacted segment in, with what is truncated now.
-        Raises OSError."""
+        """Abandon the swap before a truncation: a start after a crash would complete it, and restore what is truncated
+        now. Raises OSError."""
         plan, self._plan = self._plan, None
         if plan is not None and not plan.is_certain:
             stem = file_stem(self._segments.directory, plan.base_offset)

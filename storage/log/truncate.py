@@ -1,4 +1,4 @@
-"""Truncation: what a follower does to batches that its leader does not have."""
+"""Truncation: a follower removes the batches that its leader does not have."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Truncation:
         end_offset = self._offsets.log_end_offset
         try:
             if offset >= end_offset:
-                # Nothing to remove but an epoch that was begun here and got no batch.
+                # Only an epoch that begins at the end, without a batch, may have to be removed.
                 self._epochs.truncate_from_end(end_offset)
             elif offset < self._segments.bases[0]:
                 self.restart_at(offset, now_ms)
@@ -78,8 +78,8 @@ class Truncation:
         self._finish()
 
     def begin_with(self, records: memoryview | bytes | bytearray, now_ms: int) -> None:
-        """Of an empty log: move its begin back to that of the first of these batches, if the log was to begin in the
-        middle of it. A leader whose log starts there, after DeleteRecords, sends the batch as a whole. (Kafka's
+        """Move the start of an empty log back to that of the first of these batches, if the log starts in the middle of
+        it. A leader whose log starts there, after DeleteRecords, sends the whole batch. (Kafka's
         Partition.appendRecordsToFollowerOrFutureReplica.)"""
         if len(records) < HEADER_BYTES:
             return
@@ -108,7 +108,7 @@ class Truncation:
         self._finish()
 
     def _unlink_segments(self, kept: int) -> None:
-        # The last first: should this be cut short, what is left has no gap.
+        # From the last one on: if this is interrupted, the remaining segments have no gap.
         segments = self._segments
         for segment in reversed(segments.items[kept:]):
             self._producers.delete_snapshot(segment.base_offset)

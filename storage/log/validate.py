@@ -1,9 +1,9 @@
-"""What is checked of a batch before a leader appends it, from its header alone. (Its records: log.prepare.)
+"""The checks of a batch before a leader appends it, by its header alone. (Its records: log.prepare.)
 
-The append path tests the usual case in a few comparisons of its own; whatever does not pass them comes here, to be
-told what is wrong or to be let through. The errors, and which of several comes first, are those of Kafka's
-ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and LogValidator, but for one: a codec that does
-not exist is UNSUPPORTED_COMPRESSION_TYPE here, and UNKNOWN_SERVER_ERROR there, by an exception that nobody expects.
+The append path tests the usual case in a few comparisons of its own; a batch that does not pass them is refused here,
+or accepted after all. The errors, and which of several comes first, are those of Kafka's
+ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and LogValidator, with one exception: a codec that
+does not exist is UNSUPPORTED_COMPRESSION_TYPE here, and UNKNOWN_SERVER_ERROR there, by an exception that is not caught.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
 
 MIN_MESSAGE_BYTES = 14
-"""Length field of the smallest message of any format: an empty one of magic 0."""
+"""Length field of the smallest message of any format: an empty message of magic 0."""
 
 
 class RefusedRecords(KafkaError):
@@ -42,19 +42,18 @@ class RefusedRecords(KafkaError):
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors
-        """(index in the batch, what is wrong with it), at most some hundred of them."""
+        """(index in the batch, description of the error), at most some hundred of them."""
 
 
 def check_batch(view: memoryview, config: LogConfig, *, from_client: bool, any_size: bool = False) -> memoryview:
-    """Raises the KafkaError that the header deserves; else returns the batch, without the piece of another one that
-    may follow it.
+    """Return the batch, without a part of another one that may follow it; raises KafkaError if its header is invalid.
 
-    `from_client` is False for what this broker writes itself (offsets, markers): control batches are legal then, and
-    sequences and base offsets are not looked at. `any_size`: the limit is not for this form of the batch.
+    `from_client` is False for batches of this broker itself (offsets, markers): control batches are legal then, and
+    sequences and base offsets are not checked. `any_size`: the limit does not apply to this form of the batch.
     """
     batch_bytes = _batch_bytes(view)
     if batch_bytes is None:
-        # Too short to tell, or cut off: Kafka finds no batch at all in it.
+        # Too short for a length, or truncated: Kafka finds no batch in it.
         raise _refusal(ErrorCode.INVALID_RECORD, f"{len(view)} bytes hold no whole record batch")
     magic = view[MAGIC_POSITION]
     if magic != 2:
@@ -99,7 +98,7 @@ def check_size(batch_bytes: int, config: LogConfig) -> None:
 
 
 def _batch_bytes(view: memoryview) -> int | None:
-    """Size of the batch or message that the bytes begin with; None if there is no whole one. CORRUPT_MESSAGE where
+    """Return the size of the batch or message that the bytes begin with; None if it is not whole. CORRUPT_MESSAGE where
     none can begin. (Kafka's ByteBufferLogInputStream.)"""
     if len(view) < LENGTH_OVERHEAD:
         return None
@@ -114,7 +113,7 @@ def _batch_bytes(view: memoryview) -> int | None:
 
 
 def stamp_append_time(view: memoryview, now_ms: int) -> None:
-    """Makes now the time of all records of a batch (a writable view): max timestamp, attribute bit, checksum."""
+    """Set the time of all records of a batch (a writable view) to now: max timestamp, attribute bit, checksum."""
     view[MAX_TIMESTAMP_POSITION : MAX_TIMESTAMP_POSITION + 8] = now_ms.to_bytes(8, signed=True)
     _, attributes = STAMP.unpack_from(view, CRC_POSITION)
     STAMP.pack_into(view, CRC_POSITION, 0, attributes | APPEND_TIME_BIT)

@@ -1,1 +1,1 @@
-"""What a log knows of its idempotent producers."""
+"""The state of a log's idempotent producers."""

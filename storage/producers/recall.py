@@ -1,4 +1,4 @@
-"""The batches below an offset, as many as may come again: what a snapshot of producers does not tell."""
+"""The batches below an offset that producers may send again: a snapshot of producers does not hold them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from gregor.storage.segment.segment import Segment
 
 MAX_INDEX_ENTRIES_BACK = 64
-"""Index entries. There is one in 4 KB, or, of larger batches, one a batch (index.interval.bytes): that is 256 KB, whose
-headers are read in milliseconds; and of large batches more than a few clients have under way."""
+"""There is an index entry for each 4 KB, or for each larger batch (index.interval.bytes): together 256 KB, whose
+headers are read in milliseconds, and more large batches than a few clients have in flight."""
 
 
 def batches_below(segments: Sequence[Segment], offset: int) -> Iterator[BatchHeader]:
-    """The last batches below the offset, in their order. A segment counts as an entry, too. Raises OSError, and
-    OldMessageFormat at a message set of before 0.11."""
+    """Return the last batches below the offset, in their order. A segment counts as an entry, too. Raises OSError, and
+    OldMessageFormat at a message set from before Kafka 0.11."""
     starts: list[tuple[Segment, int]] = []
     left = MAX_INDEX_ENTRIES_BACK
     for segment in reversed(segments):

@@ -1,4 +1,4 @@
-"""Bringing the state of a log's producers to an offset: from the newest snapshot, and the batches behind it."""
+"""Restores the state of a log's producers at an offset, from the newest snapshot and the batches behind it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def replay_producers(
     producers: ProducerStates, segments: Sequence[Segment], log_start_offset: int, log_end_offset: int, now_ms: int
 ) -> None:
-    """Bring producers to the state of the log end offset."""
+    """Bring the producers to their state at the log end offset."""
     from_offset = producers.load(log_start_offset, log_end_offset, now_ms)
     for index, segment in enumerate(segments):
         upper_offset = segments[index + 1].base_offset if index + 1 < len(segments) else log_end_offset

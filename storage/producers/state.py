@@ -1,18 +1,19 @@
-"""What a log knows of the idempotent producers that wrote to it: enough to answer a batch that is sent twice.
+"""The state of the idempotent producers that wrote to a log: enough to detect a batch that is sent twice.
 
-Per producer id: its epoch, since which sequence the log holds everything of it, and of its last ten batches the
-sequence range, the offsets and the timestamp. A producer has few requests in flight, so a batch that comes again is
+Per producer id: its epoch, the sequence from which on the log holds all of its batches, and of its last ten batches the
+sequence range, the offsets and the timestamp. A producer has few requests in flight, so a batch that is sent again is
 mostly one of these. (Kafka's ProducerStateManager, ProducerStateEntry and ProducerAppendInfo; KIP-98, KIP-360.)
 
-Beyond Kafka, a repetition of something older is told from a gap. When a leader hangs, Java's client goes on at the next
-one, with any number of batches, before it repeats there what the old one did not answer. Refused as out of order, that
-is sent again for delivery.timeout.ms, and then under another epoch, in which it is stored a second time.
+Unlike Kafka, this distinguishes the repetition of an older batch from a gap. When a leader hangs, Java's client
+continues with the next leader, with any number of batches, before it repeats there the batches that the old one did not
+answer. If these are refused as out of order, the client sends them again for delivery.timeout.ms, and then under
+another epoch, in which they are stored a second time.
 
-Beyond Kafka too, a gap is no error where a leader is new. What the one before refused comes again, and what was sent
-behind it may be here first. Told that it is out of order, librdkafka takes another epoch for all its partitions, and
-what was under way elsewhere is stored a second time.
+Also unlike Kafka, a gap is no error where a leader is new. A client sends again the batches that the leader before has
+refused, and the batches that it sent after them may arrive first. If these are refused as out of order, librdkafka
+begins another epoch for all its partitions, and batches that were in flight to others are stored a second time.
 
-A snapshot is taken where a segment begins and at a clean close, so that a start need not read the whole log:
+A snapshot is written where a segment begins and at a clean close, so that a start need not read the whole log:
 
     <offset in 20 digits>.snapshot      the state from all batches below the offset, big-endian
     int16    version, 1
@@ -21,8 +22,8 @@ A snapshot is taken where a segment begins and at a clean close, so that a start
         int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta of the last batch,
         int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction or -1
 
-What a producer sent before its last batch is looked up in the log when it comes again (storage.producers.recall): Kafka
-takes it for out of order after a restart.
+A batch that a producer sent before its last one is searched in the log when it is sent again
+(storage.producers.recall): Kafka refuses it as out of order after a restart.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ if TYPE_CHECKING:
     from gregor.storage.segment.segment import Segment
 
 MAX_SEQUENCES_BACK = 1 << 30
-"""A repetition of something older than that, and a batch far ahead, cannot be told apart: sequences go round."""
+"""The repetition of an older batch cannot be distinguished from a batch far ahead: sequences wrap around."""
 MAX_AWAITED = 1000
 NEW_LEADER_MS = 30_000
-"""How long what the leader before left undone may take to come: clients wait so long for an answer that does not come
-(request.timeout.ms)."""
+"""The time within which clients send again the batches that the leader before did not answer: they wait that long for a
+response (request.timeout.ms)."""
 DEFAULT_EXPIRATION_MS = 86_400_000
 """producer.id.expiration.ms"""
 
@@ -58,7 +59,7 @@ _CRC_COVERS_FROM = 6
 
 
 class AppendedBatch(NamedTuple):
-    """What is kept of a batch."""
+    """The part of a batch that is kept."""
 
     last_sequence: int
     last_offset: int
@@ -95,16 +96,17 @@ class ProducerEntry:
         self.batches: list[tuple[int, int, int, int]] = []
         """The fields of up to BATCHES_KEPT AppendedBatches, oldest first. (Plain: a named tuple is slow to make.)"""
         self.begins_at = -1
-        """From this sequence to the next one the log got every batch of the epoch; -1: that is not known."""
+        """The log holds every batch of the epoch from this sequence to the next one; -1: that is not known."""
         self.next_sequence = 0
         self.lost_sequence = -1
-        """Of a batch that the disk did not take. While it is `next_sequence`, what follows cannot be taken either."""
+        """Of a batch that could not be written. While it is `next_sequence`, the batches after it are refused, too."""
         self.last_timestamp = NO_TIMESTAMP
         self.coordinator_epoch = -1
         self.transaction_first_offset = -1
 
     def add(self, epoch: int, batch: tuple[int, int, int, int]) -> None:
-        """A batch (the fields of an AppendedBatch) was appended. A new epoch forgets the batches of the old one."""
+        """Note that a batch (the fields of an AppendedBatch) was appended. A new epoch drops the batches of the old
+        one."""
         batches = self.batches
         if epoch != self.epoch:
             self.epoch = epoch
@@ -117,7 +119,8 @@ class ProducerEntry:
         self.last_timestamp = batch[3]
 
     def held_before(self, first_sequence: int, last_sequence: int) -> bool:
-        """Whether the log got a batch of these sequences, in this epoch, before the oldest of `batches`."""
+        """Return whether the log holds a batch of these sequences, in this epoch, from before the oldest of
+        `batches`."""
         if self.begins_at < 0 or not self.batches:
             return False
         oldest = AppendedBatch._make(self.batches[0]).first_sequence
@@ -127,7 +130,7 @@ class ProducerEntry:
         return count <= back <= min(known, MAX_SEQUENCES_BACK)
 
     def recall(self, earlier: ProducerEntry) -> None:
-        """Takes in what the log tells of the batches up to the one that was known first."""
+        """Add the batches before the first known one, as the log holds them."""
         if earlier.epoch != self.epoch or not earlier.batches or not self.batches:
             return
         joint = AppendedBatch._make(earlier.batches[-1])
@@ -139,7 +142,7 @@ class ProducerEntry:
             del self.batches[:-BATCHES_KEPT]
 
     def end_transaction(self, epoch: int, timestamp: int, coordinator_epoch: int) -> None:
-        """A control batch (commit or abort marker) was appended."""
+        """Note that a control batch (commit or abort marker) was appended."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -171,16 +174,16 @@ class ProducerStates:
         self.expiration_ms = expiration_ms
         self.entries: dict[int, ProducerEntry] = {}
         self.awaited: dict[int, tuple[int, int, int]] = {}
-        """Producer id -> epoch, first and last of the batches that were refused for a reason that passes, by their
-        sequences. What was sent behind them must not be taken before. Of MAX_AWAITED producers, who may have made up
-        their ids; those refused longest ago are forgotten, and taken as Kafka takes them."""
+        """Producer id -> epoch, and the sequences of the first and the last batch that were refused for a temporary
+        reason. Batches that were sent after them must not be appended before them. At most MAX_AWAITED producers, as
+        clients may invent ids; those that were refused longest ago are dropped, and treated as Kafka treats them."""
         self.led_since_ms: int | None = None
-        """Since when this log is written to by clients that wrote to another one before; None: they did not."""
+        """The time from which on clients write to this log that wrote to another broker before; None: they did not."""
         self.knows_all = False
-        """Nothing was deleted when that began: who is unknown has not written lately."""
+        """Nothing was deleted from the log at that time: a producer that is unknown has not written lately."""
         self.recalled_from: int | None = None
-        """Below this offset no more is known of a producer than a snapshot tells, its last batch; None: what the log
-        tells is known."""
+        """Below this offset only the last batch of each producer is known, from a snapshot; None: the batches in the
+        log are known, too."""
         self.snapshot_offsets: list[int] = []
         """Of the snapshots in the folder, ascending. Filled by `list_snapshots`."""
         self.unsynced_snapshots: list[str] = []
@@ -217,15 +220,16 @@ class ProducerStates:
         *,
         from_client: bool = True,
     ) -> AppendedBatch | None:
-        """Whether a batch may be appended. Returns the batch it repeats, if that is one of the last ten; else None
-        means yes. `segments` are the log's own, where a snapshot does not say enough.
+        """Check whether a batch may be appended. Returns the batch that it repeats, if that is one of the last ten;
+        None if it may be appended. `segments` are those of the log, and are read where a snapshot does not hold enough.
 
         Raises INVALID_PRODUCER_EPOCH for an epoch that was fenced, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, and for a
-        new epoch that does not begin with 0; KAFKA_STORAGE_ERROR for a gap that our own disk made, NOT_ENOUGH_REPLICAS
-        for one that our refusal made, or that of the leader before: the producer is to send again, as it did nothing
-        wrong. For an older repetition DUPLICATE_SEQUENCE_NUMBER, which clients take for a success without an offset,
-        once it is committed, and before NOT_ENOUGH_REPLICAS_AFTER_APPEND. A producer that nothing is known of may begin
-        anywhere: its earlier batches may have been deleted (KIP-360); where none was, not while the leader is new.
+        new epoch that does not begin with 0; KAFKA_STORAGE_ERROR for a gap that a failed write of this broker has
+        caused, NOT_ENOUGH_REPLICAS for one that a refusal here or by the leader before has caused: the producer sends
+        the batch again, as it did nothing wrong. For an older repetition DUPLICATE_SEQUENCE_NUMBER, which clients treat
+        as a success without an offset, once it is committed, and before that NOT_ENOUGH_REPLICAS_AFTER_APPEND. An
+        unknown producer may begin with any sequence, as its earlier batches may have been deleted (KIP-360); where none
+        was deleted, not while the leader is new.
         """
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -274,8 +278,8 @@ class ProducerStates:
         )
 
     def recall(self, segments: Sequence[Segment]) -> bool:
-        """Whether more is known now than before: a snapshot keeps no more than the last batch of each producer, the log
-        those before it. They are looked at once, as it takes reading, and few producers ever ask."""
+        """Read the batches in the log that a snapshot does not hold; returns whether more is known now. It is done
+        once, as it reads files, and only few producers ever need it."""
         if self.recalled_from is None:
             return False
         earlier = ProducerStates(self._files, self._directory)
@@ -293,7 +297,8 @@ class ProducerStates:
         return True
 
     def _check_passing(self, producer_id: int, epoch: int, first_sequence: int, now_ms: int) -> None:
-        """Raises NOT_ENOUGH_REPLICAS for a gap that fills up: by what was refused here, or by the leader before."""
+        """Raise NOT_ENOUGH_REPLICAS for a gap that batches will fill which were refused here, or by the leader
+        before."""
         expected = self._expected(producer_id, epoch)
         if _ahead(first_sequence, expected) < 0:
             return
@@ -315,7 +320,7 @@ class ProducerStates:
         )
 
     def _refused(self, producer_id: int, epoch: int) -> tuple[int, int] | None:
-        """From where to where batches may be missing that were refused."""
+        """Return the range of sequences in which refused batches may be missing."""
         refused_epoch, first, last = self.awaited.get(producer_id, (-1, 0, 0))
         expected = self._expected(producer_id, epoch)
         if refused_epoch != epoch or _ahead(last, expected) < 0:
@@ -327,17 +332,17 @@ class ProducerStates:
         return entry.next_sequence if entry is not None and entry.epoch == epoch else 0
 
     def entry(self, producer_id: int) -> ProducerEntry:
-        """The producer's entry, made if there is none."""
+        """Return the entry of a producer, and create it if there is none."""
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id)
         return entry
 
     def replay(self, batch: BatchHeader, coordinator_epoch: int = -1) -> None:
-        """Takes in a batch that is in the log already (its checks were passed then), as `Segment.scan` yields it.
+        """Add a batch that is in the log already (it was checked before its append), as `Segment.scan` yields it.
 
-        Batches without a producer id are passed over. `coordinator_epoch` stands inside a control batch, which a scan
-        does not look into.
+        Batches without a producer id are skipped. `coordinator_epoch` is inside a control batch, which a scan does not
+        read.
         """
         producer_id = batch.producer_id
         if producer_id < 0:
@@ -359,7 +364,7 @@ class ProducerStates:
             entry.transaction_first_offset = base_offset
 
     def expire(self, now_ms: int) -> None:
-        """Forgets producers that wrote nothing for `expiration_ms` and have no transaction open."""
+        """Remove producers that wrote nothing for `expiration_ms` and have no open transaction."""
         for producer_id in [entry.producer_id for entry in self.entries.values() if self._expired(entry, now_ms)]:
             del self.entries[producer_id]
             self.awaited.pop(producer_id, None)
@@ -371,12 +376,12 @@ class ProducerStates:
     # Snapshots
 
     def list_snapshots(self, names: Iterable[str]) -> None:
-        """Takes note of the snapshots among the names of the folder's files."""
+        """Note the snapshots among the names of the files in the folder."""
         stems = (name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX))
         self.snapshot_offsets = sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
     def load(self, log_start_offset: int, end_offset: int, now_ms: int) -> int:
-        """Replaces the state by that of the newest good snapshot at or below `end_offset`.
+        """Replace the state by that of the newest valid snapshot at or below `end_offset`.
 
         Returns the offset from which batches must be replayed; `log_start_offset` when there is no snapshot. Deletes
         snapshots beyond `end_offset`, and any that is damaged.
@@ -398,7 +403,7 @@ class ProducerStates:
         return log_start_offset
 
     def take_snapshot(self, offset: int) -> None:
-        """Writes the present state as that of all batches below `offset`. It is synced with the next flush."""
+        """Write the present state as that of all batches below `offset`. It is synced with the next flush."""
         if self.snapshot_offsets and self.snapshot_offsets[-1] >= offset:
             return
         path = self._path(offset)
@@ -407,7 +412,7 @@ class ProducerStates:
         self.unsynced_snapshots.append(path)
 
     def distrust_snapshots(self, from_offset: int) -> None:
-        """Those at or above the offset were written by who knows: the next flush syncs them."""
+        """Note that the snapshots at or above the offset may not be synced: the next flush syncs them."""
         paths = [self._path(offset) for offset in self.snapshot_offsets if offset >= from_offset]
         self.unsynced_snapshots += [path for path in paths if path not in self.unsynced_snapshots]
 
@@ -423,8 +428,8 @@ class ProducerStates:
                 self.delete_snapshot(offset)
 
     def mark_snapshot_deleted(self, offset: int) -> list[str]:
-        """Renames the snapshot at `offset`, if there is one, to *.deleted; returns the new path in a list. As
-        Segment.mark_deleted on a full disk. After an error it can be called again."""
+        """Rename the snapshot at `offset`, if there is one, to *.deleted; returns the new path in a list. On a full
+        disk as Segment.mark_deleted. After an error it can be called again."""
         if offset not in self.snapshot_offsets:
             return []
         path = self._path(offset)
@@ -443,8 +448,8 @@ class ProducerStates:
         return marked
 
     def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
-        """Deletes snapshots that no segment begins with, save the newest one if it lies beyond all of them (it was
-        taken when the log was closed)."""
+        """Delete snapshots that no segment begins with, except the newest one if it lies beyond all of them (it was
+        written when the log was closed)."""
         bases = set(base_offsets)
         newest = self.snapshot_offsets[-1] if self.snapshot_offsets else -1
         for offset in self.snapshot_offsets.copy():
@@ -464,13 +469,13 @@ class ProducerStates:
 
 
 def _ahead(sequence: int, expected: int) -> int:
-    """How far it lies behind (less than 0) or before the one that is expected."""
+    """Return how far the sequence lies ahead of the expected one; negative if it lies behind."""
     ahead = (sequence - expected) & SEQUENCE_MASK
     return ahead if ahead < MAX_SEQUENCES_BACK else ahead - SEQUENCE_MASK - 1
 
 
 def _stored_before(entry: ProducerEntry, first_sequence: int, high_watermark: int) -> KafkaError:
-    # What it repeats lies below the oldest batch that is kept.
+    # The batch that it repeats lies below the oldest one that is kept.
     committed = AppendedBatch._make(entry.batches[0]).first_offset <= high_watermark
     return KafkaError(
         ErrorCode.DUPLICATE_SEQUENCE_NUMBER if committed else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -498,7 +503,7 @@ def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def parse_snapshot(data: bytes) -> list[ProducerEntry]:
-    """The entries of a snapshot; each has its last batch only. ValueError when it is damaged."""
+    """Parse the entries of a snapshot; each has its last batch only. ValueError when it is damaged."""
     try:
         version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
         if version != 1 or count < 0:

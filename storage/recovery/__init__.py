@@ -1,1 +1,1 @@
-"""From a partition's folder to its log."""
+"""Loads a log from the folder of its partition."""

@@ -1,11 +1,12 @@
-"""From a partition's folder to its log, after a clean stop or a crash, in steps of about a millisecond.
+"""Loads a log from the folder of its partition, after a clean stop or a crash, in steps of about a millisecond.
 
-After a crash the batches from the recovery point on are checked; the first that is torn or has a wrong checksum ends
-the log there, and segments behind it go. Indexes are made anew from there on, leader epochs and the state of producers
-brought up to the log end offset. What lies below the recovery point was synced and is trusted, so the cost is that of
-the bytes written since, not of the log's size. (Kafka's LogLoader; it reads the whole segment of the recovery point.)
+After a crash the batches from the recovery point on are checked; the log ends before the first one that is torn or has
+a wrong checksum, and segments behind it are removed. From the recovery point on indexes are rebuilt, and leader epochs
+and the state of producers brought up to the log end offset. Everything below the recovery point was synced and is
+trusted, so the cost depends on the bytes written since, not on the size of the log. (Kafka's LogLoader; it reads the
+whole segment of the recovery point.)
 
-A crash in the middle of this is nothing special: the next start begins again at the same recovery point.
+A crash during recovery needs no special handling: the next start begins again at the same recovery point.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BATCHES_PER_STEP = 1000
-"""Headers looked at between two yields where nothing is checked."""
+"""Headers that are read between two yields where nothing is checked."""
 
 Steps = Generator[int, None, None]
-"""Yields how many bytes of segments were dealt with since the last yield."""
+"""Yields the number of bytes of segments that were processed since the last yield."""
 
 
 class LogCheckpoint(NamedTuple):
-    """What the checkpoint files say of one log."""
+    """The entries of the checkpoint files for one log."""
 
     log_start_offset: int = 0
     recovery_point: int = 0
     whole_from: int | None = None
     """The offset up to which the log is compacted, if the log is to end at the first gap from there on: other brokers
-    have what is missing. None: what a power cut has left behind a gap is kept, as Apache Kafka keeps it."""
+    have the missing batches. None: batches that a power cut has left behind a gap are kept, as Apache Kafka does."""
 
 
 class FolderLoader:
@@ -68,8 +69,8 @@ class FolderLoader:
         """`on_error` is that of the log."""
         self.unlinkable: list[str] = []
         self.scan: Scan | None = None
-        """Between two steps: the walk over a segment that is under way. Another may go on with it, and the next step
-        must wait until it `is_over` then."""
+        """Between two steps: the walk over a segment that is under way. Another process may continue it; the next step
+        must then wait until it `is_over`."""
         self.scanned_path = ""
         """Of that segment's .log file."""
         self._files = files
@@ -113,15 +114,15 @@ class FolderLoader:
             yield from self._read_epochs()
         self._epochs.truncate_from_end(log_end_offset, loading=True)
         self._epochs.truncate_from_start(self._log_start_offset)
-        # Closed, and not one snapshot: by a Kafka that did not know of producers yet.
+        # A closed log without a single snapshot was closed by a Kafka that did not know of producers yet.
         if not clean or self._producers.snapshot_offsets:
             yield from self._load_producers(log_end_offset)
-        # A log that holds nothing needs none.
+        # An empty log needs no snapshot.
         if not clean and (log_end_offset > self._log_start_offset or self._producers.entries):
             try:
                 self._producers.take_snapshot(log_end_offset)
             except OSError as error:
-                if not is_full(error):  # it only saves the next start some time
+                if not is_full(error):  # a snapshot only makes the next start faster
                     raise
         log = Log.open(
             self._directory,
@@ -135,7 +136,7 @@ class FolderLoader:
             on_error=self._on_error,
         )
         if not clean:
-            # What the last broker wrote before its crash is seen here, and may not be on the disk yet.
+            # The batches that were written before the crash can be read, but may not be on the disk yet.
             log.names_changed()
             self._epochs.dirty = True
             self._producers.distrust_snapshots(self._recovery_point)
@@ -144,25 +145,25 @@ class FolderLoader:
     # Segments
 
     def _first_unchecked(self) -> int:
-        """Index of the segment that holds the recovery point."""
+        """Return the index of the segment that holds the recovery point."""
         if not self._segments:
             return 0
         last = self._segments[-1]
         last.create_missing_indexes()
         if last.base_offset < self._recovery_point and last.read_next_offset()[0] < self._recovery_point:
-            # A recovery point beyond the end is of another time, before a truncation or of a deleted topic's log: what
-            # lies below it now may never have been synced.
+            # A recovery point beyond the end is obsolete, from before a truncation or of the log of a deleted topic:
+            # the batches below it may never have been synced.
             self._recovery_point = 0
         elif any(segment.base_offset == self._recovery_point > 0 for segment in self._segments):
-            # That segment may have begun after the last flush: of the one before it the last entry of the time index
-            # is not synced then.
+            # That segment may have begun after the last flush: then the last entry of the time index of the segment
+            # before it is not synced.
             self._ends_before_point = True
             self._recovery_point -= 1
         return max(0, sum(segment.base_offset <= self._recovery_point for segment in self._segments) - 1)
 
     def _rebuild_indexes(self, count: int, sizes: dict[str, int]) -> Steps:
-        """Makes the indexes of the first segments anew where one is missing or cannot be right. Looks at nothing but
-        the sizes, save of the last segment: its index decides where the log ends."""
+        """Rebuild the indexes of the first segments where one is missing or its size is wrong. Only sizes are checked,
+        except for the last segment: its index decides where the log ends."""
         for segment in self._segments[:count]:
             name = f"{segment.base_offset:020d}"
             sound = (
@@ -175,9 +176,9 @@ class FolderLoader:
                 yield from self._check(segment, 0, ProducerTrail(), [])
 
     def _check_from(self, first: int) -> Steps:
-        """Checks the segments from this one on; what is not valid, and all behind it, goes."""
+        """Check the segments from this one on; the first invalid batch, and all behind it, is removed."""
         if first == 0 and self._segments and self._recovery_point <= self._segments[0].base_offset:
-            self._epochs.intact = True  # all batches are looked at here: they need not be read once more
+            self._epochs.intact = True  # all batches are read here, and need not be read once more
         trusted = [entry for entry in self._epochs.entries() if entry[1] < self._recovery_point]
         epochs = trusted[-1:]
         next_offset = 0
@@ -188,8 +189,8 @@ class FolderLoader:
                 self._drop_segments(index)
                 break
             if index > first + self._ends_before_point and segment.base_offset > next_offset:
-                # A power cut took the end of a segment (gaps of compaction lie below the recovery point). Snapshots
-                # from behind it know of batches that are no more, and would take a repetition of one for a duplicate.
+                # A power cut has removed the end of a segment (gaps of compaction lie below the recovery point).
+                # Snapshots from behind it include batches that are lost, and would make a repetition a duplicate.
                 self._producers.delete_snapshots_above(next_offset)
                 if self._whole_from is not None and next_offset >= self._whole_from:
                     logger.warning("%s: nothing from offset %d on: the log ends there", segment.log.path, next_offset)
@@ -202,14 +203,15 @@ class FolderLoader:
                     "%s: no valid batch at position %d: cutting off %d bytes, the log ends with offset %d",
                     segment.log.path, end, file_bytes - end, next_offset,
                 )  # fmt: skip
-                # In this order: cut first, and a crash would leave a sound segment with a gap behind it.
+                # In this order: if the file were truncated first, a crash would leave a valid segment with a gap
+                # behind it.
                 self._drop_segments(index + 1)
                 segment.truncate_to(end, next_offset)
                 break
         if self._epochs.intact:
             found = epochs[len(trusted[-1:]) :]
             if self._epochs.entries() != trusted + found:
-                # Cut short between the two, this leaves what the next start finds out again.
+                # A crash between the two leaves epochs that the next start finds again.
                 self._epochs.truncate_from_end(self._recovery_point, loading=True)
                 self._epochs.assign_many(found)
 
@@ -234,20 +236,20 @@ class FolderLoader:
 
     def _drop_segments(self, kept: int) -> None:
         if len(self._segments) > kept:
-            # Their snapshots know of batches that are no more.
+            # Their snapshots include batches that are removed.
             self._producers.delete_snapshots_above(self._segments[kept].base_offset - 1)
             for segment in self._segments[kept:]:
                 self.unlinkable += segment.mark_deleted()
             del self._segments[kept:]
-            # Now: a segment that came back after a crash of the machine would lie among newer ones.
+            # At once: a segment that reappeared after a crash of the machine would lie among newer ones.
             self._files.sync_directory(self._directory)
 
     def _find_end_offset(self) -> int:
-        """Returns the log end offset. A log that ends before it starts is begun anew: its files were taken away."""
+        """Return the log end offset. A log that ends before its start offset lost its files: it is emptied."""
         if self._segments:
             active = self._segments[-1]
             log_end_offset = active.read_next_offset()[0]
-            if active.size_bytes:  # into memory, should it not be there: the first append would wait for this page
+            if active.size_bytes:  # loads the page that the first append would wait for
                 active.log.read(1, active.size_bytes - 1)
             if log_end_offset >= self._log_start_offset:
                 self._log_start_offset = max(self._log_start_offset, self._segments[0].base_offset)
@@ -263,7 +265,7 @@ class FolderLoader:
     # Epochs and producers
 
     def _read_epochs(self) -> Steps:
-        """The checkpoint was unreadable: the batches tell what it said."""
+        """Read the epochs from the batches, as the checkpoint was unreadable."""
         found: list[tuple[int, int]] = []
         for segment in self._segments:
             for count, batch in enumerate(segment.scan(verify_crc=False), start=1):
@@ -274,8 +276,8 @@ class FolderLoader:
         self._epochs.assign_many(found)
 
     def _load_producers(self, log_end_offset: int) -> Steps:
-        """The newest snapshot, then the batches behind it: up to where checking began their headers, from there on
-        what the check has kept."""
+        """Load the newest snapshot, then replay the batches behind it: below the offset where checking began by their
+        headers, from there on by those that the check has kept."""
         self._producers.remove_stray_snapshots(segment.base_offset for segment in self._segments)
         from_offset = self._producers.load(self._log_start_offset, log_end_offset, self._now_ms)
         kept_from = log_end_offset if self._trail.from_offset is None else self._trail.from_offset
@@ -298,13 +300,13 @@ class FolderLoader:
 
 
 def is_segment_name(name: str) -> bool:
-    """Whether a file in a partition's folder holds record batches."""
+    """Return whether a file in the folder of a partition holds record batches."""
     stem = name.removesuffix(LOG_SUFFIX)
     return len(stem) == 20 and len(name) == 24 and stem.isascii() and stem.isdigit()
 
 
 def unchecked_bytes(files: Files, directory: str, recovery_point: int) -> int:
-    """About how much `FolderLoader.load` has to check after a crash: an upper bound that costs a listing."""
+    """Estimate the bytes that `FolderLoader.load` checks after a crash: an upper bound, by a listing of the folder."""
     total, below = 0, -1
     below_bytes = 0
     for name, _, size_bytes in files.list_directory(directory):

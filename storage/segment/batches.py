@@ -1,4 +1,4 @@
-"""The header of a record batch (magic 2), as storage reads it: without looking at the records.
+"""The header of a record batch (magic 2), as storage reads it: without the records.
 
     position  bytes
       0       8      base offset
@@ -33,7 +33,7 @@ HEADER = records.HEADER
 producer id, producer epoch, base sequence, record count."""
 
 LEADER_FIELDS = Struct(">qii")
-"""What a leader sets: base offset, (length,) leader epoch."""
+"""The fields that a leader sets: base offset, (length,) leader epoch."""
 
 STAMP = Struct(">Ih")
 """At 17: crc and attributes."""
@@ -45,7 +45,7 @@ CRC_START = records.ATTRIBUTES_AT
 MAX_TIMESTAMP_POSITION = records.MAX_TIMESTAMP_AT
 HEADER_BYTES = records.RECORD_BATCH_OVERHEAD
 LENGTH_OVERHEAD = records.LOG_OVERHEAD
-"""A batch is this much larger than its length field says."""
+"""A batch is larger than its length field by this number of bytes."""
 
 APPEND_TIME_BIT = records.TIMESTAMP_TYPE_BIT
 TRANSACTIONAL_BIT = records.TRANSACTIONAL_BIT
@@ -55,7 +55,7 @@ MAX_CODEC = 4
 
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 SEQUENCE_MASK = 0x7FFFFFFF
-"""Sequence numbers count to 2^31 - 1 and go on with 0."""
+"""After 2^31 - 1 sequence numbers continue with 0."""
 
 NO_TIMESTAMP = records.NO_TIMESTAMP
 
@@ -96,7 +96,7 @@ class BatchHeader:
 
     @classmethod
     def read(cls, buffer: bytes | bytearray | memoryview, at: int = 0) -> BatchHeader:
-        """The header at this place of a buffer, whatever it holds but its magic. struct.error if it is cut off."""
+        """Read the header at this position of a buffer, without any check. struct.error if it is not whole."""
         header = cls()
         (header.base_offset, length, header.leader_epoch, _, header.crc, header.attributes, last_offset_delta,
          header.base_timestamp, header.max_timestamp, header.producer_id, header.producer_epoch, header.base_sequence,
@@ -111,7 +111,7 @@ class BatchHeader:
 
 
 class Defect(Enum):
-    """Why a walk ended before the end."""
+    """The reason why a walk has ended before the end."""
 
     FORMAT = 1
     """No header of magic 2 with a length that holds one."""
@@ -122,11 +122,10 @@ class Defect(Enum):
 
 
 class BatchWalk:
-    """Walks over the batches in a file or a buffer: iterate it for their headers, as many at a time as you like.
+    """Walks over the batches in a file or a buffer: iterate over it for their headers, any number at a time.
 
-    The walk over what may be broken after a crash (storage.segment.scan) and the search within one index interval
-    (Segment.locate) have loops of their own: an object for each batch would cost the first half of its speed, and the
-    second is on the way of fetches.
+    The check after a crash (storage.segment.scan) and the search within one index interval (Segment.locate) have loops
+    of their own: an object for each batch would halve the speed of the first, and the second is on the path of fetches.
     """
 
     __slots__ = (
@@ -156,8 +155,9 @@ class BatchWalk:
         is_whole: bool = True,
         window_bytes: int = 1 << 20,
     ) -> None:
-        """From `position`, where a batch must begin, to `end`. `read` is File.read, or does the same. Base offsets must
-        ascend from `next_offset`. With `is_whole`, which checking checksums needs, the batch lies in `window`."""
+        """Walk from `position`, where a batch must begin, to `end`. `read` is File.read, or does the same. Base offsets
+        must ascend from `next_offset`. With `is_whole`, which the check of checksums needs, the batch lies in
+        `window`."""
         self._read = read
         self._end = end
         self._next_offset = next_offset
@@ -166,9 +166,9 @@ class BatchWalk:
         self._is_whole = is_whole or checks_crc
         self._window_bytes = window_bytes
         self.position = position
-        """After the walk: where its last good batch ends."""
+        """After the walk: the end of its last valid batch."""
         self.defect: Defect | None = None
-        """After the walk: why it ended there; None at the end, or before less than a header."""
+        """After the walk: the reason why it has ended there; None at the end, or before less than a header."""
         self.problem = ""
         """The defect in words."""
         self.window: bytes | memoryview = b""
@@ -233,7 +233,7 @@ class BatchWalk:
     def _describe(
         self, magic: int, length: int, base_offset: int, last_offset_delta: int, next_offset: int, end: int
     ) -> None:
-        """Note which of the limits the header at `position` is past."""
+        """Note which limit the header at `position` exceeds."""
         size_bytes = length + LENGTH_OVERHEAD
         if magic != 2:
             self._stop(Defect.FORMAT, f"format {magic}, not 2")
@@ -253,13 +253,13 @@ class BatchWalk:
         self.defect, self.problem = defect, problem
 
 
-def runs_of_batches(view: memoryview, most: int) -> Iterator[memoryview]:
-    """The view in parts of about `most` whole batches, one after the other; what is no batch is in the last part. An
+def runs_of_batches(view: memoryview, max_batches: int) -> Iterator[memoryview]:
+    """Split the view into parts of about `max_batches` whole batches; bytes that are no batch are in the last part. An
     empty view is one part."""
     start, limit = 0, len(view)
-    while limit - start > most * HEADER_BYTES:  # else there cannot be more
+    while limit - start > max_batches * HEADER_BYTES:  # otherwise there cannot be more batches
         at = start
-        for _ in range(most):
+        for _ in range(max_batches):
             length = int.from_bytes(view[at + 8 : at + 12], signed=True)
             if length < HEADER_BYTES - LENGTH_OVERHEAD:
                 at = limit

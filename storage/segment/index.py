@@ -4,19 +4,19 @@
     .timeindex 12 bytes an entry: timestamp int64, relative offset int32
 
 Big-endian, in ascending order of both columns, offsets relative to the segment's base offset. An offset entry holds
-the last offset of a batch and the position where that batch begins. A time entry (t, o) says that no record up to
+the last offset of a batch and the position where that batch begins. A time entry (t, o) means that no record up to
 offset o is later than t; o is the last offset of the first batch that reached t. (Kafka's OffsetIndex and TimeIndex.)
 
-New entries wait in memory and go to the file some at a time (`write_pending`): with batches of 16 KB a write for each
-would be two thirds of an append's system calls. What a crash takes along is rebuilt from the .log file: entries above
-the recovery point are never relied on, and below it, and in all segments but the active one, they are in the file.
+New entries wait in memory and are written to the file together (`write_pending`): with batches of 16 KB a write for
+each would be two thirds of the system calls of an append. Entries that a crash loses are rebuilt from the .log file:
+entries above the recovery point are never trusted, and below it, and in all segments but the active one, they are in
+the file.
 
 The number of entries is known without reading the file. A small index is read whole at the first lookup, kept up to
 date by appends, and dropped again when the cache wants the memory. A large one (its log holds more than some 30 MB) is
 searched in the file: that costs a dozen reads of a cached page, and no memory.
 
-Apache Kafka preallocates the indexes of its active segment: after a crash of it they end in zeros, which are no
-entries.
+Apache Kafka preallocates the indexes of its active segment: after it crashed they end in zeros, which are no entries.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ LOADED_BYTES = 64 * 1024
 PAGE_ENTRIES = 256
 
 PENDING_BYTES = 1024
-"""So many bytes of new entries are written at once."""
+"""New entries are written when they reach this size."""
 
 
 class SparseIndex:
-    """What both indexes share: sorted fixed-size entries, searched by one column.
+    """The base of both indexes: sorted fixed-size entries, searched by one column.
 
-    Not for use by itself: subclasses set ENTRY and give entries their meaning.
+    Abstract: subclasses set ENTRY and define the meaning of entries.
     """
 
     ENTRY = Struct("")
@@ -58,7 +58,7 @@ class SparseIndex:
         self._cache = files.cache
         self._content: bytearray | None = None
         self._pending = b""  # the last entries, as they will be in the file
-        self._entries = -1  # unknown until somebody asks
+        self._entries = -1  # unknown until it is first needed
         if create:
             self._set_entries(0)
 
@@ -81,13 +81,13 @@ class SparseIndex:
         return self._entries if self._entries >= 0 else self._load_length()
 
     def entry(self, slot: int) -> tuple[int, int]:
-        """The two columns of an entry as they are in the file; IndexError when there is none."""
+        """Return the two columns of an entry as they are in the file; IndexError when there is none."""
         if not 0 <= slot < self.entries:
             raise IndexError(f"{self._file.path} has {self.entries} entries, no {slot}")
         return self._entry(slot)
 
     def truncate_entries(self, entries: int) -> None:
-        """Keeps the first `entries` entries, and leaves nothing behind them in the file."""
+        """Keep the first `entries` entries, and leave nothing behind them in the file."""
         written = self.entries * self.ENTRY_BYTES - len(self._pending)
         size_bytes = entries * self.ENTRY_BYTES
         self._file.truncate(min(size_bytes, written))
@@ -97,19 +97,18 @@ class SparseIndex:
         self._set_entries(entries)
 
     def prepare_appends(self) -> None:
-        """Makes the file end where its entries end. To be called once before the first append to an old file."""
+        """Truncate the file to its entries. Must be called once before the first append to an old file."""
         if self._file.size_bytes() != self.entries * self.ENTRY_BYTES:
             self.truncate_entries(self._entries)
 
     def close(self) -> None:
-        """Gives back the descriptor and what was read; the index stays usable, with its pending entries."""
+        """Close the descriptor and drop the content; the index stays usable, with its pending entries."""
         self._file.close()
         self._drop()
         self._cache.forget(self)
 
     def write_pending(self) -> None:
-        """Brings the file up to date. After an OSError the entries are still pending, and nothing of them is in the
-        file."""
+        """Write the pending entries. After an OSError they are still pending, and none of them is in the file."""
         pending = self._pending
         if pending:
             if self._file.write(pending) != len(pending):
@@ -118,8 +117,8 @@ class SparseIndex:
             self._pending = b""
 
     def _append(self, entry: bytes) -> None:
-        """Adds an entry, or several. After an OSError they are among the pending ones; truncate_entries takes them
-        out."""
+        """Add one entry, or several. After an OSError they are among the pending ones; truncate_entries removes
+        them."""
         self._entries += len(entry) // self.ENTRY_BYTES
         self._pending += entry
         if self._content is not None:
@@ -128,7 +127,7 @@ class SparseIndex:
             self.write_pending()
 
     def _slot_at_most(self, target: int, column: int, waits_for_disk: bool = True) -> int:
-        """The last slot whose column holds at most `target`; -1 if there is none."""
+        """Return the last slot whose column holds at most `target`; -1 if there is none."""
         low, high = 0, self._entries if self._entries >= 0 else self._load_length(waits_for_disk)
         if not high:
             return -1
@@ -155,7 +154,7 @@ class SparseIndex:
         return low - 1
 
     def _entry(self, slot: int, waits_for_disk: bool = True) -> tuple[int, int]:
-        # One entry is not worth loading them all: a segment that is opened looks at its last ones.
+        # One entry is not worth loading them all: opening a segment reads its last entries only.
         if self._content is None:
             first, second = self.ENTRY.unpack(self._read(slot, slot + 1, waits_for_disk))
         else:
@@ -163,7 +162,7 @@ class SparseIndex:
         return first, second
 
     def _read(self, first: int, end: int, waits_for_disk: bool) -> bytes:
-        """The entries from slot `first` up to slot `end`, from the file and from those that are not in it yet."""
+        """Return the entries from slot `first` up to slot `end`, from the file and from the pending ones."""
         start, size_bytes = first * self.ENTRY_BYTES, (end - first) * self.ENTRY_BYTES
         written = self._entries * self.ENTRY_BYTES - len(self._pending)
         in_file = min(size_bytes, written - start)
@@ -199,7 +198,7 @@ class SparseIndex:
         return count
 
     def _is_entry(self, slot: int, slots: int, waits_for_disk: bool) -> bool:
-        """False for zeros that were never written."""
+        """Return False for zeros that were never written."""
         raw = self._file.read(self.ENTRY_BYTES, slot * self.ENTRY_BYTES, waits_for_disk)
         return any(raw) or (self._zeros_may_be_an_entry and slots == 1)
 
@@ -210,7 +209,7 @@ class SparseIndex:
 
 
 class OffsetIndex(SparseIndex):
-    """Offset to file position. `append` wants ascending offsets; nothing checks it."""
+    """Offset to file position. Offsets must be appended in ascending order; this is not checked."""
 
     ENTRY = Struct(">ii")
     ENTRY_BYTES = 8
@@ -221,13 +220,14 @@ class OffsetIndex(SparseIndex):
         self._append(self.ENTRY.pack(offset - self.base_offset, position))
 
     def append_packed(self, entries: bytearray) -> None:
-        """Many entries in their file form, in one write."""
+        """Append many entries in their file form, in one write."""
         if entries:
             self._append(bytes(entries))
             self.write_pending()
 
     def lookup(self, offset: int, waits_for_disk: bool = True) -> tuple[int, int]:
-        """The entry with the greatest offset that is not above `offset`, as (offset, position); or (base offset, 0)."""
+        """Return the entry with the greatest offset that is at most `offset`, as (offset, position), or (base offset,
+        0)."""
         slot = self._slot_at_most(offset - self.base_offset, 0, waits_for_disk)
         return self._at(slot, waits_for_disk)
 
@@ -236,7 +236,7 @@ class OffsetIndex(SparseIndex):
         return self._at(self.entries - 1, True)
 
     def entries_below_position(self, position: int) -> int:
-        """How many entries point below `position` (they come first)."""
+        """Count the entries that point below `position` (the first ones)."""
         return self._slot_at_most(position - 1, 1) + 1
 
     def _at(self, slot: int, waits_for_disk: bool) -> tuple[int, int]:
@@ -254,7 +254,7 @@ class TimeIndex(SparseIndex):
 
     __slots__ = ("_last_timestamp",)
 
-    # Time 0 at the base offset is what a segment with nothing but that would hold, as its only entry.
+    # A segment whose only record has time 0 at the base offset has an index with one entry of zeros.
     _zeros_may_be_an_entry = True
 
     @property
@@ -265,21 +265,21 @@ class TimeIndex(SparseIndex):
         return self._last_timestamp
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Appends an entry if the timestamp is above the last entry's."""
+        """Append an entry if the timestamp is above that of the last entry."""
         if timestamp > self.last_timestamp:
             self._last_timestamp = timestamp  # also if the append fails: the entry is a pending one then
             self._append(self.ENTRY.pack(timestamp, offset - self.base_offset))
 
     def append_packed(self, entries: bytearray) -> None:
-        """Many entries in their file form, in one write."""
+        """Append many entries in their file form, in one write."""
         if entries:
             self._append(bytes(entries))
             self.write_pending()
             self._last_timestamp = self.ENTRY.unpack_from(entries, len(entries) - self.ENTRY_BYTES)[0]
 
     def lookup(self, timestamp: int, waits_for_disk: bool = True) -> tuple[int, int]:
-        """The entry with the greatest timestamp that is not above `timestamp`, as (timestamp, offset); or
-        (-1, base offset)."""
+        """Return the entry with the greatest timestamp that is at most `timestamp`, as (timestamp, offset), or (-1,
+        base offset)."""
         return self._at(self._slot_at_most(timestamp, 0, waits_for_disk), waits_for_disk)
 
     def last(self, waits_for_disk: bool = True) -> tuple[int, int]:
@@ -288,7 +288,7 @@ class TimeIndex(SparseIndex):
         return self._at(entries - 1, waits_for_disk)
 
     def entries_below_offset(self, offset: int) -> int:
-        """How many entries name an offset below `offset` (they come first)."""
+        """Count the entries with an offset below `offset` (the first ones)."""
         return self._slot_at_most(offset - self.base_offset - 1, 1) + 1
 
     def _at(self, slot: int, waits_for_disk: bool) -> tuple[int, int]:

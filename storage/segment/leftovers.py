@@ -1,6 +1,6 @@
-"""What a stop in the middle of something leaves in a partition's folder, and what a start makes of it.
+"""The files that an interrupted job leaves in the folder of a partition, and how a start handles them.
 
-    *.deleted           a segment or snapshot on its way out: to be unlinked
+    *.deleted           a segment or snapshot that was being deleted: to be unlinked
     *.tmp               a small file that was not yet renamed over its predecessor: to be unlinked
     *.cleaned           output of a compaction or of a split that was not finished: to be unlinked
     *.swap              output that was finished, and replaces the segments it was made from
@@ -37,16 +37,16 @@ _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 def tidy_folder(files: Files, directory: str) -> tuple[dict[str, int], list[str]]:
-    """Brings a partition's folder to what a finished job would have left.
+    """Bring the folder of a partition to the state that a finished job would have left.
 
-    Returns the sizes of the files that remain, by name, and the paths of those to be unlinked: on a thread, as they
-    may be large. Only names are used, but for the .swap files, whose last batches are looked up.
+    Returns the sizes of the files that remain, by name, and the paths of those to be unlinked: on a thread, as they may
+    be large. Only names are read, except for the .swap files, whose last batches are needed.
     """
     sizes = {entry.name: entry.size_bytes for entry in files.list_directory(directory) if not entry.is_directory}
     unlinkable: list[str] = []
 
     def discard(name: str) -> None:
-        # Under another name than its own, so that whoever creates that again does not lose it to the late unlink.
+        # Under another name, so that a new file of the old name is not removed by the later unlink.
         path = f"{directory}/{name}"
         if not name.endswith(DELETED_SUFFIX):
             files.rename(path, path + DELETED_SUFFIX)
@@ -72,7 +72,7 @@ def tidy_folder(files: Files, directory: str) -> tuple[dict[str, int], list[str]
             offset = _offset(name)
             if not name.endswith(SWAP_SUFFIX) and offset is not None and start <= offset < end:
                 discard(name)
-        # Indexes after their segments: should this be cut short, too, they are swapped in the next time.
+        # Indexes after their segments: if this is interrupted, too, the next start swaps them in.
         for name in sorted(swaps, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
             target = name.removesuffix(SWAP_SUFFIX)
             files.rename(f"{directory}/{name}", f"{directory}/{target}")
@@ -84,7 +84,7 @@ def tidy_folder(files: Files, directory: str) -> tuple[dict[str, int], list[str]
 
 
 def _swapped_offsets(files: Files, directory: str, swaps: list[str], sizes: dict[str, int]) -> tuple[int, int]:
-    """The range of offsets that the segments among the .swap files stand for; (0, 0) without any."""
+    """Return the range of offsets of the segments among the .swap files; (0, 0) without any."""
     starts, ends = [0], [0]
     for name in swaps:
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
@@ -112,6 +112,6 @@ def _end_offset(files: Files, directory: str, offset: int, sizes: dict[str, int]
 
 
 def _offset(name: str) -> int | None:
-    """The offset a file is named by; None of names that begin with something else."""
+    """Return the offset in the name of a file; None if the name begins with something else."""
     stem = name.partition(".")[0]
     return int(stem) if stem.isascii() and stem.isdigit() and len(stem) <= 20 else None

@@ -1,10 +1,10 @@
-"""One segment of a log: a .log file of record batches, and the indexes beside it. Knows files and offsets only.
+"""One segment of a log: a .log file of record batches, and its indexes. This module uses files and offsets only.
 
-A segment's files are named by its base offset, a lower bound of the offsets in it, in 20 digits. When an index entry
-is due is Kafka's rule (LogSegment): before a batch is appended, if more than index.interval.bytes were appended since
-the last entry, the offset index gets (last offset, position) of that batch, and the time index the largest timestamp
-so far with the last offset of the batch that brought it. When a segment stops being the active one, the time index
-gets a last entry in any case.
+The files of a segment are named by its base offset, a lower bound of the offsets in it, in 20 digits. Index entries are
+added by Kafka's rule (LogSegment): before a batch is appended, if more than index.interval.bytes were appended since
+the last entry, the offset index gets (last offset, position) of that batch, and the time index the largest timestamp so
+far with the last offset of the batch that has it. When a segment stops being the active one, the time index gets a last
+entry in any case.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DELETED_SUFFIX = ".deleted"
 SCAN_BYTES = 1024 * 1024
 HEADERS_BYTES = 64 * 1024
 LOCATE_BYTES = 8192
-"""A window that holds what lies between two index entries of the default interval, and most of a batch."""
+"""A window that holds the batches between two index entries of the default interval, and most of another batch."""
 
 _NOT_LOADED = -2
 
@@ -51,13 +51,13 @@ class OldMessageFormat(ValueError):
 
 
 def file_stem(directory: str, offset: int) -> str:
-    """Path of a segment's files (or of a producer snapshot) without the suffix."""
+    """Return the path of a segment's files (or of a producer snapshot) without the suffix."""
     return f"{directory}/{offset:020d}"
 
 
 class Segment:
-    """A segment that is to take appends must first be made ready by `activate`. Of others only the size of the .log
-    file is known; the rest is looked up when somebody asks."""
+    """`activate` must make a segment ready before appends. Of other segments only the size of the .log file is known;
+    the rest is read when it is needed."""
 
     __slots__ = (
         "_files",
@@ -88,7 +88,7 @@ class Segment:
         self.created_ms = now_ms
         self.roll_jitter_ms = 0
         self.reserved_bytes = 0
-        """Up to this position of the .log file there is room on the disk, taken before it was needed."""
+        """Up to this position of the .log file room on the disk was reserved in advance."""
         self.max_timestamp = NO_TIMESTAMP if create else _NOT_LOADED
         """Largest timestamp of its batches. Right only after `activate` or `load_timestamps`."""
         self.max_timestamp_offset = base_offset
@@ -97,8 +97,8 @@ class Segment:
 
     @classmethod
     def create(cls, files: Files, directory: str, base_offset: int, *, now_ms: int) -> Segment:
-        """A new, empty segment, ready for appends; what a crash left under its name is emptied. All files or none:
-        a stray one would be taken for the active segment after a restart."""
+        """Create an empty segment, ready for appends; files that a crash left under its name are emptied. Creates all
+        files or none: after a restart a stray one would become the active segment."""
         try:
             return cls(files, directory, base_offset, create=True, size_bytes=0, now_ms=now_ms)
         except OSError:
@@ -110,7 +110,7 @@ class Segment:
     def open(
         cls, files: Files, directory: str, base_offset: int, *, size_bytes: int | None = None, now_ms: int = 0
     ) -> Segment:
-        """A segment that exists. No file is read, and with `size_bytes` (of the .log file) none is asked for."""
+        """Open a segment that exists. No file is read, and with `size_bytes` (of the .log file) no system call made."""
         segment = cls(files, directory, base_offset, create=False, size_bytes=size_bytes or 0, now_ms=now_ms)
         if size_bytes is None:
             segment.size_bytes = segment.log.size_bytes()
@@ -135,7 +135,7 @@ class Segment:
         if self._first_timestamp == _NOT_LOADED:
             header = self.log.read(HEADER_BYTES, 0, waits_for_disk) if self.size_bytes else b""
             if len(header) < HEADER_BYTES:
-                return NO_TIMESTAMP  # and not remembered: the first append brings one
+                return NO_TIMESTAMP  # not stored: the first append sets it
             self._first_timestamp = BatchHeader.read(header).max_timestamp
         return self._first_timestamp
 
@@ -179,9 +179,10 @@ class Segment:
         return None
 
     def scan(self, position: int = 0, verify_crc: bool = True, waits_for_disk: bool = True) -> Iterator[BatchHeader]:
-        """The batches from `position` (where one must begin) to the end of the segment, or to the first one that is
-        torn, has a wrong checksum (if that is checked), or goes back in offsets or beyond those of a segment. Says
-        nothing of why it ended: compare position + size of the last batch with `size_bytes`. Raises OldMessageFormat.
+        """Yield the batches from `position` (where one must begin) to the end of the segment, or to the first one that
+        is torn, has a wrong checksum (if that is checked), or has offsets that go back or exceed those of a segment.
+        The reason is not returned: compare position + size of the last batch with `size_bytes`. Raises
+        OldMessageFormat.
         """
         walk = self.walk(position, checks_crc=verify_crc, is_whole=verify_crc, waits_for_disk=waits_for_disk)
         yield from walk
@@ -204,8 +205,8 @@ class Segment:
         )
 
     def read_next_offset(self) -> tuple[int, int]:
-        """(next offset, end position): where the next batch goes. Looks at headers only, from the last index entry on.
-        The end position lies below `size_bytes` when something that is no batch follows."""
+        """Return (next offset, end position) of the next batch. Reads headers only, from the last index entry on. The
+        end position lies below `size_bytes` when bytes that are no batch follow."""
         next_offset, end = self.base_offset, 0
         if self.size_bytes:
             end = self.offset_index.last()[1]
@@ -213,23 +214,23 @@ class Segment:
                 next_offset, end = batch.last_offset + 1, batch.position + batch.size_bytes
         return next_offset, end
 
-    # Appends. Log writes the .log file itself (one system call, no frame between) and does the bookkeeping.
+    # Appends. The Appender writes the .log file itself (one system call, no frame in between) and sets the counters.
 
     def activate(self) -> None:
-        """Makes an opened segment ready for appends."""
+        """Make an opened segment ready for appends."""
         self.load_timestamps()
         self.offset_index.prepare_appends()
         self.time_index.prepare_appends()
         self.bytes_since_index_entry = self.size_bytes - self.offset_index.last()[1]
 
     def append_index_entries(self, last_offset: int, position: int) -> None:
-        """An entry for a batch that was just written; `max_timestamp` must know the batch already."""
+        """Append entries for a batch that was just written; `max_timestamp` must include the batch already."""
         self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
 
     def reserve_room(self, size_bytes: int, segment_bytes: int) -> None:
-        """Takes room on the disk for a batch of that size and what comes after it, up to `segment_bytes`. Where there
-        is none, the segment goes on without."""
+        """Reserve room on the disk for a batch of that size and those after it, up to `segment_bytes`. A full disk is
+        no error: the segment is then appended to without a reserve."""
         end = self.size_bytes + size_bytes
         if end > self.reserved_bytes:
             start = max(self.size_bytes, self.reserved_bytes)
@@ -237,8 +238,8 @@ class Segment:
             self.reserved_bytes = wanted if self.log.reserve(start, wanted - start) else max(end, segment_bytes)
 
     def become_inactive(self) -> None:
-        """Adds the last entry of the time index, completes the index files, and gives reserved room back. Nothing
-        changes when it is called again."""
+        """Add the last entry of the time index, complete the index files, and free reserved room. Has no effect when it
+        is called again."""
         if self.reserved_bytes:
             self.log.truncate(self.size_bytes)
             self.reserved_bytes = 0
@@ -247,13 +248,13 @@ class Segment:
         self.write_indexes()
 
     def write_indexes(self) -> None:
-        """Brings the index files up to date."""
+        """Write the pending entries of both indexes."""
         self.offset_index.write_pending()
         self.time_index.write_pending()
 
     def truncate_to(self, position: int, next_offset: int | None = None) -> None:
-        """Cuts the .log file at a position and takes out of the indexes what lay behind it. The segment is ready for
-        appends then. `next_offset`, the offset after the last batch that stays, saves looking for it."""
+        """Truncate the .log file to a position, and the indexes with it. The segment is ready for appends then. With
+        `next_offset`, the offset after the last batch that is kept, nothing is read for it."""
         self.log.truncate(position)
         self.size_bytes = position
         self.offset_index.truncate_entries(self.offset_index.entries_below_position(position))
@@ -271,20 +272,20 @@ class Segment:
         return self.log, self.offset_index.file, self.time_index.file
 
     def create_missing_indexes(self) -> None:
-        """Empty ones, which `segment_check` then fills."""
+        """Create empty ones, which `check_segment` then fills."""
         if not self._files.exists(self.offset_index.file.path):
             self.offset_index = OffsetIndex(self._files, self.stem + INDEX_SUFFIX, self.base_offset, create=True)
         if not self._files.exists(self.time_index.file.path):
             self.time_index = TimeIndex(self._files, self.stem + TIME_INDEX_SUFFIX, self.base_offset, create=True)
 
     def mark_deleted(self) -> list[str]:
-        """Renames its files to *.deleted and returns their new paths: unlinking them is left to the caller. What is
-        held open can still be read. A full disk may have no room for longer names: there they are unlinked here. After
-        an error it can be called again."""
+        """Rename its files to *.deleted and return their new paths, which the caller unlinks. Files that are held open
+        can still be read. On a full disk without room for longer names they are unlinked here. After an error it can be
+        called again."""
         paths: list[str] = []
 
         def rename(path: str, by: Callable[[str], None]) -> None:
-            if path.endswith(DELETED_SUFFIX):  # an earlier call came so far
+            if path.endswith(DELETED_SUFFIX):  # renamed by an earlier call
                 paths.append(path)
             elif self._files.exists(path):
                 try:
@@ -304,8 +305,8 @@ class Segment:
         return paths
 
     def _deleted_path(self, path: str) -> str:
-        """One that no other segment of this offset has which waits for its deletion: one of both would be unlinked
-        before its time."""
+        """Return a path that no other deleted segment of this offset has: otherwise one of the two would be unlinked
+        too early."""
         deleted, number = path + DELETED_SUFFIX, 0
         while self._files.exists(deleted):
             number += 1
@@ -313,7 +314,7 @@ class Segment:
         return deleted
 
     def close(self) -> None:
-        """Gives descriptors and memory back. The segment stays usable."""
+        """Close descriptors and free memory. The segment stays usable."""
         self.log.close()
         self.offset_index.close()
         self.time_index.close()
@@ -327,7 +328,7 @@ class Segment:
                 self.max_timestamp, self.max_timestamp_offset = batch.max_timestamp, batch.last_offset
 
     def refuse_old_format(self, position: int, waits_for_disk: bool = True) -> None:
-        """Raises OldMessageFormat if a whole message of magic 0 or 1 begins there: such a log must not be taken for a
+        """Raise OldMessageFormat if a whole message of magic 0 or 1 begins there: such a log must not be treated as a
         torn one. (Both begin with offset int64, size int32, crc-32 of the rest, magic.)"""
         prefix = self.log.read(HEADER_BYTES, position, waits_for_disk)
         if len(prefix) >= 17 and prefix[16] < 2:

@@ -32,7 +32,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def parse_transaction_index(data: bytes) -> list[AbortedTransaction]:
-    """A file's entries; bytes after the last whole one are passed over. ValueError for an unknown version."""
+    """Parse the entries of a file; bytes after the last whole one are ignored. ValueError for an unknown version."""
     entries = []
     for version, *fields in _ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]):
         if version > 0:
@@ -46,7 +46,7 @@ def format_transaction(transaction: AbortedTransaction) -> bytes:
 
 
 class TransactionTrail:
-    """Follows a walk over the batches of a log, from the first offset that it begins with."""
+    """Follows the transactions in a walk over the batches of a log, from the first offset of the walk."""
 
     __slots__ = ("_aborted", "_committed", "_on_marker", "_upcoming")
 
@@ -61,12 +61,12 @@ class TransactionTrail:
             {one for one in aborted if one.last_offset >= from_offset}, key=lambda one: one.first_offset, reverse=True
         )
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
-        """By producer id: the aborted transaction that is under way, and whether a batch of it was met."""
+        """By producer id: the aborted transaction that is open, and whether a batch of it was found."""
         self._committed: set[int] = set()
         self._on_marker = on_marker
 
     def is_aborted(self, batch: RecordBatch) -> bool:
-        """Whether this batch, which holds data, belongs to an aborted transaction."""
+        """Return whether this batch, which holds data, belongs to an aborted transaction."""
         if not batch.is_transactional:
             return False
         self._advance(batch.last_offset)
@@ -78,7 +78,7 @@ class TransactionTrail:
         return True
 
     def ends_nothing(self, batch: RecordBatch) -> bool:
-        """Whether this control batch ends a transaction of which no batch is left. CorruptBatch."""
+        """Return whether this control batch ends a transaction of which no batch is left. Raises CorruptBatch."""
         self._advance(batch.last_offset)
         if not batch.record_count:
             return True

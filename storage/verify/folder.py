@@ -1,7 +1,7 @@
-"""Checks a data folder without changing it: what `gregor verify` says.
+"""Checks a data folder without changing it, for `gregor verify`.
 
-Segments are checked by verify_segment; here come the files of a partition and of the data folder, and how they agree
-with where each log begins and ends. A folder may be in use: what a running broker has not written yet is not missed.
+Segments are checked by verify_segment. This module compares the files of a partition and of the data folder with the
+offsets of each log. A folder may be in use: files that a running broker has not written yet are not reported.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _IGNORED = {
 
 
 class Progress(NamedTuple):
-    """How far it has come: of the bytes of all segments that were found at the beginning."""
+    """The progress, in bytes of all segments that were found at the beginning."""
 
     path: str
     done_bytes: int
@@ -72,7 +72,7 @@ class Progress(NamedTuple):
 
 
 class Totals:
-    """What was looked at."""
+    """The partitions, segments, batches and bytes that were checked."""
 
     def __init__(self) -> None:
         self.partitions = 0
@@ -82,7 +82,7 @@ class Totals:
 
 
 class FolderReport(NamedTuple):
-    """Of a data folder, before its partitions are walked."""
+    """The small files and the partitions of a data folder."""
 
     path: str
     in_use: bool
@@ -93,7 +93,7 @@ class FolderReport(NamedTuple):
 
 
 def read_folder(files: Files, path: str, found: Callable[[Finding], None]) -> FolderReport:
-    """Reads the small files of a data folder, and lists its partitions. Raises OSError."""
+    """Read the small files of a data folder, and list its partitions. Raises OSError."""
     meta_path = f"{path}/{META_PROPERTIES_FILE}"
     try:
         parse_meta_properties(files.read_bytes(meta_path), meta_path)
@@ -136,7 +136,7 @@ def read_folder(files: Files, path: str, found: Callable[[Finding], None]) -> Fo
 
 
 def find_duplicates(reports: list[FolderReport], found: Callable[[Finding], None]) -> None:
-    """A partition may lie in one data folder only."""
+    """Report partitions that lie in more than one data folder."""
     homes = [
         (folder.topic, folder.partition)
         for report in reports
@@ -154,7 +154,7 @@ def find_duplicates(reports: list[FolderReport], found: Callable[[Finding], None
 def verify_folder(
     files: Files, report: FolderReport, found: Callable[[Finding], None], totals: Totals, *, records: bool = False
 ) -> Generator[Progress, None, None]:
-    """Walks through the partitions of one folder. A partition that cannot be read is a finding, and the rest goes on.
+    """Check the partitions of one folder. A partition that cannot be read is a finding; the others are checked.
 
     `records`: decompress and read each record, too.
     """
@@ -270,7 +270,8 @@ class _Partition:
         return entries
 
     def _producers(self) -> tuple[dict[int, LastBatch], list[tuple[str, int]]]:
-        """What the snapshots say, by offset of the last record; and (name, offset of the last record in it)."""
+        """Return the last batches in the snapshots by the offset of the last record, and (name, offset of the last
+        record in it) of each snapshot."""
         batches: dict[int, LastBatch] = {}
         snapshots = []
         for name in sorted(self._names):

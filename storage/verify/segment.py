@@ -1,18 +1,19 @@
-"""Walks once through a segment and compares everything beside it with what its batches say. Changes nothing.
+"""Walks once through a segment and compares the files beside it with its batches. Changes nothing.
 
-What must hold, and what breaks when it does not:
+The conditions, and the consequences where they do not hold:
 
-    batches         magic, length, CRC-32C, offsets that ascend: the log cannot be read behind the first that is wrong
+    batches         magic, length, CRC-32C, offsets that ascend: the log cannot be read behind the first invalid one
     offset index    ascending; each entry names the last offset of a batch, at a position where a batch begins that does
                     not lie behind it: else a reader misses records
     time index      ascending; up to each entry's offset no record is later than its timestamp, and one has it: else a
                     search by time misses records; a closed segment's last entry has its latest timestamp, by which
                     retention goes
-    leader epochs   ascending, and as in leader-epoch-checkpoint: else followers truncate at the wrong place
-    producers       a producer's last batch as in the snapshots: else duplicates get in or good batches are refused
+    leader epochs   ascending, and as in leader-epoch-checkpoint: otherwise followers truncate to a wrong offset
+    producers       a producer's last batch as in the snapshots: otherwise duplicates are stored or valid batches
+    refused
 
-Both indexes may lawfully say more than this broker would write: Apache Kafka makes one entry for several batches that
-it got at once.
+Both indexes may have other entries than this broker would write: Apache Kafka adds one entry for several batches that
+it appends together.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = 1024 * 1024
 MAX_PER_FILE = 20
-"""So many problems of one kind are told of a file; of a broken index every entry may be wrong."""
+"""The number of problems of one kind that are reported for a file; every entry of a broken index may be wrong."""
 
 
 class Finding(NamedTuple):
-    """Something that is not as it should be. `harmless`: worth knowing, but nothing is wrong with it."""
+    """A problem. `harmless`: worth reporting, but no error."""
 
     path: str
     what: str
@@ -56,7 +57,7 @@ class Finding(NamedTuple):
 
 
 class LastBatch(NamedTuple):
-    """What a producer snapshot says of a producer's last batch."""
+    """A producer's last batch according to a producer snapshot."""
 
     producer_id: int
     epoch: int
@@ -65,7 +66,7 @@ class LastBatch(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What the files beside the segments say about batches."""
+    """The properties of batches according to the files beside the segments."""
 
     epochs: list[tuple[int, int]]
     """(epoch, start offset) of leader-epoch-checkpoint."""
@@ -76,15 +77,16 @@ class Expected(NamedTuple):
     growing: bool
     """The last segment of a running broker: its end may be half written and its indexes behind."""
     records: bool
-    """Look at each record too."""
+    """Check each record, too."""
     log_start_offset: int | None = 0
-    """What lies below is deleted, if not from the file, and its epochs are forgotten; None when that is not known."""
+    """Batches below it are deleted, if not yet from the file, and their epochs are not in the checkpoint any more; None
+    when it is not known."""
     may_have_room: bool = False
-    """After a crash of Apache Kafka its last indexes end in zeros, and nothing is wrong with that."""
+    """After a crash of Apache Kafka its last indexes end in zeros, which is no error."""
 
 
 class Walked(NamedTuple):
-    """Of a segment: where its good batches end."""
+    """The end of the valid batches of a segment."""
 
     next_offset: int
     end_position: int
@@ -106,7 +108,7 @@ COPY = (
 
 
 class _Entries:
-    """The entries of an index, and complaints about their order. Zeros at the end are room, not entries."""
+    """The entries of an index, and the problems of their order. Zeros at the end are reserved room, not entries."""
 
     def __init__(
         self,
@@ -146,7 +148,7 @@ class _Entries:
 
 
 class _OffsetEntries(_Entries):
-    """Compares offset index entries with the batches as they go by."""
+    """Compares offset index entries with the batches of the walk."""
 
     def __init__(
         self, index: OffsetIndex, found: Callable[[Finding], None], missing_is_wrong: bool, may_have_room: bool
@@ -167,8 +169,8 @@ class _OffsetEntries(_Entries):
         self.next_offset = -1
 
     def at(self, position: int, last_offset: int) -> None:
-        """A batch begins at `position`. To be called for those at or behind `next_position`, and of every batch while
-        an offset is awaited."""
+        """Compare a batch that begins at `position`. Must be called for those at or behind `next_position`, and for
+        every batch while an offset is awaited."""
         while self._next < len(self.columns) and self.columns[self._next][1] <= position:
             offset, wanted = self.columns[self._next]
             if wanted < position:
@@ -190,7 +192,7 @@ class _OffsetEntries(_Entries):
 
 
 class _TimeEntries(_Entries):
-    """Compares time index entries with the batches as they go by."""
+    """Compares time index entries with the batches of the walk."""
 
     def __init__(
         self, index: TimeIndex, found: Callable[[Finding], None], missing_is_wrong: bool, may_have_room: bool
@@ -209,7 +211,8 @@ class _TimeEntries(_Entries):
         self.next_offset = kept[0][1] if kept else 2**63
 
     def at(self, last_offset: int, latest: int) -> None:
-        """A batch that reaches the next entry's offset; `latest` is the latest timestamp so far, its own included."""
+        """Compare a batch that reaches the offset of the next entry; `latest` is the latest timestamp so far, including
+        that of the batch."""
         while self._next < len(self.columns) and self.columns[self._next][1] <= last_offset:
             timestamp, offset = self.columns[self._next]
             if latest != timestamp:
@@ -234,8 +237,8 @@ _START = Struct(">qiib")
 def verify_segment(
     files: Files, segment: Segment, expected: Expected, found: Callable[[Finding], None], last_epoch: int = -1
 ) -> Generator[int, None, Walked]:
-    """Yields the bytes walked since the last yield, about every megabyte; returns where the good batches end. Problems
-    go to `found`. `last_epoch`: of the batch before the segment. Raises OSError."""
+    """Check a segment. Yields the bytes walked since the last yield, about every megabyte; returns the end of the valid
+    batches. Problems go to `found`. `last_epoch` is that of the batch before the segment. Raises OSError."""
     end_position = segment.size_bytes
     closed = expected.next_base is not None
     offsets = _OffsetEntries(segment.offset_index, found, end_position > 0, expected.growing or expected.may_have_room)
@@ -295,7 +298,7 @@ class _Epochs:
         self._told = 0
 
     def begins(self, epoch: int, base_offset: int) -> None:
-        """The batch at this offset has another epoch than the one before it."""
+        """Compare a batch that has another epoch than the one before it."""
         if epoch < self.last_epoch:
             self._note(
                 Finding(self._path, f"leader epoch {epoch} at offset {base_offset} follows {self.last_epoch}", COPY)
@@ -317,7 +320,7 @@ class _Epochs:
 
 
 def _batch_problem(batch: BatchHeader, walk: BatchWalk, expected: Expected) -> str | None:
-    """What is wrong with a batch whose checksum is right."""
+    """Describe the problem of a batch with a valid checksum; None without one."""
     if expected.next_base is not None and batch.last_offset >= expected.next_base:
         return f"offset {batch.last_offset} reaches into the next segment, which begins at {expected.next_base}"
     if expected.records:
@@ -362,7 +365,7 @@ def _compare_producer(recorded: LastBatch, batch: BatchHeader, found: Callable[[
 
 
 def _is_torn(log: File, position: int, end_position: int) -> bool:
-    """Whether what stands at the end is a batch that is just being written."""
+    """Return whether the bytes at the end are a batch that is being written."""
     head = log.read(_START.size, position)
     if len(head) < _START.size:
         return True

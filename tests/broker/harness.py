@@ -71,7 +71,7 @@ class FakeConnection:
     def hold(self) -> None:
         self.held = True
 
-    def go_on(self) -> None:
+    def end_hold(self) -> None:
         self.held = False
 
 

@@ -169,7 +169,7 @@ def test_after_its_session_ended_it_is_a_new_life(start: Start, zookeeper: ZooKe
     harness = start(broker_id="3")
     harness.create_topic("t", max_message_bytes="2000")
     harness.produce("t", b"before")
-    local = harness.broker.local_broker
+    local = harness.broker.controller_requests
     epoch, session = local.broker_epoch, store_of(harness).session_id
     # Changed while nobody tells the broker: there is no notice of it.
     harness.run(store_of(harness).set("/config/topics/t", nodes.encode_config({"max.message.bytes": "3000"})))

@@ -156,17 +156,17 @@ MUTANTS = (
         "a proposal without an answer counts as refused",
         Edit(
             "replication",
-            "_try",
+            "_send",
             "try: ANY_WORK\nexcept (OSError, StoreError) as error: ANY",
             "try: ANY_WORK\nexcept (OSError, StoreError) as error:\n"
-            "    for one in wanted:\n        one.partition.isr_refused(self._clock_ms())\n    return False",
+            "    for one in changes:\n        one.partition.isr_refused(self._clock_ms())\n    return False",
         ),
     ),
     mutant(
         "a proposal without an answer is not repeated",
         Edit(
             "replication",
-            "_try",
+            "_send",
             "try: ANY_WORK\nexcept (OSError, StoreError) as error: ANY",
             "try: ANY_WORK\nexcept (OSError, StoreError) as error:\n    self._pending.clear()\n    return False",
         ),

@@ -246,7 +246,7 @@ class Node:
         broker.replicas = self.replicas
         broker.metadata = self.image
         broker.topic_configs = self.configs
-        broker.local_broker = self.local
+        broker.controller_requests = self.local
         broker.handlers = self.handlers
         broker.admin = Admin(
             self.store, self.config, self.broker_id, self.controller, self.image, self.configs, self.gate

@@ -24,8 +24,8 @@ DIRECTIONS = ("leader", "follower")
 FETCH_BYTES = 400
 """Of a response as a whole; no batch of the clients is larger."""
 SLACK_BYTES = 3 * FETCH_BYTES
-"""For each follower: a fetch that was sent before the replica was throttled, one that is sent while nothing is left to
-pay, and one whose records only the next sample finds."""
+"""For each follower: a fetch that was sent before the replica was throttled, one that is sent while no wait is
+left, and one whose records only the next sample finds."""
 SAMPLED_EVERY_S = 0.05
 """A replica that is not delayed has everything in a fraction of a second."""
 PROGRESS_S = 20.0

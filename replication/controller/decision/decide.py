@@ -201,8 +201,7 @@ class _Decision:
     def _topics_read(self, topics: Mapping[str, TopicRead], gone: frozenset[str]) -> None:
         draft = self._draft
         for name in gone:
-            if draft.remove_topic(name) is not None:
-                self._moves.forget_topic(name)
+            draft.remove_topic(name)
         for name, read in topics.items():
             known = draft.cluster.topics.get(name)
             topic_id, partitions = read.assignment

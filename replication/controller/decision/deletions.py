@@ -52,7 +52,7 @@ class TopicDeletions:
                 self._stop_undeleted(name, topic, brokers)
 
     def confirm(self, broker_id: int, deleted: frozenset[TopicPartition]) -> None:
-        """The broker has deleted these replicas."""
+        """Record that the broker has deleted these replicas."""
         for name in sorted({key[0] for key in deleted}):
             topic = self._draft.cluster.topics.get(name)
             if topic is None or topic.undeleted is None:

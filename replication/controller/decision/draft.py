@@ -47,7 +47,7 @@ class ClusterDraft:
 
     @property
     def cluster(self) -> Cluster:
-        """The context as far as it is decided; `moving` and `leaving` of the draft are newer than its own."""
+        """Return the context as it is by now, except that `moving` and `leaving` of the draft are newer."""
         return self._cluster
 
     def finish(self) -> Cluster:
@@ -67,8 +67,11 @@ class ClusterDraft:
     def put_topic(self, name: str, topic: Topic) -> None:
         self._topics[name] = topic
 
-    def remove_topic(self, name: str) -> Topic | None:
-        return self._topics.pop(name, None)
+    def remove_topic(self, name: str) -> None:
+        """Remove a topic, with the moves of its partitions."""
+        if self._topics.pop(name, None) is not None:
+            self.moving = {key for key in self.moving if key[0] != name}
+            self.leaving = {key: ids for key, ids in self.leaving.items() if key[0] != name}
 
     def write_topic(self, name: str, writes: list[tuple[Operation, ...]] | None = None) -> None:
         """Write the node of a topic, by `writes` if given."""

@@ -1,4 +1,4 @@
-"""Elections of a decision: which partitions get another leader or ISR (controller.election says which one)."""
+"""Elections of a decision: which partitions get another leader or ISR (by the rules of controller.election)."""
 
 from __future__ import annotations
 

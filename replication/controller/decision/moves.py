@@ -78,7 +78,7 @@ class PartitionMoves:
                 self._end(key)
 
     def confirm_left(self, broker_id: int, keys: Iterable[TopicPartition]) -> None:
-        """The broker has answered that it no longer has these partitions, or is gone."""
+        """Record that the broker no longer has these partitions: it has confirmed it, or is gone."""
         for key in sorted(keys):
             self._draft.leaving[key] -= {broker_id}
             self._end(key)
@@ -86,10 +86,6 @@ class PartitionMoves:
     def left_by(self, broker_id: int) -> list[TopicPartition]:
         """Return the partitions whose departure the broker has not confirmed."""
         return [key for key, ids in self._draft.leaving.items() if broker_id in ids]
-
-    def forget_topic(self, name: str) -> None:
-        self._draft.moving = {key for key in self._draft.moving if key[0] != name}
-        self._draft.leaving = {key: ids for key, ids in self._draft.leaving.items() if key[0] != name}
 
     def _notify_replicas(self, key: TopicPartition, removed: Collection[int]) -> None:
         """Notify the replicas of the partition's new assignment; `removed` are those that only the last one had."""

@@ -14,7 +14,7 @@ from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.store import nodes
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
 from gregor.replication.store.nodes import BrokerRegistration
-from gregor.replication.store.registration import BrokerIdTaken, make_persistent_nodes
+from gregor.replication.store.registration import BrokerIdInUse, make_persistent_nodes
 from tests.broker.harness import Harness, batch, one_partition, produce_request, running
 from tests.replication.fakes import on_loop
 
@@ -52,7 +52,7 @@ async def test_a_number_that_stays_taken_belongs_to_a_live_broker(
     monkeypatch.setattr(membership, "FREED_WITHIN_MORE_MS", 0)
     store = await opened(tmp_path)
     await store.create("/brokers/ids/3", b"another session's")
-    with pytest.raises(BrokerIdTaken, match=r"another live broker is registered as broker\.id=3.*another broker\.id"):
+    with pytest.raises(BrokerIdInUse, match=r"another live broker is registered as broker\.id=3.*another broker\.id"):
         await register_when_free(store, BROKER, 20)
     await store.close()
 
@@ -62,7 +62,7 @@ class Member:
 
     def __init__(self, harness: Harness) -> None:
         node = harness.node
-        self.store, self.local = node.store, harness.broker.local_broker
+        self.store, self.local = node.store, harness.broker.controller_requests
         self.ended: list[str] = []
         self.membership = Membership(
             self.store,

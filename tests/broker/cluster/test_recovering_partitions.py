@@ -322,7 +322,7 @@ def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, g
 
 def test_what_was_said_to_an_earlier_life_is_not_done_late(harness: Harness, gate: Gate) -> None:
     # As after the end of a session, while the logs were being checked.
-    local = harness.broker.local_broker
+    local = harness.broker.controller_requests
     local.registered(local.broker_epoch + 1)
     gate.open = True
     harness.until(lambda: loaded(harness))

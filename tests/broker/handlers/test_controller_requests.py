@@ -48,7 +48,10 @@ def member(harness: Harness) -> Harness:
 
 def epochs(harness: Harness) -> dict[str, Any]:
     broker = harness.broker
-    return {"controller_epoch": broker.replicas.controller_epoch, "broker_epoch": broker.local_broker.broker_epoch}
+    return {
+        "controller_epoch": broker.replicas.controller_epoch,
+        "broker_epoch": broker.controller_requests.broker_epoch,
+    }
 
 
 def test_a_broker_that_is_alone_serves_nothing_of_it(tmp_path: Path) -> None:
@@ -202,7 +205,7 @@ def test_requests_of_two_controllers_do_not_mix(member: Harness, monkeypatch: py
 
 
 def test_the_controller_answers_brokers(member: Harness) -> None:
-    broker_epoch = member.broker.local_broker.broker_epoch
+    broker_epoch = member.broker.controller_requests.broker_epoch
     for version in range(4):
         asked = AlterPartitionRequest(broker_id=0, broker_epoch=broker_epoch)
         assert member.ask(asked, version).error_code == 0

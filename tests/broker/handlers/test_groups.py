@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.answers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from gregor.broker.answers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     DeleteGroupsRequest,
@@ -253,7 +253,7 @@ def test_describe(harness: Harness, topic: str, version: int) -> None:
     assert (one.member_id, one.client_id, one.client_host) == (member.id, "tests", "/127.0.0.1")
     assert (one.member_metadata, one.member_assignment) == (b"subscription", b"all")
     assert one.group_instance_id == ("host-1" if version >= 4 else None)
-    assert found.authorized_operations == NOT_ASKED
+    assert found.authorized_operations == NOT_REQUESTED
     if version >= 3:
         asked = describe(harness, topic, version, include_authorized_operations=True)
         assert asked.authorized_operations == GROUP_OPERATIONS

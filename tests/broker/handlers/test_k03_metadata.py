@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from gregor.broker.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
 from gregor.broker.handlers import k03_metadata
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DeleteTopicsRequest, MetadataRequest, MetadataResponse
@@ -58,8 +58,8 @@ def test_a_topic_and_the_cluster(harness: Harness, known: bytes, version: int) -
         assert (part.error_code, part.leader_id, part.replica_nodes, part.isr_nodes) == (0, 0, [0], [0])
         assert part.leader_epoch == (0 if version >= 7 else -1)
         assert part.offline_replicas == []
-    assert topic.topic_authorized_operations == NOT_ASKED
-    assert response.cluster_authorized_operations == NOT_ASKED
+    assert topic.topic_authorized_operations == NOT_REQUESTED
+    assert response.cluster_authorized_operations == NOT_REQUESTED
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -77,7 +77,7 @@ def test_authorized_operations_are_told_to_those_who_ask(harness: Harness, known
     cluster = {"include_cluster_authorized_operations": True} if version <= 10 else {}
     response = ask(harness, version, "known", include_topic_authorized_operations=True, **cluster)
     assert response.topics[0].topic_authorized_operations == TOPIC_OPERATIONS
-    assert response.cluster_authorized_operations == (CLUSTER_OPERATIONS if cluster else NOT_ASKED)
+    assert response.cluster_authorized_operations == (CLUSTER_OPERATIONS if cluster else NOT_REQUESTED)
 
 
 @pytest.mark.parametrize("version", range(4, 14))

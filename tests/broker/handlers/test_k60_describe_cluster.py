@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gregor.broker.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from gregor.broker.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeClusterRequest
 from tests.broker.harness import Harness
@@ -20,7 +20,7 @@ def test_the_cluster(harness: Harness, version: int) -> None:
     (broker,) = response.brokers
     assert (broker.broker_id, broker.host, broker.port, broker.rack) == (0, "localhost", 9092, None)
     assert response.endpoint_type == BROKERS
-    assert response.cluster_authorized_operations == NOT_ASKED
+    assert response.cluster_authorized_operations == NOT_REQUESTED
     asking = DescribeClusterRequest(include_cluster_authorized_operations=True)
     assert harness.ask(asking, version).cluster_authorized_operations == CLUSTER_OPERATIONS
 

@@ -209,13 +209,13 @@ def test_figures() -> None:
 
 def test_they_are_told_on_the_broker_s_socket(tmp_path: Path) -> None:
     with running(tmp_path) as harness:
-        harness.node.stalls.late(1.0, 30, 20, "")
+        harness.node.loop_lag.late(1.0, 30, 20, "")
 
         async def ask() -> list[dict[str, Any]]:
             return [answer async for answer in harness.node.control.carry_out({"command": "stalls"})]
 
         [answer] = harness.run(ask())
-    assert answer["total"] == answer["last_minute"] == harness.node.stalls.total.figures()
+    assert answer["total"] == answer["last_minute"] == harness.node.loop_lag.total.figures()
     assert answer["total"]["longest_ms"] == 30
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gregor.broker.net import advertised_addresses as advertising
-from gregor.broker.net.advertised_addresses import is_loopback, leads_astray, own_name, told_to_clients
+from gregor.broker.net.advertised_addresses import is_loopback, leads_astray, own_name, seen_by_clients
 
 
 @pytest.fixture
@@ -55,10 +55,10 @@ def test_a_lone_broker_does_not_wait_for_the_resolver(machine: dict[str, str]) -
 
 
 def test_what_clients_are_told() -> None:
-    assert told_to_clients([], "vm", True) == []
-    (alone,) = told_to_clients(["PLAINTEXT"], "vm", False)
+    assert seen_by_clients([], "vm", True) == []
+    (alone,) = seen_by_clients(["PLAINTEXT"], "vm", False)
     assert "the address that it connected to. Behind a forwarded port" in alone
-    (member,) = told_to_clients(["B", "A"], "vm", True)
+    (member,) = seen_by_clients(["B", "A"], "vm", True)
     assert member.startswith("A, B: ")
     assert "for other brokers, and for clients of those, vm is advertised" in member
 

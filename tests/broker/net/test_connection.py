@@ -464,7 +464,7 @@ def test_what_is_held_keeps_its_place_in_the_budget(loop: asyncio.AbstractEventL
         assert not late_transport.reading
     if not harness.parked[0].cancelled():
         harness.parked[0].set_result(SyncGroupResponse())
-    harness.connection.go_on()
+    harness.connection.end_hold()
     turn(loop)
     assert late_transport.reading
     late.connection_lost(None)

@@ -13,7 +13,7 @@ from gregor.config.definitions import INT_MAX
 def delay_s(rate: CreationRate, now_s: float, per_second: int) -> float:
     """Of one that comes in."""
     delay = rate.delay_s(now_s, per_second)
-    rate.take(now_s, per_second)
+    rate.reserve(now_s, per_second)
     return delay
 
 
@@ -51,5 +51,5 @@ def test_a_quiet_time_is_made_up_for_once() -> None:
 def test_to_ask_is_not_to_come_in() -> None:
     rate = CreationRate()
     for _ in range(10):
-        rate.take(100.0, 5)
+        rate.reserve(100.0, 5)
     assert [rate.delay_s(100.0, 5) for _ in range(3)] == pytest.approx([1.2] * 3)

@@ -125,7 +125,7 @@ def test_what_comes_behind_it_waits_for_its_turn(wire: Wire, count: int) -> None
     wire.harness.turn()
     assert wire.harness.broker.receive_budget.used_bytes == 0
     if count == MANY:
-        assert wire.harness.broker.buffers.take_warm() is not None, "the owned buffer is back in the pool"
+        assert wire.harness.broker.buffers.acquire_warm() is not None, "the owned buffer is back in the pool"
     answers = split(bytes(wire.transport.written), (small, 0), (large, 1), (small, 0), (large, 2))
     assert [len(answers[1].results), len(answers[3].results)] == [count, count]
 
@@ -150,7 +150,7 @@ def test_a_client_that_leaves_meanwhile_leaves_nothing_behind(tmp_path: Path) ->
             wire.close()
             harness.turn(10)
         assert budget.used_bytes == 0
-        while (buffer := pool.take_warm()) is not None:
+        while (buffer := pool.acquire_warm()) is not None:
             assert buffer.view.nbytes == buffer.capacity
 
 

@@ -53,13 +53,13 @@ def test_capacity_grows_fourfold_and_never_past_the_frame() -> None:
 
 def test_the_pool_keeps_a_few_small_buffers_warm() -> None:
     pool = BufferPool()
-    assert pool.take_warm() is None
-    buffers = [pool.take() for _ in range(6)]
+    assert pool.acquire_warm() is None
+    buffers = [pool.acquire() for _ in range(6)]
     buffers[0].grow(8 * MB)
     for buffer in buffers:
         pool.give_back(buffer)
     kept = []
-    while (buffer := pool.take_warm()) is not None:
+    while (buffer := pool.acquire_warm()) is not None:
         kept.append(buffer)
     assert kept
     assert len(kept) == 4

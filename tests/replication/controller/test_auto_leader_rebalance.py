@@ -12,7 +12,7 @@ from gregor.broker.jobs.turns import LoopGate
 from gregor.config.listeners import Listener
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import run_all
-from gregor.replication.controller.auto_leader_rebalance import AutoLeaderRebalance, misled
+from gregor.replication.controller.auto_leader_rebalance import AutoLeaderRebalance, imbalanced_partitions
 from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
 from gregor.replication.store import nodes
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
@@ -36,7 +36,7 @@ def cluster_of(*partitions: str, brokers: Collection[int] = (1, 2, 3)) -> Cluste
 
 
 def misled_of(cluster: Cluster, percentage: int = 10) -> set[TopicPartition]:
-    return run_all(misled(cluster, percentage))
+    return run_all(imbalanced_partitions(cluster, percentage))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_topics_that_go_are_left_alone() -> None:
 
 
 def test_a_thousand_partitions_are_looked_at_in_steps() -> None:
-    steps = misled(cluster_of(*["1,2 2 1,2"] * 2000), 10)
+    steps = imbalanced_partitions(cluster_of(*["1,2 2 1,2"] * 2000), 10)
     assert sum(1 for _ in steps) >= 6
 
 
@@ -79,13 +79,13 @@ async def test_a_broker_that_came_back_leads_again(tmp_path: Path) -> None:
         await subject.join(2)
         await subject.settle()
         balance = AutoLeaderRebalance(subject.loop, 10, 300, LoopGate())
-        await balance.look()
+        await balance.check()
         assert (await subject.state("t")).leader == 1, "not in sync yet"
         state = (await subject.state("t"))._replace(isr=(1, 2))
         await subject.store.set(nodes.state_path("t", 0), nodes.encode_state(state))
         await subject.store.create(nodes.ISR_CHANGE_PREFIX, nodes.encode_partition_list([("t", 0)]), sequential=True)
         await subject.settle()
-        await balance.look()
+        await balance.check()
         assert (await subject.state("t")).leader == 2
 
 

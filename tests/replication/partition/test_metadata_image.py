@@ -133,17 +133,17 @@ def test_a_deleted_name_is_told_once_unless_it_is_in_use_again() -> None:
     image = MetadataImage()
     gone = {0: LEADER_DURING_DELETE}
     run_all(image.apply(update(("t", ID, {0: 1}), ("u", OTHER_ID, {0: 1}))))
-    assert not image.take_deleted("t")
+    assert not image.pop_deleted("t")
     run_all(image.apply(update(("t", ID, gone), ("u", OTHER_ID, gone))))
-    assert [image.take_deleted("t") for _ in range(2)] == [True, False]
+    assert [image.pop_deleted("t") for _ in range(2)] == [True, False]
     run_all(image.apply(update(("u", OTHER_ID, {0: 1}))))
-    assert not image.take_deleted("u")
+    assert not image.pop_deleted("u")
 
 
 def test_the_latest_deleted_names_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata_image, "_DELETED_NAMES", 2)
+    monkeypatch.setattr(metadata_image, "_MAX_DELETED_NAMES", 2)
     image = MetadataImage()
     for name in "abc":
         run_all(image.apply(update((name, ID, {0: 1}))))
         run_all(image.apply(update((name, ID, {0: LEADER_DURING_DELETE}))))
-    assert [image.take_deleted(name) for name in "abc"] == [False, True, True]
+    assert [image.pop_deleted(name) for name in "abc"] == [False, True, True]

@@ -132,15 +132,15 @@ def test_what_is_set_aside_for_want_of_room_follows_again_afterwards(subject: Su
     led = subject.manager.get("t", 1)
     assert led is not None
     # Nobody else is in sync: it stays, if only to be read.
-    assert subject.manager.set_aside([("t", 0), ("t", 1), ("t", 7)]) == [("t", 0)]
+    assert subject.manager.suspend([("t", 0), ("t", 1), ("t", 7)]) == [("t", 0)]
     led.in_sync.commit([0, 1])
     waiting: list[ErrorCode] = []
     led.when_committed(10, waiting.append)
-    assert subject.manager.set_aside([("t", 1)]) == [("t", 1)]
+    assert subject.manager.suspend([("t", 1)]) == [("t", 1)]
     assert waiting == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert [partition.partition for partition in subject.stopped] == [0, 1]
     assert subject.lead(1, 0, epoch=4) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
-    subject.manager.take_up([("t", 0), ("t", 1)])
+    subject.manager.resume([("t", 0), ("t", 1)])
     del subject.leadership[:]
     # In the same epoch where the leader is the same.
     assert subject.lead(1, epoch=4) == [0]

@@ -50,7 +50,7 @@ def test_bytes_of_the_last_window_alone_delay_a_fetch() -> None:
     assert throttle.wait_s() == 0
 
 
-def test_an_hour_without_a_fetch_pays_for_what_came_before_it() -> None:
+def test_an_hour_without_a_fetch_outlasts_all_that_came_before_it() -> None:
     clock = Clock()
     throttle = ReplicaThrottle(1, lambda: 1000, clock)
     for _ in range(3600):

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,23 +135,39 @@ async def test_a_failing_watch_does_not_stop_the_others(tmp_path: Path, caplog: 
     await store.close()
 
 
+class Disk:
+    """The disk under SQLite: its transactions end with `error`, if there is one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        disk = self
+        self.error: sqlite3.Error | None = None
+
+        class Connection(sqlite3.Connection):
+            def executemany(self, *arguments: Any) -> sqlite3.Cursor:
+                if disk.error is not None:
+                    raise disk.error
+                return super().executemany(*arguments)
+
+        monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Connection))
+
+    def fill(self) -> None:
+        self.error = sqlite3.OperationalError("database or disk is full")
+        self.error.sqlite_errorcode = sqlite3.SQLITE_FULL
+
+
 @on_loop
 async def test_a_broken_disk_ends_writing_for_good_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
     store = await opened(tmp_path)
     told: list[StoreFailed] = []
     store.on_failed.append(told.append)
     await store.create("/a")
-    real = EmbeddedStore._store
-
-    def broken(connection: sqlite3.Connection, jobs: Any) -> None:
-        raise sqlite3.OperationalError("disk I/O error")
-
-    monkeypatch.setattr(EmbeddedStore, "_store", staticmethod(broken))
+    disk.error = sqlite3.OperationalError("disk I/O error")
     results = await asyncio.gather(store.create("/b"), store.create("/c"), return_exceptions=True)
     assert [type(result) for result in results] == [StoreFailed, StoreFailed]
     assert len(told) == 1 and "I/O error" in str(told[0])
     # Well again: too late, a write without its predecessors would tear the tree.
-    monkeypatch.setattr(EmbeddedStore, "_store", staticmethod(real))
+    disk.error = None
     with pytest.raises(StoreFailed):
         await store.create("/d")
     await store.close()
@@ -159,26 +176,11 @@ async def test_a_broken_disk_ends_writing_for_good_and_says_so(tmp_path: Path, m
     await again.close()
 
 
-class FullDisk:
-    """Refuses transactions for lack of room as long as `full`."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.full = True
-        self._store = EmbeddedStore._store
-        monkeypatch.setattr(EmbeddedStore, "_store", staticmethod(self.store))
-
-    def store(self, connection: sqlite3.Connection, jobs: Any) -> None:
-        if self.full:
-            error = sqlite3.OperationalError("database or disk is full")
-            error.sqlite_errorcode = sqlite3.SQLITE_FULL
-            raise error
-        self._store(connection, jobs)
-
-
 @on_loop
 async def test_what_finds_no_room_is_taken_back_and_can_be_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    disk = Disk(monkeypatch)
     store = await opened(tmp_path)
     told: list[str] = []
     store.on_full.append(lambda: told.append("full"))
@@ -187,7 +189,7 @@ async def test_what_finds_no_room_is_taken_back_and_can_be_tried_again(
     before = await dump(store)
     watched: list[str] = []
     await store.children("/", lambda event: watched.append(event.path))
-    disk = FullDisk(monkeypatch)
+    disk.fill()
     writes = [
         store.create("/a"),
         store.create("/a/b"),
@@ -200,7 +202,7 @@ async def test_what_finds_no_room_is_taken_back_and_can_be_tried_again(
     assert await dump(store) == before
     assert told
     assert watched == ["/"]  # it may look again, and watch again
-    disk.full = False
+    disk.error = None
     await store.create("/a")
     assert await store.create("/a/n-", sequential=True) == "/a/n-0000000000"
     after = await dump(store)
@@ -212,12 +214,13 @@ async def test_what_finds_no_room_is_taken_back_and_can_be_tried_again(
 
 @on_loop
 async def test_closing_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
     store = await opened(tmp_path)
     await store.create("/a")
     await store.create("/mine", ephemeral=True)
-    disk = FullDisk(monkeypatch)
+    disk.fill()
     await asyncio.wait_for(store.close(), 5)
-    disk.full = False
+    disk.error = None
     again = await opened(tmp_path)
     assert sorted(await again.children("/")) == ["a"]
     await again.close()

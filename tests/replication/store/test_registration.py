@@ -14,7 +14,7 @@ from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
 from gregor.replication.store.metadata_store import Stat, StoreError
 from gregor.replication.store.nodes import BrokerRegistration
 from gregor.replication.store.registration import (
-    BrokerIdTaken,
+    BrokerIdInUse,
     generate_broker_id,
     join_cluster,
     make_persistent_nodes,
@@ -82,7 +82,7 @@ async def test_a_number_in_use_is_refused(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await register(store, BrokerRegistration(0, ()))
     store.session_id += 1  # as another process sees it
-    with pytest.raises(BrokerIdTaken):
+    with pytest.raises(BrokerIdInUse):
         await register(store, BrokerRegistration(0, ()))
     await store.close()
 

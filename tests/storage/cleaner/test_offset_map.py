@@ -34,11 +34,11 @@ def test_it_is_full_at_the_load_factor() -> None:
     assert latest.get(b"other") == -1
 
 
-@pytest.mark.parametrize("most_keys", [0, 1, 2, 3, 10, 1000])
-def test_a_small_log_takes_little_memory_and_fits(most_keys: int) -> None:
-    latest = OffsetMap(128 << 20, 0.9, most_keys)
-    assert latest.slots <= most_keys * 2 + 12
-    for number in range(most_keys):
+@pytest.mark.parametrize("max_keys", [0, 1, 2, 3, 10, 1000])
+def test_a_small_log_takes_little_memory_and_fits(max_keys: int) -> None:
+    latest = OffsetMap(128 << 20, 0.9, max_keys)
+    assert latest.slots <= max_keys * 2 + 12
+    for number in range(max_keys):
         assert not latest.full
         latest.put(b"%d" % number, number)
 
