@@ -143,7 +143,7 @@ class Server:
         )
         gc_policy = GcPolicy()
         gc_policy.begin()
-        broker.background.spawn(gc_policy.look_again_and_again())
+        broker.background.spawn(gc_policy.run())
         self._node.loop_lag.start(loop)
         self._control_socket = ControlSocket(self._node.control, self._config.log_dirs[0])
         await self._control_socket.start()

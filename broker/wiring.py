@@ -21,7 +21,7 @@ from gregor.broker.jobs.descriptors import Share, open_files_limit
 from gregor.broker.jobs.disk_watch import DiskWatch
 from gregor.broker.jobs.log_cleaner import LogCleaner
 from gregor.broker.jobs.log_mover import LogMover
-from gregor.broker.jobs.loop_lag import Stalls
+from gregor.broker.jobs.loop_lag import LoopLag
 from gregor.broker.jobs.maintenance import Maintenance
 from gregor.broker.jobs.scan_helper import ScanHelper
 from gregor.broker.jobs.turns import LoopGate
@@ -108,7 +108,7 @@ class Node:
         self._mover: LogMover | None = None
         self._opened = False
         self.failed = False
-        self.loop_lag = Stalls()
+        self.loop_lag = LoopLag()
         self._lifetimes = AsyncExitStack()
         self._lifetimes.callback(self._close_logs)
         self._lifetimes.callback(self._close_mover)
@@ -223,7 +223,7 @@ class Node:
         await self.loading.finish(lambda log: recovering.loaded(log, local.broker_epoch))
         recovering.all_loaded(local.broker_epoch)
         if recovering.must_notify_controller:
-            await disk_watch.tell_controller()
+            await disk_watch.notify_controller()
         await base.adoption.run()
         self._background.remove_later(self._logs.pop_unlinkable(), 0)
         mover.resume()

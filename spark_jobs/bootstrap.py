@@ -1,4 +1,4 @@
-"""Is there a broker at all? Spark's client needs three minutes to give up on an address where nobody listens."""
+"""A check that a broker accepts connections, because Spark's client needs three minutes to report that none does."""
 
 import re
 import socket
@@ -10,18 +10,18 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 def parse_servers(text: str) -> list[tuple[str, int]]:
-    """The addresses of HOST:PORT[,HOST:PORT...]; an IPv6 address stands in brackets. Raises JobError for other text."""
+    """Return the addresses of HOST:PORT[,HOST:PORT...], an IPv6 address in brackets; raise JobError for other text."""
     servers = []
     for part in text.split(","):
         found = re.fullmatch(r"\s*(?:\w+://)?(\[[0-9a-fA-F:.%]+\]|[^\s:\[\]]+):(\d{1,5})\s*", part)
         if found is None or not 0 < int(found.group(2)) < 65536:
-            raise JobError(f"{part.strip()!r} is not HOST:PORT")
+            raise JobError(f"{part.strip()!r} is not an address of a broker; give HOST:PORT, e.g. localhost:9092")
         servers.append((found.group(1).strip("[]"), int(found.group(2))))
     return servers
 
 
 def require_broker(text: str, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
-    """Raises JobError, with the reason of each, when none of the addresses accepts a connection."""
+    """Raise JobError, with the cause for each address, unless one of them accepts a connection."""
     failures = []
     for host, port in parse_servers(text):
         try:
@@ -29,5 +29,5 @@ def require_broker(text: str, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
             return
         except OSError as error:
             failures.append(f"    {address_text(host, port)}: {error.strerror or error}")
-    failures.append("Start one with `gregor start`, or name another with --bootstrap-server.")
-    raise JobError("\n".join(["no broker answers:", *failures]))
+    failures.append("Start one with `gregor start`, or name a running one with --bootstrap-server.")
+    raise JobError("\n".join(["no broker accepts connections:", *failures]))

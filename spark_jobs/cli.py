@@ -1,4 +1,4 @@
-"""`gregor spark ...`: runs a job, or tells where the Kafka connector is."""
+"""`gregor spark`: runs a job, or prints the jars of the Kafka connector."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ usage: gregor spark COMMAND [ARGUMENTS]
 
 commands:
   wordcount   count the words of a topic as they arrive: to the console, to a topic or to Parquet
-  connector   print the jars of Spark's Kafka connector, downloading them the first time
+  connector   print the jars of Spark's Kafka connector; the first call downloads them
 
 examples:
   gregor spark wordcount --help
@@ -26,14 +26,16 @@ Spark needs Java 17 or newer and PySpark 4.0 (pip install 'gregor[spark]'); the 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; the exit code: 0 done, 1 failed, 2 wrong arguments."""
+    """Run one command and return the exit code: 0 done, 1 failed, 2 wrong arguments."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(USAGE, end="", file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2
     command = COMMANDS.get(arguments[0])
     if command is None:
-        print(f"gregor spark: no command {arguments[0]!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        print(
+            f"gregor spark: there is no command {arguments[0]!r}; commands are {', '.join(COMMANDS)}", file=sys.stderr
+        )
         return 2
     try:
         return command(arguments[1:])
@@ -50,9 +52,9 @@ def _wordcount(arguments: list[str]) -> int:
 
 def _connector(arguments: list[str]) -> int:
     if arguments:
-        asked_for_help = arguments[0] in ("-h", "--help")
-        print("usage: gregor spark connector", file=sys.stdout if asked_for_help else sys.stderr)
-        return 0 if asked_for_help else 2
+        wants_help = arguments[0] in ("-h", "--help")
+        print("usage: gregor spark connector", file=sys.stdout if wants_help else sys.stderr)
+        return 0 if wants_help else 2
     print(",".join(str(jar) for jar in connector_jars(require_java())))
     return 0
 

@@ -1,9 +1,9 @@
-"""The jars of Spark's Kafka connector: downloaded once, then used from a folder of our own.
+"""The jars of Spark's Kafka connector: downloaded once, then used from gregor's cache folder.
 
-Spark can resolve packages itself (`spark.jars.packages`), but then it asks the local Maven repository first and fails
-on one that is half filled (a pom without its jar), downloads 50 MB of libraries that PySpark already has, and prints
-forty lines at each start. So the resolver that PySpark ships (Ivy) is run here once, with settings of our own: the
-central repository first, the local one only as a fallback. The result is a folder that exists only when it is complete.
+Spark can resolve packages itself (`spark.jars.packages`), but then it searches the local Maven repository first and
+fails on an incomplete one (a pom without its jar), downloads 50 MB of libraries that PySpark already has, and prints
+forty lines at each start. Therefore PySpark's resolver (Ivy) is run here once, with other settings: the central
+repository first, the local one only as a fallback. The folder of the result exists only when it is complete.
 """
 
 import os
@@ -19,10 +19,10 @@ from gregor.spark_jobs.errors import JobError
 
 GROUP = "org.apache.spark"
 ARTIFACT = "spark-sql-kafka-0-10_2.13"
-VERSION = "4.0.0"  # goes with every PySpark 4.0.x
+VERSION = "4.0.0"  # for every PySpark 4.0.x
 PACKAGE = f"{GROUP}:{ARTIFACT}:{VERSION}"
 
-# Named by the connector's pom, and already among PySpark's own jars.
+# Dependencies in the connector's pom that are already among PySpark's jars.
 IN_PYSPARK = (
     "org.apache.hadoop",
     "org.slf4j",
@@ -39,20 +39,20 @@ Runner = Callable[[list[str], Path], tuple[int, str]]
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where downloaded jars are kept between runs."""
+    """Return the folder where downloaded jars are kept between runs."""
     base = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "gregor"
 
 
 def connector_folder(cache: Path | None = None) -> Path:
-    """The folder of the connector's jars; where it exists, it is complete."""
+    """Return the folder of the connector's jars; if it exists, it is complete."""
     return (cache or cache_folder()) / f"{ARTIFACT}-{VERSION}"
 
 
 def connector_jars(java: str, cache: Path | None = None, run: Runner | None = None) -> list[Path]:
-    """The connector's jars as local files, downloaded by the given Java if they are not here yet.
+    """Return the connector's jars as local files, downloaded with the given Java if they are missing.
 
-    Safe to call from several processes at once. Raises JobError with the resolver's own reason when that fails.
+    Several processes may call this at once. Raise JobError, with the cause of the resolver, if the download fails.
     """
     folder = connector_folder(cache)
     if not folder.is_dir():
@@ -65,7 +65,10 @@ def _download(java: str, folder: Path, run: Runner) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix="connector-", dir=folder.parent))
     except OSError as error:
-        raise JobError(f"cannot keep the Kafka connector in {folder.parent}: {error.strerror}") from error
+        raise JobError(
+            f"cannot store the Kafka connector in {folder.parent}: {error.strerror}; "
+            "set XDG_CACHE_HOME to use another folder"
+        ) from error
     try:
         (scratch / "settings.xml").write_text(_settings(os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")))
         (scratch / "ivy.xml").write_text(_module())
@@ -76,9 +79,9 @@ def _download(java: str, folder: Path, run: Runner) -> None:
         if code != 0 or not any((scratch / "jars").glob(f"{ARTIFACT}-*.jar")):
             raise JobError(_failure(folder, output))
         try:
-            (scratch / "jars").rename(folder)  # one step: the folder is there with everything in it, or not at all
+            (scratch / "jars").rename(folder)  # atomic: the folder is complete, or does not exist
         except OSError:
-            if not folder.is_dir():  # else another process was faster, with the same jars
+            if not folder.is_dir():  # else another process has stored the same jars
                 raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -98,7 +101,7 @@ def _ivy_jar() -> str:
     spec = find_spec("pyspark")
     found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
     if not found:
-        raise JobError(f"PySpark is not installed, or not with its jars. {HOW_TO_INSTALL_PYSPARK}")
+        raise JobError(f"PySpark is not installed, or without its jars. {HOW_TO_INSTALL_PYSPARK}")
     return str(found[-1])
 
 
@@ -125,19 +128,19 @@ def _module() -> str:
 
 
 def _failure(folder: Path, output: str) -> str:
-    """Ivy's report cut down to the lines that name a reason."""
+    """Return the error text, with the lines of Ivy's report that have a cause."""
     words = ("not found", "error", "failed", "refused", "timed out", "no answer", "exception", "unknownhost")
     reasons: list[str] = []
     for line in output.splitlines():
         text = line.strip(" :\t")
         if " " in text and any(word in text.lower() for word in words) and text not in reasons:
             reasons.append(text)
-    reasons.sort(key=lambda text: "exception" not in text.lower())  # what happened, before what follows from it
+    reasons.sort(key=lambda text: "exception" not in text.lower())  # causes before consequences
     listed = "\n".join(f"    {reason}" for reason in reasons[:6] or output.strip().splitlines()[-3:])
     return (
         f"the Kafka connector of Spark ({PACKAGE}) could not be downloaded:\n{listed}\n"
         "Check the network (JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=... -Dhttps.proxyPort=...' names a proxy,\n"
-        "DEFAULT_ARTIFACT_REPOSITORY another repository), or hand the connector to Spark yourself:\n"
+        "DEFAULT_ARTIFACT_REPOSITORY another repository), or let Spark download the connector:\n"
         f"    spark-submit --packages {PACKAGE} ...\n"
         f"or copy its jars from another machine into {folder}"
     )

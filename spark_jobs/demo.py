@@ -1,8 +1,8 @@
-"""The whole way once, on this machine: a broker, a real text, a topic, Spark, and a check of what came out.
+"""A demonstration on this machine: a broker, a text, a topic, a word count by Spark, and a check of its result.
 
-`make demo` runs it (`python -m spark_jobs.demo`). With GREGOR_DEMO_BOOTSTRAP=HOST:PORT it uses a broker that runs
-already. The counts go to a second topic and are read back from there by the same ordinary client that produced the
-text, so both directions of both clients are part of the demonstration.
+`make demo` runs it (`python -m gregor.spark_jobs.demo`). With GREGOR_DEMO_BOOTSTRAP=HOST:PORT it uses a running broker.
+The counts are written to a second topic, and consumed by the same client that produced the text, so that both
+directions of both clients are part of the demonstration.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.java import require_java
 from gregor.spark_jobs.session import SHORT_JOB, open_session, require_pyspark
 
-# The first that is here is taken: long enough to be worth counting, and known to the reader.
+# The first existing one is used: long texts that readers know.
 TEXTS = (
     "/usr/share/common-licenses/GPL-3",
     "/usr/share/licenses/common/GPL3/license.txt",
@@ -43,9 +43,9 @@ QUERY_S = 120
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the demonstration; 0 when the counts are right, 1 when anything is not, 130 when interrupted."""
+    """Run the demonstration; return 0 if the counts are correct, 1 after a failure, 130 after an interrupt."""
     parser = argparse.ArgumentParser(prog="gregor.spark_jobs.demo", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--text", metavar="FILE", help="the text to count; default: one that this machine has")
+    parser.add_argument("--text", metavar="FILE", help="text to count; default: one of this machine")
     parser.add_argument("--top", type=int, default=12, metavar="N", help="words to show; default: %(default)s")
     arguments = parser.parse_args(argv)
     started = time.monotonic()
@@ -66,21 +66,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(text: Path, top: int, cleanup: ExitStack) -> None:
     require_pyspark()
     if not connector_folder().is_dir():
-        _say("First run: fetching Spark's Kafka connector ...")
+        _print("First run: downloading Spark's Kafka connector ...")
     connector_jars(require_java())
     lines = text.read_text(encoding="utf-8", errors="replace").splitlines()
-    _say(f"Text:     {text}, {len(lines):,} lines")
+    _print(f"Text:     {text}, {len(lines):,} lines")
     folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="gregor-demo-", ignore_cleanup_errors=True)))
     bootstrap = os.environ.get("GREGOR_DEMO_BOOTSTRAP")
     if bootstrap is None:
         bootstrap = cleanup.enter_context(running_broker(folder))
     source, target = (f"demo-{name}-{os.urandom(3).hex()}" for name in ("lines", "counts"))
-    _say(f"Broker:   {bootstrap}, topics {source} and {target}")
+    _print(f"Broker:   {bootstrap}, topics {source} and {target}")
     cleanup.enter_context(topics(bootstrap, [source, target]))
     began = time.monotonic()
     produce(bootstrap, source, lines)
-    _say(f"Produced: {len(lines):,} records by confluent-kafka in {time.monotonic() - began:.2f} s")
-    _say("Spark:    starting ...")
+    _print(f"Produced: {len(lines):,} records by confluent-kafka in {time.monotonic() - began:.2f} s")
+    _print("Spark:    starting ...")
     spark_word_count(bootstrap, source, target, folder, len(lines))
     counted = read_counts(bootstrap, target)
     _show(counted, top)
@@ -89,7 +89,7 @@ def _run(text: Path, top: int, cleanup: ExitStack) -> None:
 
 @contextmanager
 def _ended_like_an_interrupt() -> Iterator[None]:
-    """A closed terminal or a `kill` ends the demonstration with its clean-up: nothing else stops the broker."""
+    """Convert SIGTERM and SIGHUP to KeyboardInterrupt, so that the clean-up stops the broker."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -104,17 +104,21 @@ def _ended_like_an_interrupt() -> Iterator[None]:
 
 
 def find_text(given: str | None, candidates: Sequence[str] = TEXTS) -> Path:
-    """The text to count. Raises JobError when the one that was asked for, or any at all, is missing."""
+    """Return the text to count; raise JobError if the given one, or each candidate, is missing."""
     for candidate in [given] if given else candidates:
         path = Path(candidate)
         if path.is_file() and os.access(path, os.R_OK):
             return path
-    raise JobError(f"there is no file {given}" if given else "no text found to count; name one with --text FILE")
+    raise JobError(
+        f"{given} is not a readable file"
+        if given
+        else "this machine has no known text to count; give one with --text FILE"
+    )
 
 
 @contextmanager
 def running_broker(folder: Path) -> Iterator[str]:
-    """A broker of this environment on a free port, with its data in the folder; its address once it answers."""
+    """Run a broker on a free port, with its data in the folder; yield its address once it answers."""
     port = _free_port()
     log = folder / "gregor.broker.log"
     command = Path(sys.executable).with_name("gregor")
@@ -122,7 +126,7 @@ def running_broker(folder: Path) -> Iterator[str]:
     start += ["start", "--override", f"listeners=PLAINTEXT://127.0.0.1:{port}"]
     start += ["--override", f"log.dirs={folder / 'data'}"]
     with log.open("wb") as stream:
-        process = subprocess.Popen(  # in a session of its own: an interrupt at the terminal must not reach it first
+        process = subprocess.Popen(  # in its own session, so that Ctrl-C does not reach it first
             start, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
         )
     bootstrap = f"127.0.0.1:{port}"
@@ -136,11 +140,11 @@ def running_broker(folder: Path) -> Iterator[str]:
     if code != 0:
         how = f"did not stop within {BROKER_STOP_S} s" if code is None else f"ended with code {code}"
         raise JobError(f"the broker {how}\n{_tail(log)}")
-    _say("Broker:   stopped cleanly")
+    _print("Broker:   stopped cleanly")
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> int | None:
-    """Asks the process to end; its exit code, or None if it had to be killed."""
+    """Terminate the process; return its exit code, or None if it had to be killed."""
     process.terminate()
     try:
         return process.wait(timeout=BROKER_STOP_S)
@@ -151,7 +155,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> int | None:
 
 
 def _wait_until_ready(bootstrap: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Ready means that the broker answers a metadata request; a listening port alone is not enough."""
+    """Wait until the broker answers a metadata request; a listening port alone does not suffice."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -160,9 +164,9 @@ def _wait_until_ready(bootstrap: str, process: "subprocess.Popen[bytes]", log: P
     admin = None
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise JobError(f"the broker ended with code {process.returncode} at its start\n{_tail(log)}")
+            raise JobError(f"the broker ended with code {process.returncode} during its start\n{_tail(log)}")
         try:
-            if admin is None:  # the client backs off after a refused connection, so it is made once somebody listens
+            if admin is None:  # the client backs off after a refused connection, so it is created once the port listens
                 socket.create_connection((host, int(port)), timeout=1).close()
                 admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
             if admin.list_topics(timeout=2).brokers:
@@ -174,7 +178,7 @@ def _wait_until_ready(bootstrap: str, process: "subprocess.Popen[bytes]", log: P
 
 @contextmanager
 def topics(bootstrap: str, names: Sequence[str]) -> Iterator[None]:
-    """Creates the topics, and deletes them in the end, so that a broker that goes on running keeps nothing of this."""
+    """Create the topics, and delete them at the end, so that a broker that keeps running is left without them."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -195,7 +199,7 @@ def topics(bootstrap: str, names: Sequence[str]) -> Iterator[None]:
 
 
 def produce(bootstrap: str, topic: str, lines: Sequence[str]) -> None:
-    """Sends one record for each line and waits until all are acknowledged."""
+    """Send one record per line, and wait until all are acknowledged."""
     from confluent_kafka import KafkaError, Message, Producer
 
     failures: list[str] = []
@@ -215,7 +219,7 @@ def produce(bootstrap: str, topic: str, lines: Sequence[str]) -> None:
 
 
 def spark_word_count(bootstrap: str, source: str, target: str, folder: Path, records: int) -> None:
-    """Runs the word count job over everything the source topic holds, with a progress line for each batch."""
+    """Run the word count job over all records of the source topic, with a progress line per batch."""
     from pyspark.errors import PySparkException
 
     from gregor.spark_jobs.jobs.wordcount import Options, start
@@ -233,7 +237,7 @@ def spark_word_count(bootstrap: str, source: str, target: str, folder: Path, rec
             trigger="available-now",
             max_offsets_per_trigger=records // BATCHES + PARTITIONS,  # Spark rounds down for each partition
         )
-        progress = run_to_end(start(spark, options), lambda line: _say(f"Spark:    {line}"), timeout_s=QUERY_S)
+        progress = run_to_end(start(spark, options), lambda line: _print(f"Spark:    {line}"), timeout_s=QUERY_S)
     except (PySparkException, JobError) as error:
         message = str(error) if isinstance(error, JobError) else reason(error)
         raise JobError(f"{message}\n{_tail(log)}") from error
@@ -244,7 +248,7 @@ def spark_word_count(bootstrap: str, source: str, target: str, folder: Path, rec
 
 
 def read_counts(bootstrap: str, topic: str) -> Counter[str]:
-    """The last value of each key in the topic, from its beginning to its present end."""
+    """Return the last value of each key in the topic, up to its present end."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     settings = {"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False, "log_level": 0}
@@ -264,19 +268,19 @@ def read_counts(bootstrap: str, topic: str) -> Counter[str]:
                 if offset + 1 >= ends[message.partition() or 0]:
                     left.discard(message.partition() or 0)
             if left and time.monotonic() > deadline:
-                raise JobError(f"the counts could not be read back from {topic} within {CLIENT_S} s")
+                raise JobError(f"the counts could not be consumed from {topic} within {CLIENT_S} s")
         return counts
     finally:
         consumer.close()
 
 
 def check(counted: Counter[str], lines: Sequence[str]) -> None:
-    """Compares Spark's counts with a count in plain Python; raises JobError with the first differences."""
+    """Compare Spark's counts with a count in plain Python; raise JobError with the first differences."""
     from gregor.spark_jobs.transforms.wordcount import count_words
 
     expected = count_words(lines)
     if counted == expected:
-        _say(f"Checked:  {len(expected):,} words, {expected.total():,} in all, the same as a plain count of the file")
+        _print(f"Checked:  {len(expected):,} words, {expected.total():,} in all, the same as a plain count of the file")
         return
     wrong = sorted(word for word in counted.keys() | expected.keys() if counted[word] != expected[word])
     shown = "\n".join(f"    {word}: {counted[word]} by Spark, {expected[word]} in the file" for word in wrong[:5])
@@ -296,7 +300,7 @@ def _show(counts: Counter[str], top: int) -> None:
     Console(highlight=False).print(table)
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)
 
 

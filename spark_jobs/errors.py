@@ -1,5 +1,5 @@
-"""The error a job ends with when the user can do something about it."""
+"""The error of a job that the user can correct."""
 
 
 class JobError(Exception):
-    """Its text is shown as it is: what is wrong and, where there is one, the line that puts it right."""
+    """A job has failed; the text, which is printed as it is, has the cause and the remedy."""

@@ -1,7 +1,7 @@
-"""Which Java will run Spark, and whether it is new enough.
+"""The Java that runs Spark, and the check of its version.
 
-Spark's launch scripts take `$JAVA_HOME/bin/java`, else `java` from the PATH; the same order is used here so that the
-Java that is judged is the Java that runs.
+Spark's launch scripts run `$JAVA_HOME/bin/java`, else `java` from the PATH. The order here is the same, so that the
+Java that is checked is the Java that runs.
 """
 
 import os
@@ -18,12 +18,12 @@ HOW_TO_INSTALL = (
     "    apt-get install openjdk-17-jre-headless      (Debian, Ubuntu)\n"
     "    dnf install java-17-openjdk-headless         (Fedora, RHEL)\n"
     "    brew install openjdk@17                      (macOS)\n"
-    "or point JAVA_HOME at one that is there."
+    "or set JAVA_HOME to an installed one."
 )
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> str | None:
-    """The java program that Spark would start, or None."""
+    """Return the java program that Spark would start; None if there is none."""
     home = environ.get("JAVA_HOME")
     if home:
         return shutil.which("java", path=os.path.join(home, "bin"))
@@ -31,7 +31,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def parse_version(banner: str) -> int | None:
-    """The major version in what `java -version` prints: 17 for "17.0.15", 8 for "1.8.0_392", None if there is none."""
+    """Return the major version in the output of `java -version`, 17 for "17.0.15", 8 for "1.8.0_392", or None."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', banner)
     if found is None:
         return None
@@ -40,16 +40,16 @@ def parse_version(banner: str) -> int | None:
 
 
 def require_java(environ: Mapping[str, str] = os.environ) -> str:
-    """The path of a Java that can run Spark; a JobError that says what is missing otherwise."""
+    """Return the path of a Java that can run Spark; raise JobError if there is none."""
     java = find_java(environ)
     if java is None:
         where = f"JAVA_HOME={environ['JAVA_HOME']}" if environ.get("JAVA_HOME") else "the PATH"
-        raise JobError(f"Spark needs Java {MINIMUM_VERSION} or newer, and there is none in {where}.\n{HOW_TO_INSTALL}")
-    asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    banner = asked.stderr + asked.stdout
+        raise JobError(f"Spark needs Java {MINIMUM_VERSION} or newer; {where} has no Java.\n{HOW_TO_INSTALL}")
+    probe = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    banner = probe.stderr + probe.stdout
     version = parse_version(banner)
     if version is None:
-        raise JobError(f"{java} does not say which Java it is: {banner.strip() or 'no output'}\n{HOW_TO_INSTALL}")
+        raise JobError(f"{java} -version prints no version: {banner.strip() or 'no output'}\n{HOW_TO_INSTALL}")
     if version < MINIMUM_VERSION:
         raise JobError(f"Spark needs Java {MINIMUM_VERSION} or newer; {java} is Java {version}.\n{HOW_TO_INSTALL}")
     return java

@@ -1,4 +1,4 @@
-"""Running a streaming query until it ends or somebody asks it to: progress lines, signals, errors in plain words."""
+"""The run of a streaming query until it ends or a signal stops it: progress lines, signals, short errors."""
 
 import json
 import math
@@ -23,7 +23,7 @@ POLL_S = 0.3
 
 
 class Progress:
-    """Turns the reports of a query into one line for each batch that had records; a batch is told once."""
+    """Converts the reports of a query to one line per batch with records."""
 
     def __init__(self, report: Report) -> None:
         self.records = 0
@@ -35,7 +35,7 @@ class Progress:
     def update(self, reports: list[StreamingQueryProgress]) -> None:
         for progress in reports:
             if progress.batchId <= self._last_batch or progress.numInputRows == 0:
-                continue  # told already, or the idle report that Spark repeats every ten seconds
+                continue  # reported already, or the idle report that Spark repeats every ten seconds
             self._last_batch = progress.batchId
             self.batches += 1
             self.records += progress.numInputRows
@@ -49,7 +49,7 @@ class Progress:
 
 
 def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:
-    """How many records a source has not been asked for yet; 0 where it does not say."""
+    """Return the number of records of a source that were not read yet; 0 if the source does not report it."""
     return sum(
         max(0, offset - (end or {}).get(topic, {}).get(partition, offset))
         for topic, partitions in (latest or {}).items()
@@ -58,9 +58,9 @@ def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:
 
 
 def run_to_end(query: StreamingQuery, report: Report, timeout_s: float = math.inf) -> Progress:
-    """Waits until the query ends by itself, or stops it on SIGINT or SIGTERM.
+    """Wait until the query ends by itself, or stop it on SIGINT or SIGTERM.
 
-    Raises JobError when the query fails, or does not end in the time it is given.
+    Raise JobError if the query fails, or does not end within the timeout.
     """
     progress = Progress(report)
     deadline = time.monotonic() + timeout_s
@@ -81,7 +81,7 @@ def run_to_end(query: StreamingQuery, report: Report, timeout_s: float = math.in
 
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set while the block runs (from a thread other than the main one: never)."""
+    """Yield an event that SIGINT and SIGTERM set during the block, if this is the main thread."""
     stopped = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -98,7 +98,7 @@ def stop_signals() -> Iterator[threading.Event]:
 
 
 def reason(error: BaseException) -> str:
-    """The innermost cause of an error that came out of the JVM, without its stack trace."""
+    """Return the innermost cause of an error of the JVM, without its stack trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     causes = [line.removeprefix("Caused by:").strip() for line in lines if line.startswith("Caused by:")]
     text = causes[-1] if causes else lines[0].partition("terminated with exception:")[2].strip() or lines[0]

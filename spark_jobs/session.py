@@ -1,10 +1,10 @@
-"""A Spark session that can read and write topics, on a laptop as it is and under spark-submit as it was asked for.
+"""A Spark session that can read and write topics, started directly or under spark-submit.
 
-Whatever the caller of spark-submit (or spark-defaults.conf) has set stays; only what is missing gets a value here:
+Settings of the caller of spark-submit (or of spark-defaults.conf) are kept; only missing ones are set here:
 
-* the Kafka connector, unless its classes are already there (`--packages`, `--jars`);
-* on a local master, shuffle partitions = cores (Spark's 200 are frozen into a checkpoint and make each small batch take
-  seconds), and the driver on 127.0.0.1, so that a host name that does not resolve stops nothing;
+* the Kafka connector, unless its classes are already loaded (`--packages`, `--jars`);
+* on a local master, shuffle partitions = cores (Spark's 200 are fixed in a checkpoint and make each small batch last
+  seconds), and the driver on 127.0.0.1, so that a host name that cannot be resolved does no harm;
 * no web page, no progress bar, and a quiet log.
 """
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-SPARK_LINE = "4.0."  # the versions of Spark that the connector goes with
+SPARK_LINE = "4.0."  # the versions of Spark that the connector supports
 PROVIDER_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
-# For a job of seconds: the optimising compiler and a parallel collector take twice the time that they bring.
+# For a job of seconds: the optimising compiler and a parallel collector cost twice the time that they save.
 SHORT_JOB = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"  # spark-submit has started the JVM already and tells where it listens
+UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has started the JVM: its port
 
 
 def open_session(
     app_name: str, settings: Mapping[str, str] | None = None, log_file: Path | None = None, jvm_options: str = ""
 ) -> "SparkSession":
-    """The session of this process, with the connector in it; `settings` win over every other source of settings.
+    """Return the session of this process, with the connector; `settings` have precedence over all other settings.
 
-    Where this process starts the JVM, it gets the `jvm_options`, and `log_file` takes its error stream (its log). The
-    caller stops the session. Raises JobError when Java, PySpark or the connector is missing.
+    If this process starts the JVM, the JVM has the `jvm_options`, and its error stream (its log) is written to
+    `log_file`. The caller stops the session. Raise JobError if Java, PySpark or the connector is missing.
     """
     require_pyspark()
     from pyspark import SparkConf, SparkContext
@@ -47,12 +47,12 @@ def open_session(
     given = SparkConf(loadDefaults=False).setAll(list((settings or {}).items()))
     jvm = _started_jvm(given, log_file, jvm_options)
     jars = _add_connector(jvm)
-    conf = SparkConf()  # with what spark-submit and spark-defaults.conf gave to the JVM
+    conf = SparkConf()  # includes the settings of spark-submit and spark-defaults.conf
     conf.setAll(given.getAll())
     for key, value in default_settings(conf.get("spark.master") or "local[*]").items():
         conf.setIfMissing(key, value)
     if UNDER_SPARK_SUBMIT not in os.environ:
-        conf.set("spark.ui.showConsoleProgress", "false")  # on by default for the shell, which we look like
+        conf.set("spark.ui.showConsoleProgress", "false")  # on by default in the shell, which this process resembles
     if jars:
         conf.set("spark.jars", ",".join(filter(None, [conf.get("spark.jars"), *jars])))
     if SparkContext._active_spark_context is None:
@@ -61,13 +61,13 @@ def open_session(
 
 
 def require_pyspark() -> None:
-    """Raises JobError when there is no PySpark in this Python."""
+    """Raise JobError if PySpark is not installed for this Python."""
     if find_spec("pyspark") is None:
         raise JobError(f"PySpark is not installed. {HOW_TO_INSTALL_PYSPARK}")
 
 
 def default_settings(master: str) -> dict[str, str]:
-    """What a session gets where nothing else is set, by the kind of master."""
+    """Return the default settings of a session, by the kind of master."""
     settings = {"spark.ui.enabled": "false"}
     cores = local_cores(master)
     if cores is not None:
@@ -77,19 +77,19 @@ def default_settings(master: str) -> dict[str, str]:
 
 
 def local_cores(master: str) -> int | None:
-    """The number of cores that a local master uses; None for a cluster."""
-    asked = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?])?", master)
-    if asked is None:
+    """Return the number of cores of a local master; None for a cluster."""
+    match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?])?", master)
+    if match is None:
         return None
-    if asked.group(1) == "*":
+    if match.group(1) == "*":
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, int(asked.group(1) or 1))
+    return max(1, int(match.group(1) or 1))
 
 
 def _started_jvm(given: "SparkConf", log_file: Path | None, jvm_options: str) -> Any:
-    """The JVM of this process: spark-submit's, the one of an earlier session, or a new one.
+    """Return the JVM of this process: that of spark-submit, that of an earlier session, or a new one.
 
-    A new one takes the settings on its command line, as some (`spark.driver.memory`) count only there.
+    A new one has the settings on its command line, as some (`spark.driver.memory`) have an effect only there.
     """
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -104,14 +104,14 @@ def _started_jvm(given: "SparkConf", log_file: Path | None, jvm_options: str) ->
             with _launch_environment(jvm_options), _stderr(log_file) as popen_arguments:
                 SparkContext._ensure_initialized(gateway=launch_gateway(given, popen_arguments))
         except PySparkRuntimeError as error:
-            where = f"its log is in {log_file}" if log_file else "its reason is above"
+            where = f"its log is in {log_file}" if log_file else "the cause is above"
             raise JobError(f"Spark's Java process ended before it answered; {where}.") from error
     return SparkContext._jvm
 
 
 @contextmanager
 def _launch_environment(jvm_options: str = "") -> Iterator[None]:
-    """What the launch scripts read from the environment, set for the launch only, and where the user set nothing."""
+    """Set variables of the launch scripts during the launch, where the user has not set them."""
     log_settings = Path(__file__).with_name("log4j2.properties").as_uri()
     additions = {"PYSPARK_PYTHON": sys.executable}
     options = [jvm_options, os.environ.get("SPARK_SUBMIT_OPTS", "")]  # the last one wins
@@ -145,11 +145,11 @@ def _stderr(log_file: Path | None) -> Iterator[dict[str, Any]]:
 
 
 def _quieten(jvm: Any) -> None:
-    """Leaves out what Spark's built-in settings print of each step of each task; the user's own settings stay."""
+    """Suppress Spark's default log lines for each step of each task, unless the user has log settings."""
     if jvm.java.lang.System.getProperty("log4j2.configurationFile") or _conf_folder_has_log_settings():
         return
-    # spark-submit drops its logging before it runs the job, and the first Spark class to log loads it again: do that
-    # now, or it would undo the level set here.
+    # spark-submit resets its logging before it runs the job, and the first Spark class that logs loads it again. Load
+    # it now, as it would otherwise undo the level set here.
     jvm.org.apache.spark.SparkConf().initializeLogIfNecessary(False, False)
     log4j = jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setRootLevel(log4j.Level.WARN)
@@ -161,10 +161,10 @@ def _conf_folder_has_log_settings() -> bool:
 
 
 def _add_connector(jvm: Any) -> list[str]:
-    """Makes the connector's classes known to the driver; the jars that executors need too, empty if Spark has its own.
+    """Load the connector's classes into the driver; return the jars for executors, none if Spark has a connector.
 
-    The loader is the one that spark-submit itself adds jars to. Going through it works after the start of the JVM, so
-    that a plain `spark-submit job.py` does not need to name the package.
+    The class loader is the one to which spark-submit adds jars. It accepts jars after the start of the JVM, so that a
+    plain `spark-submit job.py` needs no `--packages`.
     """
     import pyspark
 
@@ -173,8 +173,8 @@ def _add_connector(jvm: Any) -> list[str]:
         return []
     if not pyspark.__version__.startswith(SPARK_LINE):
         raise JobError(
-            f"the Kafka connector is missing, and {PACKAGE} does not go with Spark {pyspark.__version__}.\n"
-            f"Name the one of your Spark with spark-submit --packages, or use PySpark {SPARK_LINE}x."
+            f"the Kafka connector is missing, and {PACKAGE} does not support Spark {pyspark.__version__}.\n"
+            f"Give the connector of your Spark with spark-submit --packages, or use PySpark {SPARK_LINE}x."
         )
     jars = connector_jars(os.path.join(jvm.java.lang.System.getProperty("java.home"), "bin", "java"))
     for jar in jars:

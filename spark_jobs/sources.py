@@ -1,8 +1,8 @@
-"""Topics as DataFrames, through Spark's own Kafka connector.
+"""Topics as DataFrames, through Spark's Kafka connector.
 
-Columns, as the connector gives them: key and value (binary), topic, partition, offset, timestamp, timestampType, and
-headers when `includeHeaders` asks for them. The `options` go to the connector as they are: those that begin with
-`kafka.` are client settings (`kafka.security.protocol`), the others its own (`startingOffsets`, `endingOffsets`,
+The columns are those of the connector: key and value (binary), topic, partition, offset, timestamp, timestampType, and
+headers with `includeHeaders`. The `options` are passed to the connector unchanged: those that begin with `kafka.` are
+client settings (`kafka.security.protocol`), the others its own (`startingOffsets`, `endingOffsets`,
 `failOnDataLoss`, `maxOffsetsPerTrigger`, `startingTimestamp` ...).
 """
 
@@ -14,19 +14,19 @@ from pyspark.sql import DataFrame, SparkSession
 def read_topic(
     spark: SparkSession, bootstrap_server: str, topic: str, options: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """What the topics (one name, or several with commas) hold now: earliest to latest unless told otherwise."""
+    """Return the records of topics (one name, or several with commas), by default from earliest to latest."""
     return spark.read.format("kafka").options(**source_options(bootstrap_server, topic, options)).load()
 
 
 def stream_topic(
     spark: SparkSession, bootstrap_server: str, topic: str, options: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """An endless DataFrame of the topics' records. Starting offsets count only for a query without a checkpoint."""
+    """Return the records of topics as a stream. Starting offsets apply only to a query without a checkpoint."""
     return spark.readStream.format("kafka").options(**source_options(bootstrap_server, topic, options)).load()
 
 
 def source_options(bootstrap_server: str, topic: str, options: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The connector's options. A `subscribePattern` or `assign` of the caller's takes the place of the topic's name."""
+    """Return the connector's options; a `subscribePattern` or `assign` of the caller replaces the name of the topic."""
     given = dict(options or {})
     result = {"kafka.bootstrap.servers": bootstrap_server}
     if "subscribePattern" not in given and "assign" not in given:

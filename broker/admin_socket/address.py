@@ -1,6 +1,6 @@
-"""Where a broker takes orders from its own host: a Unix socket in its first data folder, for its owner alone.
+"""The admin socket of a broker: a Unix socket in its first data folder, which only the owner can open.
 
-A plain name in a data folder: directories that it does not know keep Apache Kafka from starting, other files do not.
+It is no directory: Apache Kafka does not start on unknown directories in a data folder, but does on other files.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SOCKET_NAME = ".gregor.sock"
-_LONGEST_PATH = 100
+_MAX_PATH_BYTES = 100
 """sockaddr_un has room for 108 bytes, on some systems for 104."""
 
 
 @contextmanager
 def socket_path(folder: str) -> Iterator[str]:
-    """The socket's path in a form that is short enough to bind or connect to, for as long as the context lasts. Raises
+    """Yield the socket's path in a form that is short enough to bind or connect to, valid in the context. Raises
     OSError."""
     path = os.path.join(folder, SOCKET_NAME)
-    if len(os.fsencode(path)) <= _LONGEST_PATH:
+    if len(os.fsencode(path)) <= _MAX_PATH_BYTES:
         yield path
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -31,8 +31,8 @@ def socket_path(folder: str) -> Iterator[str]:
 
 
 def listen(folder: str) -> socket.socket:
-    """A listening socket that only this user may connect to. One that a killed broker left is replaced: whoever holds
-    the folder's lock is the only broker on it. Raises OSError."""
+    """Return a listening socket that only this user may connect to. One that a killed broker left is replaced: the
+    holder of the folder's lock is the only broker on it. Raises OSError."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with socket_path(folder) as path:
@@ -50,7 +50,8 @@ def listen(folder: str) -> socket.socket:
 
 
 def connect(folder: str) -> socket.socket:
-    """Raises OSError: FileNotFoundError and ConnectionRefusedError when no broker runs on the folder."""
+    """Connect to the broker on this folder. Raises OSError: FileNotFoundError and ConnectionRefusedError if none
+    runs."""
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with socket_path(folder) as path:
@@ -62,6 +63,7 @@ def connect(folder: str) -> socket.socket:
 
 
 def unlink(folder: str) -> None:
+    """Remove the socket, if it is there. Raises OSError."""
     try:
         os.unlink(os.path.join(folder, SOCKET_NAME))
     except FileNotFoundError:

@@ -1,6 +1,5 @@
-"""When compaction and retention come to a log next, and why: sentences for an operator. Pure, but for what it reads of
-the log.
-"""
+"""The time and reason of the next compaction and retention of a log, as sentences for an operator. Pure, but for reads
+of the log."""
 
 from __future__ import annotations
 
@@ -25,13 +24,14 @@ def explain_compaction(
     dirty: DirtyRange,
     *,
     now_ms: int,
-    next_look_ms: int,
+    next_check_ms: int,
     enabled: bool,
     running: bool,
     trouble: str | None,
     waits_for_disk: bool = True,
 ) -> tuple[str, str]:
-    """(when, why) of the next run over a log of a compacted topic. Without `waits_for_disk` NotCached may be raised."""
+    """Return (when, why) of the next run over a log of a compacted topic. Raises NotCached only without
+    `waits_for_disk`."""
     threshold = log.config.min_cleanable_dirty_ratio
     share = (
         f"{size(dirty.cleanable_bytes)} of {size(dirty.clean_bytes + dirty.cleanable_bytes)} that may be compacted are "
@@ -47,7 +47,7 @@ def explain_compaction(
     if dirty.is_due(threshold):
         if dirty.overdue_ms:
             share = f"max.compaction.lag.ms was exceeded {duration(dirty.overdue_ms)} ago; {share}"
-        return f"in at most {duration(max(0, next_look_ms - now_ms))}", share
+        return f"in at most {duration(max(0, next_check_ms - now_ms))}", share
     if not dirty.cleanable_bytes and (dirty.overdue_ms or not dirty.clean_bytes):
         return _FIRST[dirty.bound], f"nothing may be compacted yet: {bound}"
     whens = []
@@ -82,7 +82,7 @@ def _bound_details(log: Log, dirty: DirtyRange, now_ms: int, waits_for_disk: boo
 
 
 def explain_retention(log: Log, *, now_ms: int, next_check_ms: int, waits_for_disk: bool = True) -> tuple[str, str]:
-    """(when, why) the next segment is removed. Without `waits_for_disk` NotCached may be raised."""
+    """Return (when, why) the next segment is removed. Raises NotCached only without `waits_for_disk`."""
     config = log.config
     check = f"in at most {duration(max(0, next_check_ms - now_ms))}"
     oldest = log.segments[0]

@@ -1,6 +1,7 @@
-"""Orders from the broker's own host: compact a topic now, apply retention now, or say when it comes by itself and why.
+"""Orders from the broker's own host: compact a topic now, apply retention now, or explain when and why that happens
+next.
 
-For these there is no Kafka API. A connection to the Unix socket (admin_socket.address) is one order: a line of JSON
+Kafka has no API for these. A connection to the Unix socket (admin_socket.address) is one order: a line of JSON
 in, a line for each partition out, and a last one.
 
     in   {"command": "compact" | "retention", "topic": name or null for all, "partition": n or null, "explain": bool,
@@ -34,14 +35,14 @@ if TYPE_CHECKING:
     from gregor.storage.log.compaction import DirtyRange
     from gregor.storage.log.log import Log
 
-LONGEST_ORDER_BYTES = 64 * 1024
+MAX_ORDER_BYTES = 64 * 1024
 ACCEPTING_TURNS = 5
-"""So many turns of the loop it takes until somebody who was just accepted is served, and can be told to go. (asyncio
-forgets the connection of a server that is closed in between.)"""
+"""Turns of the loop until a connection that was just accepted is served, and can be closed. (asyncio loses the
+connection of a server that is closed in between.)"""
 
 
 class OrderRefused(Exception):
-    """The order makes no sense; the message says why and what would."""
+    """The order cannot be carried out; the message names the reason and the remedy."""
 
 
 class Control:
@@ -55,9 +56,9 @@ class Control:
         maintenance: Maintenance,
         background: Background,
         clock_ms: Callable[[], int],
-        stalls: LagMeter,
+        lag: LagMeter,
     ) -> None:
-        self._stalls = stalls
+        self._lag = lag
         self._config = config
         self._logs = logs
         self._cleaner = cleaner
@@ -66,9 +67,9 @@ class Control:
         self._clock_ms = clock_ms
 
     async def carry_out(self, order: Any) -> AsyncIterator[dict[str, Any]]:
-        """Raises OrderRefused before the first answer."""
+        """Carry out an order. Raises OrderRefused before the first answer."""
         if isinstance(order, dict) and order.get("command") == "stalls":
-            yield {"total": self._stalls.total.figures(), "last_minute": self._stalls.last_minute().figures()}
+            yield {"total": self._lag.total.figures(), "last_minute": self._lag.last_minute().figures()}
             return
         if not isinstance(order, dict) or order.get("command") not in ("compact", "retention"):
             raise OrderRefused("unknown order: are the command and the broker of the same version?")
@@ -182,7 +183,7 @@ class Control:
             log,
             dirty,
             now_ms=now_ms,
-            next_look_ms=self._cleaner.next_look_ms,
+            next_check_ms=self._cleaner.next_check_ms,
             enabled=self._config["log.cleaner.enable"] and self._config["log.cleaner.threads"] > 0,
             running=self._cleaner.is_running(log),
             trouble=self._cleaner.trouble(log),
@@ -200,7 +201,7 @@ class Control:
 
 
 class ControlSocket:
-    """The socket and its connections."""
+    """Serves the socket and its connections."""
 
     def __init__(self, control: Control, folder: str) -> None:
         self._control = control
@@ -209,10 +210,10 @@ class ControlSocket:
         self._serving: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """A broker that cannot have one runs all the same, with a warning."""
+        """Open the socket. If that is not possible, the broker runs without it, with a warning."""
         try:
             self._server = await asyncio.start_unix_server(
-                self._accepted, sock=listen(self._folder), limit=LONGEST_ORDER_BYTES
+                self._accepted, sock=listen(self._folder), limit=MAX_ORDER_BYTES
             )
         except (OSError, AttributeError) as error:  # no Unix sockets on this system or in this folder
             logger.warning(
@@ -230,10 +231,10 @@ class ControlSocket:
         for task in list(self._serving):
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
-        await asyncio.sleep(0)  # the connections are closed in the next turn
+        await asyncio.sleep(0)  # the connections are closed in the next turn of the loop
         try:
             unlink(self._folder)
-        except OSError as error:  # a disk that has failed: the logs on the others are to be closed all the same
+        except OSError as error:  # a disk that has failed must not prevent the logs on the others from being closed
             logger.warning("the admin socket in %s cannot be removed: %s", self._folder, error.strerror)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -249,17 +250,17 @@ class ControlSocket:
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async def tell(**answer: Any) -> None:
+        async def send(**answer: Any) -> None:
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
 
         try:
             order = json.loads(await reader.readline())
             async for answer in self._control.carry_out(order):
-                await tell(**answer)
+                await send(**answer)
         except OrderRefused as refused:
-            await tell(error=str(refused))
+            await send(error=str(refused))
         except (ValueError, RecursionError):
-            await tell(error="an order is one line of JSON")
+            await send(error="an order is one line of JSON")
         else:
-            await tell(end=True)
+            await send(end=True)

@@ -20,17 +20,17 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 CONNECT_TIMEOUT_S = 3.0
-# A broker that was started a moment ago gets this long to begin listening.
+# How long a broker that was just started may take until it listens.
 START_TIMEOUT_S = 3.0
 METADATA_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
 
-# The client library's own log lines would stand between ours; what matters in them reaches us as errors.
+# The log lines of the client library would mix with the output; it reports errors as exceptions, too.
 _SILENT = logging.getLogger("gregor.client")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
-# Settings of the Java client that mean something else, or nothing, to librdkafka.
+# Settings of the Java client that have another name, or no meaning, in librdkafka.
 _RENAMED = {
     "max.request.size": "message.max.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
@@ -47,7 +47,7 @@ _JAVA_ONLY = frozenset(
 
 
 def parse_bootstrap(text: str) -> list[tuple[str, int]]:
-    """`host:port,[::1]:port,..` as pairs."""
+    """Return host and port of each address in `host:port,[::1]:port,..`; raise CommandError for other text."""
     addresses = []
     for item in text.split(","):
         host, colon, port = item.strip().removeprefix("PLAINTEXT://").rpartition(":")
@@ -58,7 +58,10 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
 
 
 def check_reachable(bootstrap: str, timeout_s: float = START_TIMEOUT_S) -> None:
-    """Fails with the cause when none of these brokers accepts a connection; the client library would only time out."""
+    """Raise CommandError with the cause unless one of these brokers accepts a connection.
+
+    The client library would only time out.
+    """
     addresses = parse_bootstrap(bootstrap)
     deadline = time.monotonic() + timeout_s
     while True:
@@ -68,7 +71,7 @@ def check_reachable(bootstrap: str, timeout_s: float = START_TIMEOUT_S) -> None:
             try:
                 socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
             except socket.gaierror:
-                causes.append(f"{host} is not the name of a host")
+                causes.append(f"{host}: unknown host")
             except OSError as error:
                 hopeless = False
                 causes.append(f"{address_text(host, port)}: {(error.strerror or str(error)).lower()}")
@@ -76,14 +79,14 @@ def check_reachable(bootstrap: str, timeout_s: float = START_TIMEOUT_S) -> None:
                 return
         if hopeless or time.monotonic() > deadline:
             raise CommandError(
-                f"cannot reach a broker ({'; '.join(causes)}). Start one with `gregor start`, or name a running one "
-                "with --bootstrap-server HOST:PORT."
+                f"no broker accepts connections ({'; '.join(causes)}). Start one with `gregor start`, or name a "
+                "running one with --bootstrap-server HOST:PORT."
             )
         time.sleep(0.1)
 
 
 def load_file(path: str) -> dict[str, str]:
-    """A properties file that the user named."""
+    """Read a properties file that the user named; raise CommandError if it is unreadable or malformed."""
     try:
         return load_properties(path)
     except OSError as error:
@@ -98,7 +101,7 @@ def client_settings(
     properties: Mapping[str, str] | None = None,
     client_id: str = "gregor-admin",
 ) -> dict[str, Any]:
-    """Settings for a client of confluent-kafka: the file's, over them `properties`, in Kafka's names."""
+    """Return the settings of a client of confluent-kafka; `properties` have precedence over those of the file."""
     given = {**(load_file(config_file) if config_file else {}), **(properties or {})}
     settings: dict[str, Any] = {
         _RENAMED.get(key, key): value.strip() for key, value in given.items() if key not in _JAVA_ONLY
@@ -112,23 +115,23 @@ def client_settings(
 
 
 def make_client(kind: Callable[[dict[str, Any]], V], settings: dict[str, Any]) -> V:
-    """An AdminClient, Producer or Consumer; settings that it refuses are the user's mistake and end the command."""
+    """Return an AdminClient, Producer or Consumer; raise CommandError if it refuses the settings."""
     try:
         return kind(settings)
     except (KafkaException, ValueError, TypeError) as error:
         inner = kafka_error(error) if isinstance(error, KafkaException) else None
-        raise CommandError(f"{inner.str() if inner else error}. Check the properties given to the client.") from None
+        raise CommandError(f"{inner.str() if inner else error}. Correct the client settings of the command.") from None
 
 
 def connect_admin(bootstrap: str, config_file: str | None = None) -> AdminClient:
-    """An AdminClient whose broker has accepted a connection."""
+    """Return an AdminClient, after a broker has accepted a connection."""
     settings = client_settings(bootstrap, config_file)
     check_reachable(bootstrap)
     return make_client(AdminClient, settings)
 
 
-def settle(futures: Mapping[K, Future[V]]) -> tuple[dict[K, V], dict[K, KafkaError]]:
-    """Waits for the answers of an admin call: what succeeded, and what failed with the broker's error."""
+def collect_results(futures: Mapping[K, Future[V]]) -> tuple[dict[K, V], dict[K, KafkaError]]:
+    """Wait for the responses of an admin call; return the results, and the broker's errors."""
     done: dict[K, V] = {}
     failed: dict[K, KafkaError] = {}
     for key, future in futures.items():
@@ -142,9 +145,9 @@ def settle(futures: Mapping[K, Future[V]]) -> tuple[dict[K, V], dict[K, KafkaErr
     return done, failed
 
 
-def settle_all(futures: Mapping[K, Future[V]]) -> dict[K, V]:
-    """Like `settle`, for calls that must succeed whole: the first error is raised."""
-    done, failed = settle(futures)
+def require_results(futures: Mapping[K, Future[V]]) -> dict[K, V]:
+    """Wait for the responses of an admin call; return the results, or raise the first error."""
+    done, failed = collect_results(futures)
     for error in failed.values():
         raise KafkaException(error)
     return done

@@ -1,6 +1,6 @@
-"""`gregor cluster`: a ZooKeeper and some brokers on this machine in one command, to try things out and to test against.
+"""`gregor cluster`: a ZooKeeper and some brokers on this machine, for trials and tests.
 
-A broker that dies is shown and stays down, so that one can see what the others do without it.
+A broker that dies is shown and stays down, so that the behaviour of the other brokers can be observed.
 """
 
 from __future__ import annotations
@@ -54,26 +54,26 @@ Examples:
 
 
 @click.command("cluster", epilog=EPILOG)
-@click.option("--brokers", "count", default=3, show_default=True, type=click.IntRange(1, 64), help="How many brokers.")
+@click.option("--brokers", "count", default=3, show_default=True, type=click.IntRange(1, 64), help="Number of brokers.")
 @click.option(
     "--dir",
     "folder",
     default="gregor-cluster",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Where data and logs are stored; a start on the same folder continues its cluster.",
+    help="Folder for data and logs; a start with the same folder continues its cluster.",
 )
-@click.option("--override", "overrides", multiple=True, type=KEY_VALUE, help="A setting of all brokers; repeatable.")
-@click.option("--zookeeper", metavar="HOST:PORT,..", help="A ZooKeeper that runs already; without it one is started.")
+@click.option("--override", "overrides", multiple=True, type=KEY_VALUE, help="Setting of all brokers; repeatable.")
+@click.option("--zookeeper", metavar="HOST:PORT,..", help="A running ZooKeeper; by default one is started.")
 @click.option(
     "--port",
     default=FIRST_PORT,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="The first broker's port; the others take the next ones that are free. 0: any.",
+    help="Port of the first broker; the others have the next free ones. 0: any free ports.",
 )
 def cluster(count: int, folder: Path, overrides: Sequence[tuple[str, str]], zookeeper: str | None, port: int) -> None:
-    """Run a cluster on this machine: ZooKeeper and brokers, until Ctrl-C."""
+    """Run a ZooKeeper and brokers on this machine until Ctrl-C."""
     try:
         plan = make_plan(count, folder, dict(overrides), zookeeper, port)
     except (ConfigError, NoSuchStore, ZooKeeperMissing) as error:
@@ -87,7 +87,7 @@ def cluster(count: int, folder: Path, overrides: Sequence[tuple[str, str]], zook
 
 @dataclass(slots=True)
 class Plan:
-    """What is started. `settings` are those of each broker; `zookeeper` makes the child of an own ZooKeeper."""
+    """The processes to start. `settings` are those of each broker; `zookeeper` makes the process of a new ZooKeeper."""
 
     folder: Path
     settings: list[dict[str, str]]
@@ -98,7 +98,7 @@ class Plan:
 
 
 def make_plan(count: int, folder: Path, overrides: dict[str, str], zookeeper: str | None, port: int) -> Plan:
-    """Raises ConfigError for the settings, OSError for the folder or ports, NoSuchStore, ZooKeeperMissing."""
+    """Return the plan; raise ConfigError, OSError for the folder or the ports, NoSuchStore or ZooKeeperMissing."""
     folder.mkdir(parents=True, exist_ok=True)
     common = {
         **({} if "node.id" in overrides else {"broker.id": "0"}),
@@ -115,8 +115,8 @@ def make_plan(count: int, folder: Path, overrides: dict[str, str], zookeeper: st
     common["zookeeper.connect"] = connect
     settings = [{**common, **own} for own in member_settings(BrokerConfig(common), count)]
     if "listeners" not in overrides:
-        taken = [DEFAULT_PORT] if make is None else [DEFAULT_PORT, int(connect.rpartition(":")[2])]
-        for own, free in zip(settings, free_ports(port, count, taken), strict=True):
+        used = [DEFAULT_PORT] if make is None else [DEFAULT_PORT, int(connect.rpartition(":")[2])]
+        for own, free in zip(settings, free_ports(port, count, used), strict=True):
             own["listeners"] = f"PLAINTEXT://localhost:{free}"
     return Plan(folder, settings, connect, make, probe, left_out(log_dirs, count))
 
@@ -131,7 +131,7 @@ async def _run(plan: Plan) -> int:
         orphaned = end_of_orphans(plan.zookeeper is not None)
         brokers.append(Child(name, broker_command(words), output=output, when_orphaned=orphaned))
     zookeeper = plan.zookeeper() if plan.zookeeper is not None else None
-    supervisor = Supervisor(brokers, zookeeper, screen.tell, screen.tell, restart=False)
+    supervisor = Supervisor(brokers, zookeeper, screen.add_event, screen.add_event, restart=False)
     stop = stop_on_signals(supervisor)
     watching = asyncio.ensure_future(_watch(supervisor, screen))
     starting = asyncio.ensure_future(supervisor.start(plan.probe))
@@ -144,30 +144,30 @@ async def _run(plan: Plan) -> int:
                 if starting.done():
                     starting.result()
                     took_s = time.monotonic() - began
-                    screen.tell(f"ready after {took_s:.1f} s: --bootstrap-server {bootstrap_of(brokers)}")
+                    screen.add_event(f"ready after {took_s:.1f} s: --bootstrap-server {bootstrap_of(brokers)}")
                     await first_of(stop.wait(), supervisor.finished.wait())
                 failed = supervisor.finished.is_set()
             finally:
                 starting.cancel()
                 with suppress(StartFailed):
-                    await _settled(starting)
+                    await _wait_for(starting)
                 await supervisor.stop()
                 watching.cancel()
                 screen.draw(_members(supervisor))
     except StartFailed as error:
         raise CommandError(f"{error}{_last_words(error.child)}") from None
     if failed:
-        raise CommandError(f"every broker has ended; their logs are in {plan.folder / 'logs'}.")
+        raise CommandError(f"all brokers have ended; {plan.folder / 'logs'} contains their logs.")
     return 0 if supervisor.clean else 1
 
 
-async def _settled(task: asyncio.Future[Any]) -> None:
+async def _wait_for(task: asyncio.Future[Any]) -> None:
     with suppress(asyncio.CancelledError):
         await task
 
 
 def _last_words(child: Child) -> str:
-    """What the log of one that failed says last, of errors if it names any: mostly the reason."""
+    """Return the last line of a failed process's log, the last error if there is one: mostly the cause."""
     if child.output is not None:
         with suppress(OSError):
             lines = [line for line in child.output.read_text(errors="replace").splitlines()[-50:] if line.strip()]
@@ -177,19 +177,19 @@ def _last_words(child: Child) -> str:
 
 
 async def _watch(supervisor: Supervisor, screen: _Screen) -> None:
-    """Ask the cluster again and again how it is."""
+    """Fetch the state of the cluster periodically and show it."""
     loop = asyncio.get_running_loop()
     while True:
         ready = [child for child in supervisor.brokers if child.state is State.READY and child.info.get("listeners")]
-        picture = await loop.run_in_executor(None, _ask, [bootstrap_of([child]) for child in ready])
-        screen.look(_members(supervisor), picture)
+        snapshot = await loop.run_in_executor(None, _fetch_snapshot, [bootstrap_of([child]) for child in ready])
+        screen.update(_members(supervisor), snapshot)
         await asyncio.sleep(POLL_EVERY_S)
 
 
-def _ask(addresses: Sequence[str]) -> ClusterSnapshot | None:
+def _fetch_snapshot(addresses: Sequence[str]) -> ClusterSnapshot | None:
     for address in addresses:
         with suppress(CommandError, OSError), WireClient(address, client_id="gregor-cluster") as client:
-            return snapshot_of(client.ask(MetadataRequest(topics=None)))
+            return snapshot_of(client.send(MetadataRequest(topics=None)))
     return None
 
 
@@ -202,7 +202,7 @@ def _members(supervisor: Supervisor) -> list[Member]:
 
 
 class _Screen:
-    """A table that is drawn again on a terminal, lines elsewhere. A context manager."""
+    """The output: on a terminal a table that is drawn again, else lines. A context manager."""
 
     def __init__(self, plan: Plan) -> None:
         self._title = f"gregor cluster in {plan.folder}, ZooKeeper {plan.connect}"
@@ -227,25 +227,25 @@ class _Screen:
                 self._live.__exit__(*exception)
             self._live = None
 
-    def tell(self, line: str) -> None:
-        """Something has happened."""
+    def add_event(self, line: str) -> None:
+        """Show an event."""
         if self._live is None:
             _print(line)
         else:
             self._events.append(f"{time.strftime('%H:%M:%S')} {line}")
             del self._events[:-_EVENTS_SHOWN]
 
-    def look(self, members: Sequence[Member], picture: ClusterSnapshot | None) -> None:
-        """The cluster as it is now."""
+    def update(self, members: Sequence[Member], snapshot: ClusterSnapshot | None) -> None:
+        """Show the present state of the cluster."""
         if self._live is None:
             names = {member.broker_id: f"broker {member.broker_id}" for member in members}
-            for line in changes(self._snapshot, picture, names):
+            for line in changes(self._snapshot, snapshot, names):
                 _print(line)
-        self._snapshot = picture
+        self._snapshot = snapshot
         self.draw(members)
 
     def draw(self, members: Sequence[Member]) -> None:
-        """On a terminal: the table, and the latest events below."""
+        """On a terminal, draw the table and the latest events below it."""
         if self._live is None:
             return
         from rich import box
@@ -264,7 +264,7 @@ class _Screen:
 
 
 def _print(line: str) -> None:
-    """Who reads our output may have gone (`| head`), or the terminal: the cluster goes on, and ends in order."""
+    """Print a line. The cluster keeps running if its output was closed (`| head`, or a closed terminal)."""
     try:
         print(line, flush=True)
     except OSError:
@@ -272,5 +272,5 @@ def _print(line: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Entry point of the sub-command; it starts without any argument."""
+    """Entry point of the sub-command, which needs no argument."""
     return run(cluster, arguments or ["--brokers=3"])

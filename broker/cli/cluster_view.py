@@ -1,4 +1,4 @@
-"""What `gregor cluster` shows: the brokers' processes beside what the cluster says of them."""
+"""The table of `gregor cluster`: the processes of the brokers beside the metadata of the cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNKNOWN = "-"
 
 @dataclass(slots=True, frozen=True)
 class Member:
-    """One broker's process."""
+    """The process of one broker."""
 
     broker_id: int
     pid: int | None
@@ -35,7 +35,7 @@ class Member:
 
 @dataclass(slots=True)
 class Shares:
-    """What one broker holds."""
+    """The partitions of one broker."""
 
     leads: int = 0
     replicas: int = 0
@@ -44,7 +44,7 @@ class Shares:
 
 @dataclass(slots=True)
 class ClusterSnapshot:
-    """The cluster, as one of its brokers knows it."""
+    """The metadata of the cluster, as one of its brokers has it."""
 
     controller_id: int = -1
     live: frozenset[int] = frozenset()
@@ -56,33 +56,33 @@ class ClusterSnapshot:
 
 
 def snapshot_of(metadata: MetadataResponse) -> ClusterSnapshot:
-    """From an answer about all topics."""
-    picture = ClusterSnapshot(
+    """Summarise a metadata response about all topics."""
+    snapshot = ClusterSnapshot(
         controller_id=metadata.controller_id,
         live=frozenset(broker.node_id for broker in metadata.brokers),
         topics=len(metadata.topics),
     )
-    shares = picture.shares
+    shares = snapshot.shares
     for topic in metadata.topics:
         for partition in topic.partitions:
-            picture.partitions += 1
-            picture.under_replicated += len(partition.isr_nodes) < len(partition.replica_nodes)
+            snapshot.partitions += 1
+            snapshot.under_replicated += len(partition.isr_nodes) < len(partition.replica_nodes)
             if partition.leader_id < 0:
-                picture.offline += 1
+                snapshot.offline += 1
             else:
                 shares.setdefault(partition.leader_id, Shares()).leads += 1
             for replica in partition.replica_nodes:
                 shares.setdefault(replica, Shares()).replicas += 1
             for replica in partition.isr_nodes:
                 shares.setdefault(replica, Shares()).in_sync += 1
-    return picture
+    return snapshot
 
 
-def rows(members: Sequence[Member], picture: ClusterSnapshot | None) -> list[list[str]]:
-    """One for each broker; without a picture nobody knows who holds what."""
+def rows(members: Sequence[Member], snapshot: ClusterSnapshot | None) -> list[list[str]]:
+    """Return a row for each broker; without a snapshot the numbers of partitions are unknown."""
     found = []
     for member in members:
-        shares = picture.shares.get(member.broker_id, Shares()) if picture is not None else None
+        shares = snapshot.shares.get(member.broker_id, Shares()) if snapshot is not None else None
         counts = [_UNKNOWN] * 3 if shares is None else [str(shares.leads), str(shares.replicas), str(shares.in_sync)]
         found.append(
             [
@@ -91,37 +91,37 @@ def rows(members: Sequence[Member], picture: ClusterSnapshot | None) -> list[lis
                 member.state.value,
                 member.listener or _UNKNOWN,
                 *counts,
-                _note(member, picture),
+                _note(member, snapshot),
             ]
         )
     return found
 
 
-def _note(member: Member, picture: ClusterSnapshot | None) -> str:
+def _note(member: Member, snapshot: ClusterSnapshot | None) -> str:
     if member.state is State.DOWN:
         return member.exit_text
-    if picture is None or member.state is not State.READY:
+    if snapshot is None or member.state is not State.READY:
         return ""
-    if member.broker_id not in picture.live:
+    if member.broker_id not in snapshot.live:
         return "not in the cluster"
-    return "controller" if member.broker_id == picture.controller_id else ""
+    return "controller" if member.broker_id == snapshot.controller_id else ""
 
 
-def summary(picture: ClusterSnapshot | None) -> str:
-    """The whole in one line."""
-    if picture is None:
+def summary(snapshot: ClusterSnapshot | None) -> str:
+    """Return the state of the cluster in one line."""
+    if snapshot is None:
         return "no broker answers"
     problems = [
         f"{count} {what}"
-        for count, what in ((picture.under_replicated, "under-replicated"), (picture.offline, "without a leader"))
+        for count, what in ((snapshot.under_replicated, "under-replicated"), (snapshot.offline, "without a leader"))
         if count
     ]
     state = ", ".join(problems) or "all in sync"
-    return f"{_plural(picture.topics, 'topic')}, {_plural(picture.partitions, 'partition')}: {state}"
+    return f"{_plural(snapshot.topics, 'topic')}, {_plural(snapshot.partitions, 'partition')}: {state}"
 
 
 def changes(before: ClusterSnapshot | None, after: ClusterSnapshot | None, names: Mapping[int, str]) -> list[str]:
-    """Lines for a reader without a terminal: what is otherwise than a moment ago."""
+    """Return the differences between two snapshots as lines, for output that is no terminal."""
     lines = []
     if after is not None and (before is None or before.controller_id != after.controller_id):
         name = names.get(after.controller_id, f"broker {after.controller_id}")

@@ -1,4 +1,4 @@
-"""What all click commands share: options, exit codes, and how errors are shown."""
+"""The common part of all click commands: options, exit codes and the report of errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 
 class KeyValue(click.ParamType[Any]):
-    """`key=value`; a missing value is the empty string, as in Kafka's tools."""
+    """The type of `key=value` options; a missing value is the empty string, as in Kafka's tools."""
 
     name = "key=value"
 
@@ -32,7 +32,7 @@ class KeyValue(click.ParamType[Any]):
             return value[0], value[1]
         key, _, text = str(value).partition("=")
         if not key.strip():
-            self.fail(f"'{value}' is not of the form key=value.", param, ctx)
+            self.fail(f"'{value}' is not of the form KEY=VALUE.", param, ctx)
         return key.strip(), text
 
 
@@ -40,7 +40,7 @@ KEY_VALUE = KeyValue()
 
 
 def bootstrap_option(*more_names: str) -> Callable[[_Decorated], _Decorated]:
-    """--bootstrap-server, which Kafka's tools require and which is the local broker here."""
+    """Return the option --bootstrap-server, which Kafka's tools require and whose default here is the local broker."""
     return click.option(
         "--bootstrap-server",
         *more_names,
@@ -48,23 +48,23 @@ def bootstrap_option(*more_names: str) -> Callable[[_Decorated], _Decorated]:
         default=DEFAULT_BOOTSTRAP,
         show_default=True,
         metavar="HOST:PORT,..",
-        help="The brokers to connect to first.",
+        help="Brokers to connect to first.",
     )
 
 
 def command_config_option(*more_names: str) -> Callable[[_Decorated], _Decorated]:
-    """--command-config FILE with properties for the client."""
+    """Return the option --command-config FILE."""
     return click.option(
         "--command-config",
         *more_names,
         "config_file",
         metavar="FILE",
-        help="Properties file with settings of the client.",
+        help="Properties file with client settings.",
     )
 
 
 def only_one(names: Sequence[str], given: dict[str, Any]) -> str:
-    """The one action among `names` that was given; anything but exactly one is a usage error."""
+    """Return the one action among `names` that is given; raise UsageError unless it is exactly one."""
     chosen = [name for name in names if given[name.removeprefix("--").replace("-", "_")]]
     if len(chosen) != 1:
         raise click.UsageError(f"Give exactly one of {', '.join(names[:-1])} or {names[-1]}.")
@@ -72,25 +72,25 @@ def only_one(names: Sequence[str], given: dict[str, Any]) -> str:
 
 
 def check_class(flag: str, name: str | None, known: Sequence[str], remedy: str) -> str | None:
-    """The last part of a Java class name that a flag gives: one of those that gregor has a twin of. CommandError."""
+    """Return the last part of the Java class name that a flag gives; raise CommandError unless gregor knows it."""
     if name is None:
         return None
     last = re.split(r"[.$]", name)[-1]
     if last not in known:
-        raise CommandError(f"{flag} {name}: gregor loads no Java classes, it knows {', '.join(known)}; {remedy}.")
+        raise CommandError(f"{flag} {name}: gregor loads no Java classes and knows only {', '.join(known)}; {remedy}.")
     return last
 
 
 class Signalled(BaseException):
-    """SIGINT or SIGTERM arrived; like KeyboardInterrupt it passes every `except Exception`."""
+    """SIGINT or SIGTERM has arrived. Like KeyboardInterrupt, it is no subclass of Exception."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.exit_code = 128 + number  # what a shell reports for a process that the signal ended
+        self.exit_code = 128 + number  # the exit code that shells report for a signal
 
 
 class OrderlyEnd:
-    """Inside, SIGINT and SIGTERM raise Signalled, so that `finally` blocks can flush, commit and close."""
+    """A context in which SIGINT and SIGTERM raise Signalled, so that `finally` blocks can flush, commit and close."""
 
     def __init__(self) -> None:
         self._deferring = False
@@ -107,7 +107,7 @@ class OrderlyEnd:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """A step that a signal may not cut in two; it ends the step afterwards. A second one does not wait."""
+        """Delay a signal until the block has ended; a second signal is not delayed."""
         self._deferring = True
         try:
             yield
@@ -135,7 +135,7 @@ def _version_option() -> click.Option:
 
 
 def run(command: click.Command, arguments: Sequence[str]) -> int:
-    """Runs a click command to its exit code: 0, 1 after any error, usage included, as in Kafka's tools."""
+    """Run a click command and return its exit code: 0, or 1 after any error, as in Kafka's tools."""
     prog = f"gregor {command.name}"
     if all(parameter.name != "version" for parameter in command.params):
         command.params.append(_version_option())
@@ -159,7 +159,7 @@ def run(command: click.Command, arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`). Nothing more can be said there, not even at interpreter exit.
+        # The reader of standard output has closed it (`| head`). The interpreter must not write to it at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 

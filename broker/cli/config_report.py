@@ -1,4 +1,4 @@
-"""The settings of entities as `gregor configs --describe` shows them."""
+"""The output of `gregor configs --describe`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BROKER_DEFAULT = ""
 
 
 class EntityType(StrEnum):
-    """As --entity-type spells them."""
+    """The entity types, as --entity-type names them."""
 
     TOPICS = "topics"
     BROKERS = "brokers"
@@ -30,12 +30,12 @@ class EntityType(StrEnum):
 
     @property
     def resource_type(self) -> int:
-        """Kafka's ConfigResource.Type."""
+        """Return the number of Kafka's ConfigResource.Type."""
         return _RESOURCE_TYPES[self]
 
     @property
     def one(self) -> str:
-        """The word for one of them; of client metrics it is what Kafka's tool makes of it."""
+        """Return the singular as Kafka's tool forms it, also of client-metrics."""
         return self.value[:-1]
 
 
@@ -49,7 +49,7 @@ _RESOURCE_TYPES = {
 
 
 class Source(IntEnum):
-    """Where a value comes from: DescribeConfigs' config source, with the names of Java's ConfigEntry.ConfigSource."""
+    """The config sources of DescribeConfigs, with the names of Java's ConfigEntry.ConfigSource."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -72,7 +72,7 @@ _WORDS: dict[int, str] = {
     Source.DYNAMIC_CLIENT_METRICS_CONFIG: "subscription",
     Source.DYNAMIC_GROUP_CONFIG: "group",
 }
-"""The same for a human."""
+"""The sources in words, for tables."""
 
 _ALTERED = {
     EntityType.TOPICS: Source.DYNAMIC_TOPIC_CONFIG,
@@ -80,11 +80,11 @@ _ALTERED = {
     EntityType.CLIENT_METRICS: Source.DYNAMIC_CLIENT_METRICS_CONFIG,
     EntityType.GROUPS: Source.DYNAMIC_GROUP_CONFIG,
 }
-"""Where the values come from that were altered on the entity itself; of loggers every one is shown."""
+"""The source of values that were altered on the entity itself; of loggers all values are shown."""
 
 
 class Entity(NamedTuple):
-    """`name`: None for all of them, BROKER_DEFAULT for the default of all brokers."""
+    """An entity; `name` is None for all of a type, BROKER_DEFAULT for the default of all brokers."""
 
     kind: EntityType
     name: str | None
@@ -94,13 +94,13 @@ Setting = DescribeConfigsResponse.DescribeConfigsResourceResult
 
 
 def node_for(entity: Entity, client: WireClient) -> int | None:
-    """The broker to ask: its own settings and loggers every broker knows best."""
+    """Return the broker that describes the entity: a broker itself, else the controller; None if there is none."""
     numbered = entity.kind in (EntityType.BROKERS, EntityType.BROKER_LOGGERS)
     return int(entity.name) if numbered and entity.name else client.controller_id if client.controller_id >= 0 else None
 
 
 def describe(client: WireClient, entity: Entity, *, everything: bool) -> None:
-    """Prints the settings of one entity, or of all of its type."""
+    """Print the settings of one entity, or of all of its type."""
     kind = entity.kind
     if entity.name is None:
         names = existing(client, kind)
@@ -109,7 +109,7 @@ def describe(client: WireClient, entity: Entity, *, everything: bool) -> None:
     else:
         names = [entity.name]
         if entity.name != BROKER_DEFAULT and not everything and entity.name not in existing(client, kind):
-            raise CommandError(f"the {kind.one} '{entity.name}' does not exist, or has no settings of its own.")
+            raise CommandError(f"the {kind.one} '{entity.name}' does not exist or has no settings of its own.")
     for name in names:
         found = settings(client, Entity(kind, name))
         if not everything and kind in _ALTERED:
@@ -123,29 +123,29 @@ def describe(client: WireClient, entity: Entity, *, everything: bool) -> None:
 
 
 def existing(client: WireClient, kind: EntityType) -> list[str]:
-    """The entities of a type; of client metrics those that have settings of their own, and of groups these as well."""
+    """Return the entities of a type; client metrics only with settings, groups with or without."""
     if kind is EntityType.TOPICS:
-        return sorted(topic.name for topic in client.ask(MetadataRequest(topics=None)).topics)
+        return sorted(topic.name for topic in client.send(MetadataRequest(topics=None)).topics)
     if kind in (EntityType.BROKERS, EntityType.BROKER_LOGGERS):
         return [str(node_id) for node_id in sorted(client.brokers)]
-    answer = client.ask(ListConfigResourcesRequest(resource_types=[kind.resource_type]))
+    answer = client.send(ListConfigResourcesRequest(resource_types=[kind.resource_type]))
     check_code(answer.error_code)
     names = {resource.resource_name for resource in answer.config_resources}
     if kind is EntityType.GROUPS:
         for node_id in sorted(client.brokers):
-            listed = client.ask(ListGroupsRequest(), node_id)
+            listed = client.send(ListGroupsRequest(), node_id)
             check_code(listed.error_code)
             names |= {group.group_id for group in listed.groups}
     return sorted(names)
 
 
 def settings(client: WireClient, entity: Entity) -> list[Setting]:
-    """Every setting of one entity. Raises BrokerRefusal."""
+    """Fetch all settings of one entity; raise BrokerRefusal if the broker refuses."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=entity.kind.resource_type, resource_name=entity.name or "", configuration_keys=None
     )
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
-    answer: DescribeConfigsResponse = client.ask(request, node_for(entity, client))
+    answer: DescribeConfigsResponse = client.send(request, node_for(entity, client))
     for result in answer.results:
         check_code(result.error_code, result.error_message)
         return list(result.configs)
@@ -153,7 +153,7 @@ def settings(client: WireClient, entity: Entity) -> list[Setting]:
 
 
 def show(title: str, found: list[Setting]) -> None:
-    """Lines for a pipe, a table for a human."""
+    """Print a table on a terminal, lines otherwise."""
     if on_terminal():
         columns = [Column("NAME"), Column("VALUE"), Column("FROM")]
         rows = [
@@ -170,12 +170,12 @@ def show(title: str, found: list[Setting]) -> None:
 
 
 def value_text(value: str | None, sensitive: bool) -> str:
-    """Secrets are not told by brokers."""
+    """Return the text of a value; brokers do not send secrets."""
     return "(hidden)" if sensitive and value is None else value or ""
 
 
 def source_name(number: int) -> str:
-    """The Java client's name of a config source."""
+    """Return the Java client's name of a config source."""
     return Source(number).name if number in Source.__members__.values() else Source.UNKNOWN.name
 
 

@@ -1,4 +1,4 @@
-"""`gregor configs`: what kafka-configs.sh does for topics, brokers, loggers, groups and client metrics."""
+"""`gregor configs`: settings of topics, brokers, loggers, groups and client metrics, as kafka-configs.sh."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SET, DELETE = 0, 1
 
 _KEY = re.compile(r"[a-zA-Z0-9._-]+")
 _OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
-"""Behind a character that stands in no square brackets."""
+"""Matches after a character that is not inside square brackets."""
 
 _NOT_SERVED = ("users", "clients", "ips")
 _SHORT_FLAGS = {
@@ -47,24 +47,26 @@ Examples:
 @bootstrap_option()
 @zookeeper_option
 @command_config_option()
-@click.option("--describe", is_flag=True, help="Show the settings that were altered; with --all every one.")
+@click.option("--describe", is_flag=True, help="Show the altered settings; with --all, all settings.")
 @click.option("--alter", is_flag=True, help="Alter settings.")
-@click.option("--all", "everything", is_flag=True, help="With --describe: every setting, defaults included.")
+@click.option("--all", "everything", is_flag=True, help="With --describe: all settings, with defaults.")
 @click.option(
     "--entity-type", metavar="TYPE", help="topics, brokers, broker-loggers, client-metrics or groups.",
 )  # fmt: skip
 @click.option("--entity-name", metavar="NAME", help="Topic, broker id, subscription or group.")
-@click.option("--entity-default", is_flag=True, help="The default of all brokers.")
+@click.option("--entity-default", is_flag=True, help="The default for all brokers.")
 @click.option("--topic", metavar="NAME", help="Short for --entity-type topics --entity-name.")
 @click.option("--broker", metavar="ID", help="Short for --entity-type brokers --entity-name.")
 @click.option("--broker-defaults", is_flag=True, help="Short for --entity-type brokers --entity-default.")
 @click.option("--broker-logger", metavar="ID", help="Short for --entity-type broker-loggers --entity-name.")
 @click.option("--client-metrics", metavar="NAME", help="Short for --entity-type client-metrics --entity-name.")
 @click.option("--group", metavar="ID", help="Short for --entity-type groups --entity-name.")
-@click.option("--add-config", metavar="KEY=VALUE,..", help="Settings to make; [a,b] for a value with commas.")
-@click.option("--add-config-file", metavar="FILE", help="Settings to make, from a properties file.")
-@click.option("--delete-config", "delete_configs", multiple=True, metavar="KEY,..", help="Back to the default.")
-@click.option("--force", is_flag=True, help="Accepted for the sake of scripts; there is no confirmation here.")
+@click.option("--add-config", metavar="KEY=VALUE,..", help="Settings to set; [a,b] for a value with commas.")
+@click.option("--add-config-file", metavar="FILE", help="Properties file with settings to set.")
+@click.option(
+    "--delete-config", "delete_configs", multiple=True, metavar="KEY,..", help="Settings to reset to their defaults."
+)
+@click.option("--force", is_flag=True, help="Accepted for compatibility, without effect.")
 def configs(**given: Any) -> None:
     """Show and alter the settings of topics, brokers, loggers, groups and client metrics."""
     action = only_one(("--describe", "--alter"), given)
@@ -79,27 +81,27 @@ def configs(**given: Any) -> None:
 
 
 def parse_entity(given: dict[str, Any]) -> Entity:
-    """What the flags name; a name of None stands for all of that type."""
+    """Return the entity that the flags name; a name of None stands for all entities of the type."""
     short = [flag for flag in (*_SHORT_FLAGS, "broker_defaults") if given[flag]]
     if len(short) + bool(given["entity_type"]) != 1:
         raise click.UsageError("Give exactly one entity: --entity-type, or one of --topic, --broker, --group, ..")
     if short and (given["entity_name"] is not None or given["entity_default"]):
-        raise click.UsageError("--entity-name and --entity-default go with --entity-type.")
+        raise click.UsageError("--entity-name and --entity-default need --entity-type.")
     if given["broker_defaults"]:
         return Entity(EntityType.BROKERS, BROKER_DEFAULT)
     if short:
         return _checked(Entity(_SHORT_FLAGS[short[0]], given[short[0]]))
     word = given["entity_type"]
     if word in _NOT_SERVED:
-        raise CommandError(f"quotas of {word} are not built yet; there is nothing to show or alter.")
+        raise CommandError(f"--entity-type {word}: gregor has no quotas of {word} yet.")
     if word not in EntityType.__members__.values():
-        raise CommandError(f"'{word}' is no entity type; these are: {', '.join(EntityType)}.")
+        raise CommandError(f"'{word}' is not an entity type; types are {', '.join(EntityType)}.")
     name = given["entity_name"]
     if given["entity_default"]:
         if name is not None:
             raise click.UsageError("--entity-name and --entity-default contradict each other.")
         if word != EntityType.BROKERS:
-            raise click.UsageError(f"--entity-default goes with brokers, not with {word}.")
+            raise click.UsageError(f"--entity-default is possible for brokers only, not for {word}.")
         name = BROKER_DEFAULT
     return _checked(Entity(EntityType(word), name))
 
@@ -107,26 +109,26 @@ def parse_entity(given: dict[str, Any]) -> Entity:
 def _checked(entity: Entity) -> Entity:
     numbered = entity.kind in (EntityType.BROKERS, EntityType.BROKER_LOGGERS)
     if numbered and entity.name not in (None, BROKER_DEFAULT) and not (entity.name or "").isdecimal():
-        raise CommandError(f"'{entity.name}' is no broker id; give a number.")
+        raise CommandError(f"'{entity.name}' is not a broker id; give a number.")
     return entity
 
 
 def check_combinations(action: str, given: dict[str, Any], entity: Entity) -> None:
-    """Refuses flags that would be ignored, and entities that cannot be meant."""
+    """Raise UsageError for flags that would be ignored, and for entities that the action does not accept."""
     if action == "--alter":
         if entity.name is None:
             raise click.UsageError(f"--alter needs the name of one of the {entity.kind}.")
         if given["everything"]:
-            raise click.UsageError("--all goes with --describe.")
+            raise click.UsageError("--all needs --describe.")
         return
     if given["add_config"] or given["add_config_file"] or given["delete_configs"]:
-        raise click.UsageError("--add-config, --add-config-file and --delete-config go with --alter.")
+        raise click.UsageError("--add-config, --add-config-file and --delete-config need --alter.")
     if entity.kind is EntityType.BROKER_LOGGERS and entity.name is None:
         raise click.UsageError("--describe of broker-loggers needs --entity-name, the id of a broker.")
 
 
 def parse_changes(given: dict[str, Any]) -> dict[str, str | None]:
-    """Setting -> value; None takes it back to its default."""
+    """Return the new value of each setting; None resets it to its default."""
     if given["add_config"] is not None and given["add_config_file"]:
         raise click.UsageError("--add-config and --add-config-file contradict each other.")
     changes: dict[str, str | None] = {}
@@ -137,29 +139,29 @@ def parse_changes(given: dict[str, Any]) -> dict[str, str | None]:
     deleted = [key.strip() for text in given["delete_configs"] for key in text.split(",") if key.strip()]
     for key in deleted:
         if key in changes:
-            raise CommandError(f"{key} is both added and deleted.")
+            raise CommandError(f"{key} is both added and deleted; remove it from one of the two.")
         changes[key] = None
     for key in changes:
         if not _KEY.fullmatch(key):
-            raise CommandError(f"'{key}' is no name of a setting: those have letters, digits, '.', '_' and '-'.")
+            raise CommandError(f"'{key}' is not a valid key; keys have letters, digits, '.', '_' and '-'.")
     if not changes:
         raise click.UsageError("--alter needs --add-config, --add-config-file or --delete-config.")
     return changes
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    """`a=1,b=[x,y]` -> {"a": "1", "b": "x,y"}: commas and equal signs in square brackets belong to the value."""
+    """Parse `a=1,b=[x,y]`, where commas and equal signs in square brackets belong to the value `x,y`."""
     settings = {}
     for pair in re.split("," + _OUTSIDE_BRACKETS, text):
         parts = re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, pair)
         if len(parts) != 2:
-            raise CommandError(f"'{pair.strip()}' is not of the form key=value; put values with commas into [].")
+            raise CommandError(f"'{pair.strip()}' is not of the form KEY=VALUE; put values with commas into [].")
         settings[parts[0].strip()] = re.sub(r"[\[\]]", "", parts[1]).strip()
     return settings
 
 
 def alter(client: WireClient, entity: Entity, changes: dict[str, str | None]) -> None:
-    """Makes the changes, all or none of them."""
+    """Alter the settings: all of them, or none if the broker refuses one."""
     request = IncrementalAlterConfigsRequest(
         resources=[
             IncrementalAlterConfigsRequest.AlterConfigsResource(
@@ -174,7 +176,7 @@ def alter(client: WireClient, entity: Entity, changes: dict[str, str | None]) ->
             )
         ]
     )
-    answer: IncrementalAlterConfigsResponse = client.ask(request, config_report.node_for(entity, client))
+    answer: IncrementalAlterConfigsResponse = client.send(request, config_report.node_for(entity, client))
     for result in answer.responses:
         check_code(result.error_code, result.error_message)
     if entity.name == BROKER_DEFAULT:

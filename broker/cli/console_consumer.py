@@ -1,4 +1,4 @@
-"""`gregor console-consumer`: what kafka-console-consumer.sh does, with its flags and its output."""
+"""`gregor console-consumer`: prints records, with the flags and the output of kafka-console-consumer.sh."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gregor.protocol.topic_partition import TopicPartitionKey
 DEFAULT_FORMATTER, NO_FORMATTER = "DefaultMessageFormatter", "NoOpMessageFormatter"
 BATCH_RECORDS = 500
 POLL_S = 0.5
-# Errors that pass by themselves: the topic is being created, or its leader is being elected.
-PASSING = frozenset([KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE])
+# Transient errors: the topic is being created, or its leader is being elected.
+TRANSIENT = frozenset([KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE])
 
 EPILOG = """\b
 Examples:
@@ -47,14 +47,16 @@ null.literal (null), key.deserializer, value.deserializer, headers.deserializer
     "--include", "--whitelist", metavar="REGEX", help="Read all topics whose name matches, instead of --topic."
 )
 @click.option("--partition", type=click.IntRange(min=0), help="Read only this partition, outside any group.")
-@click.option("--offset", help="With --partition: where to begin, an offset, 'earliest' or 'latest' (the default).")
-@click.option("--from-beginning", is_flag=True, help="Begin with the oldest record unless the group has an offset.")
-@click.option("--max-messages", type=click.IntRange(min=0), help="End after this number of records.")
-@click.option("--timeout-ms", type=int, help="End when no record arrives for this time.")
-@click.option("--group", metavar="ID", help="The consumer group; without it a new one that commits nothing.")
+@click.option("--offset", help="With --partition: first offset, a number, 'earliest' or 'latest' (the default).")
+@click.option(
+    "--from-beginning", is_flag=True, help="Start with the oldest record unless the group has a committed offset."
+)
+@click.option("--max-messages", type=click.IntRange(min=0), help="End after this many records.")
+@click.option("--timeout-ms", type=int, help="End when no record has arrived for this time.")
+@click.option("--group", metavar="ID", help="Consumer group; by default a new one that commits no offsets.")
 @click.option(
     "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
-    show_default=True, help="Whether to wait for transactions and leave aborted ones out.",
+    show_default=True, help="read_committed: only records of committed transactions.",
 )  # fmt: skip
 @click.option(
     "--formatter-property", "--property", "formatter_properties", type=KEY_VALUE, multiple=True,
@@ -65,13 +67,13 @@ null.literal (null), key.deserializer, value.deserializer, headers.deserializer
 @click.option("--value-deserializer", metavar="CLASS", help="Short for --formatter-property value.deserializer=CLASS.")
 @click.option(
     "--command-property", "--consumer-property", "client_properties", type=KEY_VALUE, multiple=True,
-    help="A setting of the client; repeatable.",
+    help="Client setting; repeatable.",
 )  # fmt: skip
 @click.option("--skip-message-on-error", is_flag=True, help="Continue after a record that cannot be printed.")
 def console_consumer(**given: Any) -> None:
-    """Print the records of a topic, from now on or --from-beginning."""
+    """Print the records of a topic: new ones, or all with --from-beginning."""
     check_combinations(given)
-    remedy = "records are printed by --formatter-property, __consumer_offsets by `gregor dump-log --offsets-decoder`"
+    remedy = "use --formatter-property, or `gregor dump-log --offsets-decoder` for __consumer_offsets"
     kind = check_class("--formatter", given["formatter"], (DEFAULT_FORMATTER, NO_FORMATTER), remedy)
     formatter = RecordFormat({"print.value": "false"} if kind == NO_FORMATTER else formatter_properties(given))
     settings = consumer_settings(given)
@@ -88,7 +90,7 @@ def console_consumer(**given: Any) -> None:
 
 
 def check_combinations(given: Mapping[str, Any]) -> None:
-    """Refuses flags that contradict each other, as Kafka's tool does."""
+    """Raise UsageError for flags that contradict each other, as Kafka's tool does."""
     if bool(given["topic"]) == bool(given["include"]):
         raise click.UsageError("Give exactly one of --topic and --include.")
     if given["partition"] is None:
@@ -96,27 +98,29 @@ def check_combinations(given: Mapping[str, Any]) -> None:
             raise click.UsageError("--offset needs --partition.")
         return
     if given["include"]:
-        raise click.UsageError("--partition goes with --topic.")
+        raise click.UsageError("--partition needs --topic.")
     if given["group"]:
-        raise click.UsageError("--partition reads outside any group; leave --group out.")
+        raise click.UsageError(
+            "--partition and --group contradict each other: a single partition is read without a group."
+        )
     if given["offset"] and given["from_beginning"]:
         raise click.UsageError("--from-beginning and --offset contradict each other.")
 
 
 def parse_offset(text: str | None, from_beginning: bool) -> int:
-    """Where to begin in a partition, in the client library's numbers."""
+    """Return the first offset to read, as a number of the client library."""
     if text is None:
         return OFFSET_BEGINNING if from_beginning else OFFSET_END
     named = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
     if text.lower() in named:
         return named[text.lower()]
     if not text.isdecimal() or len(text) > 19:
-        raise click.UsageError(f"'{text}' is not an offset; give 'earliest', 'latest' or a number from 0 on.")
+        raise click.UsageError(f"--offset {text}: give 'earliest', 'latest' or a number from 0 on.")
     return int(text)
 
 
 def formatter_properties(given: Mapping[str, Any]) -> dict[str, str]:
-    """The file's properties, over them the flags, over them --formatter-property."""
+    """Return the formatter properties: --formatter-property overrides the other flags, which override the file."""
     properties = load_file(given["formatter_config"]) if given["formatter_config"] else {}
     for part in ("key", "value"):
         if given[f"{part}_deserializer"]:
@@ -125,14 +129,18 @@ def formatter_properties(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def consumer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The client's settings; without --group a group of its own that leaves no offsets behind."""
+    """Return the client settings; without --group, the group is new and commits no offsets."""
     properties = dict(given["client_properties"])
     settings = client_settings(given["bootstrap"], given["config_file"], properties, "console-consumer")
     group = settings.get("group.id")
     if group and given["group"] and group != given["group"]:
-        raise click.UsageError(f"the group is '{given['group']}' by --group and '{group}' by the client's properties.")
+        raise click.UsageError(
+            f"--group {given['group']} and group.id={group} of the client settings contradict each other."
+        )
     if group and given["partition"] is not None:
-        raise click.UsageError("--partition reads outside any group; leave group.id out.")
+        raise click.UsageError(
+            "--partition and group.id contradict each other: a single partition is read without a group."
+        )
     reset = settings.get("auto.offset.reset")
     if given["from_beginning"] and reset not in (None, "earliest"):
         raise click.UsageError(f"--from-beginning and auto.offset.reset={reset} contradict each other.")
@@ -144,36 +152,36 @@ def consumer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         settings.setdefault("enable.auto.commit", False)
     settings["isolation.level"] = given["isolation_level"]
     settings.setdefault("allow.auto.create.topics", True)  # as the Java client does
-    # Only what was printed may be committed.
+    # Only offsets of printed records may be committed.
     settings["enable.auto.offset.store"] = False
     return settings
 
 
 def begin(consumer: Consumer, given: Mapping[str, Any]) -> None:
-    """Subscribes, or takes the one partition that was asked for."""
+    """Subscribe to the topics, or assign the one partition."""
     if given["partition"] is not None:
         offset = parse_offset(given["offset"], given["from_beginning"])
         consumer.assign([TopicPartition(given["topic"], given["partition"], offset)])
     elif given["topic"]:
         consumer.subscribe([given["topic"]])
     else:
-        # The client library takes a name that begins with ^ as a regular expression; Java's must match the whole name.
+        # To the client library a name that begins with ^ is a regular expression; in Java it must match the whole name.
         consumer.subscribe([f"^({given['include']})$"])
 
 
 class Printer:
-    """Prints what the consumer receives and counts it."""
+    """Prints and counts the records that the consumer receives."""
 
     def __init__(self, consumer: Consumer, formatter: RecordFormat, skip_on_error: bool) -> None:
         self._consumer = consumer
         self._formatter = formatter
         self._skip_on_error = skip_on_error
         self._out = sys.stdout.buffer
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self.count = 0
 
     def run(self, max_messages: int | None, timeout_ms: int | None, end: OrderlyEnd) -> None:
-        """Until max_messages were printed or none came for timeout_ms; without them until a signal."""
+        """Print until there were max_messages, or none for timeout_ms; without these limits, until a signal."""
         last_s = time.monotonic()
         while max_messages is None or self.count < max_messages:
             wanted = BATCH_RECORDS if max_messages is None else min(BATCH_RECORDS, max_messages - self.count)
@@ -186,7 +194,7 @@ class Printer:
                 return
 
     def _receive(self, wanted: int) -> list[Message[Any, Any]]:
-        """What is there, as soon as there is something."""
+        """Wait for a record; return it with those that are available already."""
         first = self._consumer.poll(POLL_S)
         if first is None:
             return []
@@ -197,11 +205,11 @@ class Printer:
         error = message.error()
         if error is None:
             return True
-        if error.code() not in PASSING:
+        if error.code() not in TRANSIENT:
             raise KafkaException(error)
-        if error.code() not in self._told:
-            self._told.add(error.code())
-            print(f"gregor console-consumer: waiting: {explain(error)}", file=sys.stderr)
+        if error.code() not in self._reported:
+            self._reported.add(error.code())
+            print(f"gregor console-consumer: waiting for the topic: {explain(error)}", file=sys.stderr)
         return False
 
     def _print(self, batch: list[Message[Any, Any]]) -> None:
@@ -213,7 +221,10 @@ class Printer:
                 except ValueError as error:
                     where = f"{message.topic()}-{message.partition()} offset {message.offset()}"
                     if not self._skip_on_error:
-                        raise click.ClickException(f"cannot print {where}: {error}.") from None
+                        raise click.ClickException(
+                            f"cannot print {where}: {error}. Choose another deserializer, or skip such records with "
+                            "--skip-message-on-error."
+                        ) from None
                     print(f"gregor console-consumer: skipped {where}: {error}.", file=sys.stderr)
                 self.count += 1
                 printed[message.topic() or "", message.partition() or 0] = (message.offset() or 0) + 1

@@ -1,4 +1,4 @@
-"""`gregor console-producer`: what kafka-console-producer.sh does, with its flags."""
+"""`gregor console-producer`: sends lines as records, with the flags of kafka-console-producer.sh."""
 
 from __future__ import annotations
 
@@ -44,17 +44,22 @@ _SETTINGS = {
 @click.command("console-producer", epilog=EPILOG)
 @bootstrap_option("--broker-list")
 @command_config_option("--producer.config")
-@click.option("--topic", required=True, metavar="NAME", help="The topic to send to.")
+@click.option("--topic", required=True, metavar="NAME", help="Topic of the records.")
 @click.option("--sync", is_flag=True, help="Send one record at a time and wait for each.")
 @click.option(
     "--compression-codec", is_flag=False, flag_value="gzip", default="none", type=click.Choice(CODECS),
     help="Compress batches; gzip when no codec is named.",
 )  # fmt: skip
 @click.option(
-    "--timeout", "linger_ms", type=click.IntRange(min=0), metavar="MS", help="Time to wait for more records of a batch."
+    "--timeout", "linger_ms", type=click.IntRange(min=0), metavar="MS", help="How long a batch waits for more records."
 )
 @click.option("--batch-size", "--max-partition-memory-bytes", type=click.IntRange(min=1), help="Bytes per batch.")
-@click.option("--request-required-acks", "acks", type=click.Choice(["-1", "0", "1", "all"]), help="Default: all.")
+@click.option(
+    "--request-required-acks",
+    "acks",
+    type=click.Choice(["-1", "0", "1", "all"]),
+    help="Acknowledgements to wait for; default: all.",
+)
 @click.option("--request-timeout-ms", type=click.IntRange(min=1), help="How long a broker may take to acknowledge.")
 @click.option("--message-send-max-retries", "retries", type=click.IntRange(min=0), help="Attempts after the first.")
 @click.option("--retry-backoff-ms", type=click.IntRange(min=0), help="Pause before another attempt.")
@@ -63,20 +68,25 @@ _SETTINGS = {
 )
 @click.option("--max-memory-bytes", type=click.IntRange(min=1024), help="Memory for records that wait to be sent.")
 @click.option("--max-block-ms", type=click.IntRange(min=0), help="Longest wait for metadata or memory; default: 3000.")
-@click.option("--line-reader", metavar="CLASS", help="Only Kafka's default, LineMessageReader.")
+@click.option("--line-reader", metavar="CLASS", help="Accepted for Kafka's default, LineMessageReader.")
 @click.option("--socket-buffer-size", type=click.IntRange(min=0), help="Size of the socket's send buffer.")
 @click.option(
     "--reader-property", "--property", "reader_properties", type=KEY_VALUE, multiple=True,
-    help="How lines are read, see below; repeatable.",
+    help="How lines are parsed, see below; repeatable.",
 )  # fmt: skip
 @click.option("--reader-config", metavar="FILE", help="Properties file with reader properties.")
 @click.option(
     "--command-property", "--producer-property", "client_properties", type=KEY_VALUE, multiple=True,
-    help="A setting of the client; repeatable.",
+    help="Client setting; repeatable.",
 )  # fmt: skip
 def console_producer(**given: Any) -> int:
     """Send each line of standard input as a record."""
-    check_class("--line-reader", given["line_reader"], ("LineMessageReader",), "lines are read by --reader-property")
+    check_class(
+        "--line-reader",
+        given["line_reader"],
+        ("LineMessageReader",),
+        "use --reader-property to change how lines are parsed",
+    )
     reader_file = load_file(given["reader_config"]) if given["reader_config"] else {}
     reader = LineReader({**reader_file, **dict(given["reader_properties"])})
     settings = producer_settings(given)
@@ -95,7 +105,7 @@ def console_producer(**given: Any) -> int:
 
 
 def producer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The client's settings: the file's, --command-property's, then the flags of the tool."""
+    """Return the client settings: flags have precedence over --command-property, which has it over the file."""
     properties = dict(given["client_properties"])
     properties.update({_SETTINGS[name]: str(given[name]) for name in _SETTINGS if given[name] is not None})
     properties["compression.type"] = given["compression_codec"]
@@ -109,7 +119,7 @@ def producer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_lines(stream: BinaryIO, interactive: bool) -> Iterable[bytes]:
-    """Lines without their ends (LF or CR LF), as they arrive; a prompt before each for a human."""
+    """Yield lines without their ends (LF or CR LF) as they arrive; print a prompt before each if interactive."""
     while True:
         if interactive:
             print(">", end="", flush=True)
@@ -120,18 +130,18 @@ def read_lines(stream: BinaryIO, interactive: bool) -> Iterable[bytes]:
 
 
 class Sender:
-    """Sends records and keeps count of those that did not arrive, telling the first of each cause."""
+    """Sends records, counts those that were not delivered, and reports the first of each cause."""
 
     def __init__(self, producer: Producer, topic: str, sync: bool) -> None:
         self._producer = producer
         self._topic = topic
         self._sync = sync
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._sync_error: KafkaError | None = None
         self.failed = 0
 
     def send(self, record: LineRecord) -> None:
-        """Queues the record; with sync, waits for the broker and raises its error."""
+        """Queue the record; with sync, wait for the broker and raise its error."""
         while True:
             try:
                 self._producer.produce(
@@ -142,7 +152,7 @@ class Sender:
                     on_delivery=self._delivered,
                 )
                 break
-            except BufferError:  # the queue is full: let deliveries make room
+            except BufferError:  # the queue is full until records are delivered
                 self._producer.poll(0.1)
         self._producer.poll(0)
         if self._sync:
@@ -151,19 +161,24 @@ class Sender:
                 raise KafkaException(self._sync_error)
 
     def finish(self) -> None:
-        """Waits until every record has arrived or failed."""
+        """Wait until each record is delivered or has failed."""
         self._producer.flush()
         if self.failed and not self._sync:
-            print(f"gregor console-producer: records not delivered: {self.failed}", file=sys.stderr)
+            print(
+                f"gregor console-producer: {self.failed} records were not delivered to {self._topic}.", file=sys.stderr
+            )
 
     def _delivered(self, error: KafkaError | None, message: Message[Any, Any]) -> None:
         if error is None:
             return
         self.failed += 1
         self._sync_error = error
-        if not self._sync and error.name() not in self._told:
-            self._told.add(error.name())
-            print(f"gregor console-producer: {self._topic}: {explain(error)}", file=sys.stderr)
+        if not self._sync and error.name() not in self._reported:
+            self._reported.add(error.name())
+            print(
+                f"gregor console-producer: a record for {self._topic} was not delivered: {explain(error)}",
+                file=sys.stderr,
+            )
 
 
 def main(arguments: Sequence[str]) -> int:

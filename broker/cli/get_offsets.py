@@ -1,4 +1,4 @@
-"""`gregor get-offsets`: what kafka-get-offsets.sh does, with its flags and its output."""
+"""`gregor get-offsets`: shows offsets, with the flags and the output of kafka-get-offsets.sh."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ Examples:
   gregor get-offsets --topic-partitions 'orders:0-3,returns' --time earliest
   gregor get-offsets --time 1700000000000
 
---time takes latest (-1), earliest (-2), max-timestamp (-3), earliest-local (-4), latest-tiered (-5),
-earliest-pending-upload (-6), or a time in milliseconds: the first record at or after it. Partitions that have no
-such offset are left out.
+--time is latest (-1), earliest (-2), max-timestamp (-3), earliest-local (-4), latest-tiered (-5),
+earliest-pending-upload (-6), or a time in milliseconds, for the first record at or after it. Partitions without such
+an offset are not shown.
 """
 
 
@@ -49,22 +49,22 @@ such offset are left out.
 @click.option("--partitions", default="", metavar="0,1,..", help="Only these partitions.")
 @click.option(
     "--topic-partitions", "rules", metavar="NAME[:0|:0-2|:3-|:-2],..",
-    help="Topics with partitions or ranges of them, of which the end does not count.",
+    help="Topics with partitions, or ranges of them without their end.",
 )  # fmt: skip
-@click.option("--time", default="latest", show_default=True, metavar="TIME", help="Which offset.")
-@click.option("--exclude-internal-topics", is_flag=True, help="Leave internal topics such as __consumer_offsets out.")
+@click.option("--time", default="latest", show_default=True, metavar="TIME", help="The offset to show, see below.")
+@click.option("--exclude-internal-topics", is_flag=True, help="Exclude internal topics such as __consumer_offsets.")
 def get_offsets(**given: Any) -> None:
     """Show the offsets of partitions: the end, the start, or at a time."""
     if given["rules"] and (given["topic"] or given["partitions"]):
-        raise click.UsageError("--topic-partitions says what --topic and --partitions would say.")
+        raise click.UsageError("--topic-partitions contradicts --topic and --partitions.")
     timestamp = parse_time(given["time"])
     wanted = rules_filter(given["rules"]) if given["rules"] else topic_filter(given["topic"], given["partitions"])
     with WireClient(given["bootstrap"], given["config_file"]) as client:
         leaders = find(client, wanted, given["exclude_internal_topics"])
         if not leaders:
             raise CommandError("no partition matches. `gregor topics --list` shows the topics that exist.")
-        offsets = ask(client, leaders, timestamp)
-    rows = [(*place, offsets[place]) for place in sorted(offsets, key=_java_order)]
+        offsets = list_offsets(client, leaders, timestamp)
+    rows = [(*partition_key, offsets[partition_key]) for partition_key in sorted(offsets, key=_java_order)]
     if on_terminal():
         columns = [Column("TOPIC"), Column("PARTITION", number=True), Column("OFFSET", number=True)]
         print_table(columns, sorted(rows))
@@ -73,13 +73,13 @@ def get_offsets(**given: Any) -> None:
         print(f"{topic}:{partition}:{offset}")
 
 
-def _java_order(place: TopicPartition) -> str:
-    """Kafka's tool sorts by name, so partition 10 comes before 2."""
-    return f"{place[0]}-{place[1]}"
+def _java_order(partition_key: TopicPartition) -> str:
+    """Return the sort key of Kafka's tool, by which partition 10 comes before 2."""
+    return f"{partition_key[0]}-{partition_key[1]}"
 
 
 def parse_time(text: str) -> int:
-    """A word, its number, or a time in milliseconds."""
+    """Return the timestamp of ListOffsets for a word of TIMES, its number, or a time in milliseconds."""
     if text in TIMES:
         return TIMES[text]
     try:
@@ -87,27 +87,27 @@ def parse_time(text: str) -> int:
     except ValueError:
         timestamp = -100
     if timestamp < min(TIMES.values()) or timestamp >= 2**63:
-        raise CommandError(f"'{text}' is no time; give {', '.join(TIMES)}, or milliseconds since 1970.")
+        raise CommandError(f"'{text}' is not a time; give {', '.join(TIMES)}, or milliseconds since 1970.")
     return timestamp
 
 
 def topic_filter(topic: str | None, partitions: str) -> Filter:
-    """--topic and --partitions."""
+    """Return the filter of --topic and --partitions."""
     try:
         numbers = {int(number) for number in partitions.split(",") if number.strip()}
     except ValueError:
-        raise CommandError(f"'{partitions}' is no list of partitions; give numbers like 0,1.") from None
+        raise CommandError(f"'{partitions}' is not a list of partitions; give numbers, e.g. 0,1.") from None
     names = _topics(topic)
     return lambda name, number: bool(names(name)) and (not numbers or number in numbers)
 
 
 def rules_filter(text: str) -> Filter:
-    """--topic-partitions: one rule must match."""
+    """Return the filter of --topic-partitions, of which one rule must match."""
     rules: list[Filter] = []
     for rule in text.split(","):
         match = _RULE.fullmatch(rule.strip())
         if match is None:
-            raise CommandError(f"'{rule}' names no partitions; give NAME, NAME:0, NAME:0-2, NAME:3- or NAME:-2.")
+            raise CommandError(f"'{rule}' does not select partitions; give NAME, NAME:0, NAME:0-2, NAME:3- or NAME:-2.")
         names = _topics(match[1] or None)
         first, end = int(match[3] or 0), int(match[4]) if match[4] else 2**31
         if match[2]:
@@ -124,8 +124,8 @@ def _topics(pattern: str | None) -> Callable[[str], object]:
 
 
 def find(client: WireClient, wanted: Filter, exclude_internal: bool) -> dict[TopicPartition, int]:
-    """The partitions that are wanted, with their leaders."""
-    metadata: MetadataResponse = client.ask(MetadataRequest(topics=None))
+    """Return the partitions that the filter selects, with their leaders."""
+    metadata: MetadataResponse = client.send(MetadataRequest(topics=None))
     return {
         TopicPartition(topic.name or "", part.partition_index): part.leader_id
         for topic in metadata.topics
@@ -135,37 +135,37 @@ def find(client: WireClient, wanted: Filter, exclude_internal: bool) -> dict[Top
     }
 
 
-def ask(client: WireClient, leaders: dict[TopicPartition, int], timestamp: int) -> dict[TopicPartition, int]:
-    """Their offsets at this time, as far as there are any; why one cannot be told goes to standard error."""
+def list_offsets(client: WireClient, leaders: dict[TopicPartition, int], timestamp: int) -> dict[TopicPartition, int]:
+    """Return the offsets of these partitions at this time; report failures to standard error."""
     found: dict[TopicPartition, int] = {}
     for leader in sorted(set(leaders.values())):
-        places = sorted(place for place, led_by in leaders.items() if led_by == leader)
+        keys = sorted(partition_key for partition_key, led_by in leaders.items() if led_by == leader)
         if leader not in client.brokers:
-            for place in places:
-                _skip(place, BrokerRefusal(ErrorCode.LEADER_NOT_AVAILABLE, "the partition has no leader"))
+            for partition_key in keys:
+                _skip(partition_key, BrokerRefusal(ErrorCode.LEADER_NOT_AVAILABLE, "the partition has no leader"))
             continue
         topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
-        for topic, partition in places:
+        for topic, partition in keys:
             part = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
             topics.setdefault(topic, ListOffsetsRequest.ListOffsetsTopic(name=topic)).partitions.append(part)
-        answer: ListOffsetsResponse = client.ask(
+        answer: ListOffsetsResponse = client.send(
             ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=list(topics.values())), leader
         )
-        for told in answer.topics:
-            for answered in told.partitions:
-                place = TopicPartition(told.name, answered.partition_index)
+        for found_topic in answer.topics:
+            for answered in found_topic.partitions:
+                partition_key = TopicPartition(found_topic.name, answered.partition_index)
                 try:
                     check_code(answered.error_code)
                 except BrokerRefusal as refusal:
-                    _skip(place, refusal)
+                    _skip(partition_key, refusal)
                     continue
                 if answered.offset != UNKNOWN_OFFSET:
-                    found[place] = answered.offset
+                    found[partition_key] = answered.offset
     return found
 
 
-def _skip(place: TopicPartition, why: Exception) -> None:
-    print(f"Skip getting offsets for topic-partition {_java_order(place)} due to error: {why}", file=sys.stderr)
+def _skip(partition_key: TopicPartition, why: Exception) -> None:
+    print(f"Skip getting offsets for topic-partition {_java_order(partition_key)} due to error: {why}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str]) -> int:

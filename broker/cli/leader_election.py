@@ -1,4 +1,4 @@
-"""`gregor leader-election`: what kafka-leader-election.sh does, with its flags and its output."""
+"""`gregor leader-election`: elects leaders, with the flags and the output of kafka-leader-election.sh."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Examples:
   gregor leader-election --election-type preferred --topic orders --partition 0
   gregor leader-election --election-type unclean --path-to-json-file partitions.json
 
-The file holds {"partitions": [{"topic": "orders", "partition": 0}]}. An unclean election may lose records.
+The file contains {"partitions": [{"topic": "orders", "partition": 0}]}. An unclean election can lose records.
 """
 
 
@@ -35,11 +35,11 @@ The file holds {"partitions": [{"topic": "orders", "partition": 0}]}. An unclean
 @command_config_option("--admin.config")
 @click.option(
     "--election-type", type=click.Choice(sorted(TYPES), case_sensitive=False), required=True,
-    help="preferred: the first replica becomes leader; unclean: any live replica becomes leader where there is none.",
+    help="preferred: the first replica; unclean: any live replica, where there is no leader.",
 )  # fmt: skip
-@click.option("--topic", metavar="NAME", help="With --partition: one partition.")
+@click.option("--topic", metavar="NAME", help="With --partition: the topic of one partition.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="With --topic: one partition.")
-@click.option("--path-to-json-file", "path", metavar="FILE", help="The partitions of a file.")
+@click.option("--path-to-json-file", "path", metavar="FILE", help="JSON file with partitions.")
 @click.option("--all-topic-partitions", "everything", is_flag=True, help="All partitions.")
 def leader_election(**given: Any) -> None:
     """Elect leaders of partitions."""
@@ -47,14 +47,14 @@ def leader_election(**given: Any) -> None:
     if len(chosen) != 1:
         raise click.UsageError("Give exactly one of --topic, --path-to-json-file or --all-topic-partitions.")
     if (given["topic"] is None) != (given["partition"] is None):
-        raise click.UsageError("--topic and --partition belong together.")
+        raise click.UsageError("--topic and --partition need each other.")
     places: list[TopicPartition] | None = None
     if given["topic"]:
         places = [TopicPartition(given["topic"], given["partition"])]
     elif given["path"]:
         places = list(load_partitions(given["path"], offsets=False))
         if not places:
-            raise CommandError(f"{given['path']} names no partition.")
+            raise CommandError(f"{given['path']} has no partitions.")
     kind = given["election_type"].lower()
     with WireClient(given["bootstrap"], given["config_file"]) as client:
         results = elect(client, TYPES[kind], places)
@@ -64,7 +64,7 @@ def leader_election(**given: Any) -> None:
 def elect(
     client: WireClient, kind: int, places: Sequence[TopicPartition] | None
 ) -> dict[TopicPartition, BrokerRefusal | None]:
-    """None for each partition that got its leader. Raises BrokerRefusal when nothing could be done at all."""
+    """Return None for each elected partition, else the error; raise BrokerRefusal if the whole request is refused."""
     topics: dict[str, ElectLeadersRequest.TopicPartitions] = {}
     for topic, partition in places or ():
         topics.setdefault(topic, ElectLeadersRequest.TopicPartitions(topic=topic)).partitions.append(partition)
@@ -73,7 +73,7 @@ def elect(
         topic_partitions=None if places is None else list(topics.values()),
         timeout_ms=int(REQUEST_TIMEOUT_S * 500),
     )
-    answer: ElectLeadersResponse = client.ask(request, client.controller_id if client.controller_id >= 0 else None)
+    answer: ElectLeadersResponse = client.send(request, client.controller_id if client.controller_id >= 0 else None)
     check_code(answer.error_code)
     return {
         TopicPartition(topic.topic, part.partition_id): BrokerRefusal(part.error_code, part.error_message)
@@ -85,7 +85,7 @@ def elect(
 
 
 def report(kind: str, results: Mapping[TopicPartition, BrokerRefusal | None]) -> None:
-    """Says what became of each partition; CommandError when one could not be helped."""
+    """Print the result of each partition; raise CommandError if an election failed."""
     done, needless, failed = [], [], []
     for (topic, partition), refusal in sorted(results.items()):
         name = f"{topic}-{partition}"

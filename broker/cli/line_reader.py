@@ -1,12 +1,12 @@
-"""Lines of text to records, by the properties of Kafka's LineMessageReader.
+"""Conversion of lines of text to records, by the properties of Kafka's LineMessageReader.
 
     h1:v1,h2:v2<TAB>key<TAB>value        parse.headers=true parse.key=true
     key<TAB>value                        parse.key=true
     value                                by default
 
 headers.delimiter and key.separator are the tabs above, headers.separator the comma, headers.key.separator the colon.
-A key, value or header value equal to null.marker becomes null. ignore.error=true takes a line without its separators as
-it comes instead of ending the command.
+A key, value or header value equal to null.marker becomes null. With ignore.error=true a line without its separators is
+used whole as the value; without, it ends the command.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROPERTIES = frozenset(
 
 
 class LineRecord(NamedTuple):
-    """What is to be sent for one line."""
+    """The record of one line."""
 
     key: bytes | None
     value: bytes | None
@@ -34,12 +34,12 @@ class LineRecord(NamedTuple):
 
 
 class LineReader:
-    """Splits lines as bytes, so that what is not UTF-8 arrives unchanged."""
+    """Parser of lines, which are bytes, so that other encodings than UTF-8 arrive unchanged."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         unknown = sorted(properties.keys() - PROPERTIES - {"topic"})
         if unknown:
-            raise CommandError(f"unknown property {unknown[0]}; known are {', '.join(sorted(PROPERTIES))}.")
+            raise CommandError(f"unknown reader property {unknown[0]}; known are {', '.join(sorted(PROPERTIES))}.")
 
         def text(name: str, default: str) -> bytes:
             return properties.get(name, default).encode()
@@ -67,17 +67,19 @@ class LineReader:
         for group in distinct:
             for (name, value), (other, other_value) in combinations(group.items(), 2):
                 if value == other_value:
-                    raise CommandError(f"{name} and {other} may not be equal.")
+                    raise CommandError(f"{name} and {other} must differ.")
 
     def parse(self, line: bytes, line_number: int) -> LineRecord:
-        """The record of one line, given without its line end."""
+        """Return the record of one line without its line end; raise CommandError if a separator is missing."""
         rest = line
-        headers, rest = self._cut(self._parse_headers, rest, self._headers_delimiter, "headers.delimiter", line_number)
-        key, rest = self._cut(self._parse_key, rest, self._key_separator, "key.separator", line_number)
+        headers, rest = self._split_off(
+            self._parse_headers, rest, self._headers_delimiter, "headers.delimiter", line_number
+        )
+        key, rest = self._split_off(self._parse_key, rest, self._key_separator, "key.separator", line_number)
         pairs = [] if headers is None or headers == self._null_marker else self._split_headers(headers, line_number)
         return LineRecord(self._nullable(key), self._nullable(rest), pairs)
 
-    def _cut(
+    def _split_off(
         self, enabled: bool, line: bytes, separator: bytes, name: str, line_number: int
     ) -> tuple[bytes | None, bytes]:
         if not enabled:
@@ -105,7 +107,7 @@ class LineReader:
 
 
 def flag(properties: Mapping[str, str], name: str, default: bool = False) -> bool:
-    """A boolean property: true in any case, as Java reads it; everything else is false."""
+    """Return a boolean property as Java parses it: `true`, in upper or lower case; other texts are false."""
     return properties[name].strip().lower() == "true" if name in properties else default
 
 

@@ -1,4 +1,4 @@
-"""`gregor log-dirs`: what kafka-log-dirs.sh does, with its flags and its output."""
+"""`gregor log-dirs`: shows data folders, with the flags and the output of kafka-log-dirs.sh."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _Folders = dict[int, list[DescribeLogDirsResponse.DescribeLogDirsResult]]
 @click.option("--topic-list", default="", metavar="NAME,..", help="Only these topics.")
 @click.option("--broker-list", default="", metavar="ID,..", help="Only these brokers.")
 def log_dirs(bootstrap: str, config_file: str | None, describe: bool, topic_list: str, broker_list: str) -> None:
-    """Show the data folders of brokers and what lies in them."""
+    """Show the data folders of brokers, and the size of each partition in them."""
     if not describe:
-        raise click.UsageError("--describe is needed: there is nothing else this command does.")
+        raise click.UsageError("Give --describe, the only action of this command.")
     topics = {name for name in topic_list.split(",") if name}
     wanted = _numbers(broker_list)
     with WireClient(bootstrap, config_file) as client:
         missing = sorted(wanted - client.brokers.keys())
         if missing:
             live = ",".join(map(str, sorted(client.brokers)))
-            raise CommandError(f"there is no broker {','.join(map(str, missing))}; these live: {live}.")
+            raise CommandError(f"there is no broker {','.join(map(str, missing))}; live brokers: {live}.")
         nodes = sorted(wanted or client.brokers)
         if not on_terminal():
             print("Querying brokers for log directories information")
         folders: _Folders = {}
         for node_id in nodes:
-            answer: DescribeLogDirsResponse = client.ask(DescribeLogDirsRequest(topics=None), node_id)
+            answer: DescribeLogDirsResponse = client.send(DescribeLogDirsRequest(topics=None), node_id)
             check_code(answer.error_code)
             folders[node_id] = answer.results
     if on_terminal():
@@ -63,11 +63,11 @@ def _numbers(text: str) -> set[int]:
     try:
         return {int(number) for number in text.split(",") if number.strip()}
     except ValueError:
-        raise CommandError(f"'{text}' is no list of broker ids; give numbers like 0,1.") from None
+        raise CommandError(f"'{text}' is not a list of broker ids; give numbers, e.g. 0,1.") from None
 
 
 def as_json(folders: Mapping[int, Sequence[DescribeLogDirsResponse.DescribeLogDirsResult]], topics: set[str]) -> Any:
-    """The layout of kafka-log-dirs.sh; a failed folder has the name of Java's exception as its error."""
+    """Return the structure that kafka-log-dirs.sh prints; errors have the names of Java's exceptions."""
     return {
         "brokers": [
             {
@@ -98,7 +98,7 @@ def as_json(folders: Mapping[int, Sequence[DescribeLogDirsResponse.DescribeLogDi
 
 
 def java_exception(code: int) -> str | None:
-    """The class that the Java client makes of an error; None without one."""
+    """Return the Java client's exception for an error code; None for 0."""
     if not code:
         return None
     name = ErrorCode(code).name
@@ -107,7 +107,7 @@ def java_exception(code: int) -> str | None:
 
 
 def draw(folders: _Folders, topics: set[str]) -> None:
-    """For a human: a table of folders, and one of partitions, the largest first."""
+    """Print a table of folders and one of partitions, the largest first."""
     columns = [Column("BROKER", number=True), Column("LOG-DIR"), Column("STATE"), Column("PARTITIONS", number=True)]
     columns += [Column(name, number=True) for name in ("SIZE", "VOLUME", "FREE")]
     rows: list[list[object]] = []
@@ -131,7 +131,7 @@ def draw(folders: _Folders, topics: set[str]) -> None:
 
 
 def size_text(size_bytes: int) -> str:
-    """Three digits and a unit of 1000; `-` where it is not known."""
+    """Return a size with three digits and a unit of 1000; `-` if it is unknown."""
     if size_bytes == UNKNOWN_BYTES:
         return "-"
     number, units = float(size_bytes), iter(("B", "kB", "MB", "GB", "TB", "PB"))

@@ -1,4 +1,4 @@
-"""JSON files that name partitions, as Kafka's tools take them: `{"partitions": [{"topic": "t", "partition": 0}]}`."""
+"""JSON files with partitions, as Kafka's tools read them: `{"partitions": [{"topic": "t", "partition": 0}]}`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from gregor.protocol.topic_partition import TopicPartition
 
 
 def load_partitions(path: str, *, offsets: bool) -> dict[TopicPartition, int]:
-    """The partitions of a file, each with its offset (0 unless the file is to have `offsets`). CommandError when it is
-    something else, or names a partition twice."""
+    """Return the partitions of a file, each with its offset (0 without `offsets`).
+
+    Raise CommandError if the file is malformed or has a partition twice.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             data: Any = json.load(file)
     except OSError as error:
         raise CommandError(f"cannot read {path}: {(error.strerror or str(error)).lower()}.") from None
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"{path} is no JSON: {error}.") from None
+        raise CommandError(f"{path} is not JSON: {error}.") from None
     if not isinstance(data, dict) or not isinstance(data.get("partitions"), list):
-        raise CommandError(f'{path} must hold {{"partitions": [..]}}.')
+        raise CommandError(f'{path} must contain {{"partitions": [..]}}.')
     if offsets and data.get("version", 1) != 1:
-        raise CommandError(f"{path} is of version {data['version']}; only version 1 is known.")
+        raise CommandError(f"{path} has version {data['version']}; only version 1 is supported.")
     found: dict[TopicPartition, int] = {}
     for entry in data["partitions"]:
         example = '{"topic": "orders", "partition": 0' + (', "offset": 5}' if offsets else "}")
@@ -30,11 +32,11 @@ def load_partitions(path: str, *, offsets: bool) -> dict[TopicPartition, int]:
         topic, partition, offset = fields.get("topic"), fields.get("partition", ""), fields.get("offset", 0)
         whole = _is_int(partition, 2**31) and _is_int(offset, 2**63) and (not offsets or "offset" in fields)
         if not isinstance(topic, str) or not whole:
-            raise CommandError(f"{path}: {json.dumps(entry)} is no partition; give {example}.")
-        place = TopicPartition(topic, int(partition))
-        if place in found:
-            raise CommandError(f"{path} names the partition {topic}-{partition} twice.")
-        found[place] = int(offset)
+            raise CommandError(f"{path}: {json.dumps(entry)} is not a partition; give {example}.")
+        key = TopicPartition(topic, int(partition))
+        if key in found:
+            raise CommandError(f"{path} has the partition {topic}-{partition} twice.")
+        found[key] = int(offset)
     return found
 
 

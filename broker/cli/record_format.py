@@ -1,4 +1,4 @@
-"""Records to lines of text, by the properties of Kafka's DefaultMessageFormatter.
+"""Conversion of records to lines of text, by the properties of Kafka's DefaultMessageFormatter.
 
     CreateTime:1700000000000<TAB>Partition:0<TAB>Offset:7<TAB>h1:v1,h2:v2<TAB>key<TAB>value<LF>
 
@@ -63,7 +63,7 @@ PROPERTIES = frozenset(
 
 
 def decoder(class_name: str) -> Decoder:
-    """The decoder that stands for a Java deserializer class."""
+    """Return the decoder in place of a Java deserializer class; raise CommandError for an unknown one."""
     try:
         return _DECODERS[class_name.strip().rpartition(".")[2]]
     except KeyError:
@@ -71,12 +71,12 @@ def decoder(class_name: str) -> Decoder:
 
 
 class RecordFormat:
-    """Formats one message of the client library at a time."""
+    """Formatter of single messages of the client library."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         unknown = sorted(properties.keys() - PROPERTIES)
         if unknown:
-            raise CommandError(f"unknown property {unknown[0]}; known are {', '.join(sorted(PROPERTIES))}.")
+            raise CommandError(f"unknown formatter property {unknown[0]}; known are {', '.join(sorted(PROPERTIES))}.")
         self._shown = [part for part in _PARTS if flag(properties, f"print.{part}", default=part == "value")]
         self._separator = properties.get("key.separator", "\t").encode()
         self._line_end = properties.get("line.separator", "\n").encode()
@@ -88,7 +88,7 @@ class RecordFormat:
         }
 
     def line(self, record: Message[Any, Any]) -> bytes:
-        """The record as text with its line end; ValueError when a deserializer does not fit the bytes."""
+        """Return the record as text with its line end; raise ValueError if a deserializer does not accept its bytes."""
         parts = [getattr(self, f"_{part}")(record) for part in self._shown]
         return self._separator.join(parts) + self._line_end if parts else b""
 

@@ -1,6 +1,6 @@
 """`gregor start`: runs a broker in the foreground until SIGTERM or Ctrl-C.
 
-This module is on the way to a serving broker: nothing beyond the standard library and our own packages may be imported.
+For a fast start this module imports nothing beyond the standard library and gregor's own packages.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from gregor.config.environment import TopicWish
 
 DESCRIPTION = """\
-Run a broker in the foreground. Without a file it takes the defaults: listeners=PLAINTEXT://localhost:9092, which is
-reachable from this machine only, and log.dirs=./gregor-data. Keys are Apache Kafka's. SIGTERM or Ctrl-C stops it
-cleanly; SIGHUP makes it read the file again.
+Run a broker in the foreground. Without a file the defaults apply: listeners=PLAINTEXT://localhost:9092, which only
+this machine can reach, and log.dirs=./gregor-data. The keys are those of Apache Kafka. SIGTERM or Ctrl-C stops the
+broker cleanly; on SIGHUP it reads the file again.
 """
 EXAMPLES = """\
 examples:
@@ -45,24 +45,24 @@ class _Version(argparse.Action):
 
 class _Daemon(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        parser.error("-daemon is not taken: a broker stays in the foreground; leave it to a service manager, or nohup")
+        parser.error("-daemon is not supported: brokers run in the foreground; use a service manager or nohup")
 
 
 def _override(text: str) -> tuple[str, str]:
     key, found, value = text.partition("=")
     if not found or not key.strip():
-        raise argparse.ArgumentTypeError(f"'{text}' is not of the form key=value")
+        raise argparse.ArgumentTypeError(f"'{text}' is not of the form KEY=VALUE")
     return key.strip(), value.strip()
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of brokers")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of brokers; give a whole number from 1 on")
     return int(text)
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The options of `gregor start`; those of kafka-server-start.sh, and the banner."""
+    """Return the parser of `gregor start`: the options of kafka-server-start.sh, and gregor's own."""
     parser = Parser(
         prog="gregor start",
         description=DESCRIPTION,
@@ -77,24 +77,24 @@ def make_parser() -> argparse.ArgumentParser:
         default=[],
         type=_override,
         metavar="KEY=VALUE",
-        help="a setting that wins over the file; repeatable",
+        help="a setting, with precedence over the file; repeatable",
     )
     parser.add_argument(
         "--env",
         action="store_true",
-        help="take settings from KAFKA_* variables as Kafka's container images do: they win over the file, and "
-        "--override over them",
+        help="read settings from KAFKA_* variables as Kafka's container images do, with precedence over the file; "
+        "--override has precedence over them",
     )
     parser.add_argument(
         "--brokers",
         type=_count,
         metavar="N",
-        help="run N brokers, members of one cluster, each a process of its own: the first with the given broker.id and "
-        "ports, the others with the next ones, their data in broker-0, broker-1, .. below log.dirs; without a "
-        "zookeeper.connect a ZooKeeper runs beside them",
+        help="run a cluster of N brokers, each in a process of its own: the first with the given broker.id and ports, "
+        "the others with the next ones, their data in broker-0, broker-1, .. below log.dirs; without "
+        "zookeeper.connect, a ZooKeeper is started for them",
     )
     parser.add_argument(
-        "--cpu-affinity", action="store_true", help="with --brokers: one processor for each broker, in turn"
+        "--cpu-affinity", action="store_true", help="with --brokers: bind each broker to one processor, in turn"
     )
     parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--log-label", default="", help=argparse.SUPPRESS)
@@ -103,13 +103,13 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--banner",
         action=argparse.BooleanOptionalAction,
-        help="once ready, print where the broker listens and what to try next (default: on a terminal)",
+        help="once ready, print the addresses of the broker and commands to try (default: on a terminal)",
     )
     return parser
 
 
 def banner(info: ServerInfo, program: str) -> str:
-    """What a newcomer wants to know of a broker that has just become ready."""
+    """Return the text for a new user of a broker that is ready: addresses, folders, commands to try."""
     listeners = dict.fromkeys(listener_text(*one) for one in info.listeners)
     bootstrap = _bootstrap(info)
     return "\n".join(
@@ -129,16 +129,16 @@ def banner(info: ServerInfo, program: str) -> str:
 
 
 def _bootstrap(info: ServerInfo) -> str:
-    """The flag that leads the other commands to this broker; nothing where their default does."""
+    """Return the flag by which the other commands reach this broker; "" if their default does."""
     _, host, port = next((entry for entry in info.listeners if entry[0] == "PLAINTEXT"), info.listeners[0])
-    local = host in ("127.0.0.1", "0.0.0.0", "::", "localhost")  # which seldom leads to ::1
+    local = host in ("127.0.0.1", "0.0.0.0", "::", "localhost")  # clients seldom resolve localhost to ::1
     if local and port == 9092:
         return ""
     return f" --bootstrap-server {address_text('localhost' if local else host, port)}"
 
 
 def program_name() -> str:
-    """How the user can call this program again from the same folder."""
+    """Return the command by which the user can call this program again from the same folder."""
     called = sys.argv[0]
     if os.path.basename(called) != "gregor":
         return f"{os.path.basename(sys.executable)} -m gregor.broker"
@@ -147,7 +147,7 @@ def program_name() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Loads the settings and runs the broker; 1 when it cannot start, 0 after a clean stop."""
+    """Load the settings and run the broker; return 1 if it cannot start, 0 after a clean stop."""
     try:
         given = make_parser().parse_args(arguments)
     except SystemExit as end:  # argparse ends the program for --help and for bad arguments
@@ -169,7 +169,7 @@ def main(arguments: Sequence[str]) -> int:
 
         return run_brokers(given, config)
     if given.cpu_affinity:
-        print("gregor start: --cpu-affinity is for --brokers; a single broker is left to the system", file=sys.stderr)
+        print("gregor start: --cpu-affinity needs --brokers; the system schedules a single broker", file=sys.stderr)
         return 1
 
     try:
@@ -184,7 +184,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check_no_members(log_dirs: Sequence[str]) -> None:
-    """ConfigError if a folder holds those of several brokers: `broker-0` would be taken for a partition of a topic."""
+    """Raise ConfigError if a folder contains those of several brokers: `broker-0` looks like a partition's folder."""
     from gregor.config.definitions import ConfigError
     from gregor.config.local_cluster import MEMBER_FOLDER, members_in
 
@@ -193,8 +193,8 @@ def check_no_members(log_dirs: Sequence[str]) -> None:
             raise ConfigError(
                 "log.dirs",
                 folder,
-                f"is of brokers that were started together, which have {', '.join(map(MEMBER_FOLDER.format, found))} in"
-                f" it: start them with --brokers {len(found)} (or `gregor cluster`) again, or name another folder",
+                f"belongs to a local cluster and contains {', '.join(map(MEMBER_FOLDER.format, found))}: start its "
+                f"brokers with --brokers {len(found)} (or `gregor cluster`), or name another folder",
             )
 
 
@@ -210,7 +210,7 @@ def _on_ready(given: argparse.Namespace) -> Callable[[ServerInfo], None] | None:
 
 
 def load_config(given: argparse.Namespace, environ: Mapping[str, str]) -> tuple[BrokerConfig, list[TopicWish]]:
-    """The settings, and the topics that the environment wishes for. ConfigError or OSError as BrokerConfig.load."""
+    """Return the settings, and the topics that the environment requests; raise as BrokerConfig.load does."""
     from gregor.config.broker import BrokerConfig, read_file
 
     if not given.env:
@@ -220,7 +220,7 @@ def load_config(given: argparse.Namespace, environ: Mapping[str, str]) -> tuple[
 
             names = ignored_variables(environ)
             if names:
-                config.notes.append(f"without --env these variables set nothing: {', '.join(names)}")
+                config.notes.append(f"these variables have no effect without --env: {', '.join(names)}")
         return config, []
 
     from gregor.config.definitions import ConfigError
@@ -231,7 +231,7 @@ def load_config(given: argparse.Namespace, environ: Mapping[str, str]) -> tuple[
         config = BrokerConfig.load(given.file, given.override, found.settings)
     except ConfigError as error:
         if error.key in found.settings and error.key not in dict(given.override):
-            raise ConfigError(error.key, error.value, f"{error.message} (it comes from the environment)") from None
+            raise ConfigError(error.key, error.value, f"{error.message} (set by the environment)") from None
         raise
     config.prepend_lines(
         [f"environment: {line}" for line in found.notes], [f"environment: {line}" for line in found.warnings]

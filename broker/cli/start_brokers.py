@@ -1,7 +1,7 @@
-"""`gregor start --brokers N`: a supervisor over N broker processes of this machine, members of one cluster.
+"""`gregor start --brokers N`: a supervisor of N broker processes of this machine, which form one cluster.
 
-One Python process uses one core; N of them use N. Who fails is started again, after 1 s, 2 s, .. up to 30 s; who is
-asked to end by a signal of its own stays down.
+One Python process uses one core; N of them use N. A broker that fails is started again, after 1 s, 2 s, .. up to 30 s;
+a broker that was sent a signal stays down.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ZOOKEEPER_FOLDER = "zookeeper"
 
 
 def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
-    """Runs until SIGTERM or SIGINT; 1 when a broker could not start, or did not end well."""
+    """Run until SIGTERM or SIGINT; return 1 if a broker could not start, or did not stop cleanly."""
     log.configure(label="supervisor")
     for warning in config.warnings:
         logger.warning("%s", warning)
@@ -43,12 +43,13 @@ def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
         check_members(connect)
         if not connect:
             zookeeper, probe, connect = zookeeper_beside(Path(config.log_dirs[0]) / ZOOKEEPER_FOLDER)
-            # Nobody else can join, and the offsets topic would wait for as many brokers as it is to have replicas.
+            # No other broker can join, and the creation of the offsets topic waits for as many brokers as replicas.
             common = {"zookeeper.connect": connect, **copies_for(given.brokers, config.static_texts, (OFFSETS_COPIES,))}
             settings = [{**own, **common} for own in settings]
         elif config["broker.rack"] is None:
             logger.info(
-                "with such brokers on several machines, set broker.rack on each: replicas are spread over racks"
+                "broker.rack is not set: if other machines run brokers of this cluster, set it on each of them to "
+                "spread the replicas over the machines"
             )
     except OSError as error:
         print(f"gregor start: {error_text(error)}", file=sys.stderr)
@@ -62,8 +63,11 @@ def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
 
 
 def zookeeper_beside(folder: Path, output: Path | None = None) -> tuple[Callable[[], Child], Callable[[], bool], str]:
-    """A ZooKeeper of this machine's own: how to make its child (inside the event loop), whether it answers, and its
-    zookeeper.connect. Raises ZooKeeperMissing, or OSError for the folder."""
+    """Prepare a ZooKeeper on this machine; raise ZooKeeperMissing, or OSError for the folder.
+
+    Return a function that makes its child process (inside the event loop), one that tests whether it answers, and its
+    zookeeper.connect.
+    """
     lock = local_zookeeper.hold(folder / local_zookeeper.DATA)
     (port,) = local_zookeeper.free_ports(local_zookeeper.DEFAULT_PORT, 1)
     command = local_zookeeper.command_for(local_zookeeper.write_config(folder, port))
@@ -76,39 +80,39 @@ def zookeeper_beside(folder: Path, output: Path | None = None) -> tuple[Callable
 
 
 def check_folders(log_dirs: Sequence[str]) -> None:
-    """ConfigError for the data folder of a single broker."""
+    """Raise ConfigError if a folder contains the data of a single broker."""
     for folder in log_dirs:
         if os.path.exists(f"{folder}/meta.properties"):
             first = MEMBER_FOLDER.format(0)
             raise ConfigError(
                 "log.dirs",
                 folder,
-                f"holds the data of a single broker; of several each has a folder of its own below. Name another "
-                f"one, or move what is in it to {folder}/{first} to have it as the first broker's",
+                f"contains the data of a single broker; each broker of a local cluster has a folder of its own in it. "
+                f"Name another folder, or move its content to {folder}/{first}, for the first broker",
             )
 
 
 def left_out(log_dirs: Sequence[str], count: int) -> list[str]:
-    """Lines about members of an earlier run that are not among this one's."""
+    """Return warnings about brokers of an earlier run that are not started now."""
     found = [index for index in members_in(log_dirs) if index >= count]
     if not found:
         return []
     names = ", ".join(MEMBER_FOLDER.format(index) for index in found)
     return [
-        f"{names} in {','.join(log_dirs)} took part earlier and is not started: partitions that are only there have no"
-        f" leader, and others miss a replica, until it is again (--brokers {found[-1] + 1}), or until its replicas are"
-        " moved to the others by a reassignment"
+        f"{names} in {','.join(log_dirs)} belonged to this cluster and is not started: partitions whose only replica is"
+        f" there have no leader, others lack a replica. Start it again with --brokers {found[-1] + 1}, or move its"
+        " replicas to the other brokers by a reassignment"
     ]
 
 
 def member_name(index: int, own: Mapping[str, str]) -> str:
-    """What one member is called as long as it has not said its number, which may be generated."""
+    """Return the name of a broker until it has reported its number, which may be generated."""
     number = own.get("broker.id", "-1")
     return f"broker {number}" if int(number) >= 0 else f"broker #{index}"
 
 
 def arguments_for(given: argparse.Namespace, own: dict[str, str]) -> list[str]:
-    """What one member is started with: the user's words, and after them what it has for itself."""
+    """Return the arguments of one broker: those of the user, then its own settings."""
     words = [given.file] if given.file is not None else []
     if given.env:
         words.append("--env")
@@ -155,23 +159,26 @@ async def _supervise(
 
 
 def stop_on_signals(supervisor: Supervisor) -> asyncio.Event:
-    """Set by SIGTERM or SIGINT; after a second one the brokers do not wait for each other. SIGHUP is passed on."""
+    """Return an event that SIGTERM and SIGINT set; after a second one the brokers do not wait for each other.
+
+    SIGHUP is passed on to the brokers.
+    """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
-    def ask() -> None:
+    def request_stop() -> None:
         if stop.is_set():
             supervisor.hurry()
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ask)
-    loop.add_signal_handler(signal.SIGHUP, HangUp(ask, partial(supervisor.signal_all, signal.SIGHUP)))
+        loop.add_signal_handler(number, request_stop)
+    loop.add_signal_handler(signal.SIGHUP, HangUp(request_stop, partial(supervisor.signal_all, signal.SIGHUP)))
     return stop
 
 
 async def first_of(*works: Awaitable[object]) -> None:
-    """Until one of them is done; the coroutines among them are cancelled then, the tasks are left alone."""
+    """Wait until one of them is done; then cancel the coroutines among them, not the tasks."""
     tasks = [asyncio.ensure_future(work) for work in works]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task, work in zip(tasks, works, strict=True):
@@ -180,10 +187,12 @@ async def first_of(*works: Awaitable[object]) -> None:
 
 
 def bootstrap_of(brokers: Sequence[Child]) -> str:
-    """The brokers' addresses, as they said when they were ready, for a client's bootstrap.servers."""
+    """Return the addresses that the brokers reported when they were ready, for a client's bootstrap.servers."""
     found = []
     for child in brokers:
         for _, host, port in child.info.get("listeners", ())[:1]:
-            host = "localhost" if host in ("127.0.0.1", "0.0.0.0", "::") else host  # which seldom leads to ::1
+            host = (
+                "localhost" if host in ("127.0.0.1", "0.0.0.0", "::") else host
+            )  # clients seldom resolve localhost to ::1
             found.append(address_text(host, port))
     return ",".join(found)

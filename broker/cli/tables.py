@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Column(NamedTuple):
-    """A heading; `width` is the least width in plain text, which Kafka's tools fix per column."""
+    """A heading; `width` is the minimum width in plain text, fixed by Kafka's tools per column."""
 
     name: str
     width: int = 0
@@ -16,12 +16,12 @@ class Column(NamedTuple):
 
 
 def on_terminal() -> bool:
-    """Whether a human reads standard output."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def plain_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> str:
-    """One line per row, the heading first; every column but the last is padded."""
+    """Return one line per row, the heading first; every column but the last is padded."""
     cells = [[column.name for column in columns], *([str(cell) for cell in row] for row in rows)]
     widths = [max(column.width, *(len(line[at]) for line in cells)) for at, column in enumerate(columns)]
     widths[-1] = 0
@@ -29,7 +29,7 @@ def plain_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> 
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """A table with headings; the title is shown on a terminal only."""
+    """Print a table with headings; the title is printed on a terminal only."""
     if not on_terminal():
         print(plain_table(columns, rows))
         return
@@ -41,7 +41,7 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], tit
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold")
     table.title = Text(title) if title else None
     for column in columns:
-        heading = column.name.rsplit("-", 1)  # CURRENT-OFFSET takes two lines, which leaves room for the other columns
+        heading = column.name.rsplit("-", 1)  # CURRENT-OFFSET on two lines leaves room for the other columns
         table.add_column(
             Text("\n".join(heading)),
             justify="right" if column.number else "left",
@@ -54,6 +54,6 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], tit
 
 
 def confirm(message: str) -> None:
-    """A line that only a human needs; Kafka's tools stay silent there, and so do we in a pipe."""
+    """Print a confirmation on a terminal; as in Kafka's tools, there is none in a pipe."""
     if on_terminal():
         print(message)

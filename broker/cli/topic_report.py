@@ -1,4 +1,4 @@
-"""What `gregor topics --describe` shows of a topic and its partitions."""
+"""The output of `gregor topics --describe`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, ConfigSource
 
-from gregor.broker.cli.client import REQUEST_TIMEOUT_S, settle_all
+from gregor.broker.cli.client import REQUEST_TIMEOUT_S, require_results
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.tables import Column, on_terminal, print_table
 
@@ -23,7 +23,7 @@ PARTITION_FILTERS = (
 
 @dataclass(slots=True)
 class PartitionReport:
-    """One partition as the broker describes it; `leader` is None when there is none."""
+    """One partition as the broker describes it; `leader` is None if it has no leader."""
 
     number: int
     leader: int | None
@@ -31,7 +31,7 @@ class PartitionReport:
     isr: list[int]
 
     def wanted(self, filters: Collection[str], live_brokers: Collection[int], min_isr: int) -> bool:
-        """Whether any of the filter flags selects this partition; without filters all are selected."""
+        """Return whether one of the filter flags selects this partition; without filters all are selected."""
         leaderless = self.leader is None
         selected = {
             "--under-replicated-partitions": len(self.isr) < len(self.replicas),
@@ -44,7 +44,7 @@ class PartitionReport:
 
 @dataclass(slots=True)
 class TopicReport:
-    """One topic: its id as text (empty when the broker gave none), its settings that are not defaults."""
+    """One topic: its id as text (empty if the broker sent none), and its settings that are not defaults."""
 
     name: str
     topic_id: str
@@ -54,7 +54,7 @@ class TopicReport:
     min_isr: int
 
     def summary(self) -> str:
-        """The line above the partitions, as kafka-topics.sh prints it."""
+        """Return the line above the partitions, as kafka-topics.sh prints it."""
         fields = [f"Topic: {self.name}"]
         if self.topic_id:
             fields.append(f"TopicId: {self.topic_id}")
@@ -67,13 +67,13 @@ class TopicReport:
 
 
 def url_safe(topic_id: str) -> str:
-    """Kafka's spelling of a topic id: the client library prints the standard base64 alphabet. The zero id is no id."""
+    """Return Kafka's text of a topic id; "" for the zero id. The client library has the standard base64 alphabet."""
     text = topic_id.replace("+", "-").replace("/", "_").rstrip("=")
     return "" if set(text) <= {"A"} else text
 
 
 def describe(admin: AdminClient, names: Sequence[str], live_brokers: Collection[int], given: Mapping[str, Any]) -> None:
-    """Prints the topics, or only the partitions that the filter flags select."""
+    """Print the topics, or only the partitions that the filter flags select."""
     reports = collect(admin, names)
     if given["topic_id"]:
         reports = [report for report in reports if report.topic_id == given["topic_id"]]
@@ -93,12 +93,12 @@ def describe(admin: AdminClient, names: Sequence[str], live_brokers: Collection[
 
 
 def collect(admin: AdminClient, names: Sequence[str]) -> list[TopicReport]:
-    """Asks the broker for partitions and settings of these topics."""
+    """Fetch partitions and settings of these topics."""
     if not names:
         return []
-    described = settle_all(admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S))
+    described = require_results(admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S))
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
-    answers = settle_all(admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S))
+    answers = require_results(admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S))
     settings: dict[str, dict[str, ConfigEntry]] = {resource.name: entries for resource, entries in answers.items()}
     reports = []
     for name in names:
@@ -121,7 +121,7 @@ def collect(admin: AdminClient, names: Sequence[str]) -> list[TopicReport]:
 
 
 def is_topic_setting(entry: ConfigEntry) -> bool:
-    """Whether the value was set on the topic itself, rather than inherited from the broker."""
+    """Return whether the value is set on the topic itself, rather than inherited from the broker."""
     source: Any = entry.source  # a bare number in some releases of the client library
     return bool(getattr(source, "value", source) == ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
 

@@ -1,4 +1,4 @@
-"""`gregor topics`: what kafka-topics.sh does, with its flags and its output."""
+"""`gregor topics`: manages topics, with the flags and the output of kafka-topics.sh."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from gregor.broker.cli import topic_report
-from gregor.broker.cli.client import METADATA_TIMEOUT_S, REQUEST_TIMEOUT_S, connect_admin, settle, settle_all
+from gregor.broker.cli.client import (
+    METADATA_TIMEOUT_S,
+    REQUEST_TIMEOUT_S,
+    collect_results,
+    connect_admin,
+    require_results,
+)
 from gregor.broker.cli.command import KEY_VALUE, bootstrap_option, command_config_option, only_one, run
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.tables import confirm
@@ -32,21 +38,26 @@ Examples:
 
 
 def parse_assignment(text: str) -> list[list[int]]:
-    """`1:2,2:3` -> replicas of partition 0, of partition 1; every partition has as many, and none twice."""
+    """Return the replicas of each partition in `1:2,2:3`; raise CommandError unless they match."""
     try:
         assignment = [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
     except ValueError:
-        raise CommandError(f"'{text}' is not a replica assignment; give broker ids like 1:2,2:3.") from None
+        raise CommandError(
+            f"'{text}' is not a replica assignment; give the broker ids of each partition, e.g. 1:2,2:3."
+        ) from None
     for number, replicas in enumerate(assignment):
         if len(set(replicas)) != len(replicas):
-            raise CommandError(f"partition {number} names a broker twice in --replica-assignment.")
+            raise CommandError(f"--replica-assignment {text}: partition {number} has a broker twice.")
         if len(replicas) != len(assignment[0]):
-            raise CommandError(f"partition {number} has another number of replicas than partition 0.")
+            raise CommandError(
+                f"--replica-assignment {text}: partition {number} has {len(replicas)} replicas, partition 0 has "
+                f"{len(assignment[0])}; give as many for each."
+            )
     return assignment
 
 
 def matching_topics(names: Sequence[str], pattern: str | None, exclude_internal: bool) -> list[str]:
-    """The topics that --topic means, sorted: a regular expression for the whole name, commas being alternatives."""
+    """Return the topics, sorted, whose whole name matches a regular expression; a comma separates alternatives."""
     try:
         wanted = re.compile(pattern.replace(",", "|").strip("\"'")) if pattern else None
     except (re.error, ValueError, OverflowError, RecursionError) as error:
@@ -67,22 +78,28 @@ def matching_topics(names: Sequence[str], pattern: str | None, exclude_internal:
 @click.option("--describe", is_flag=True, help="Show partitions, leaders, replicas and settings.")
 @click.option("--alter", is_flag=True, help="Add partitions.")
 @click.option("--delete", is_flag=True, help="Delete topics.")
-@click.option("--topic", metavar="NAME", help="The topic; except for --create a regular expression.")
-@click.option("--topic-id", metavar="ID", help="With --describe: the topic of that id.")
-@click.option("--partitions", type=click.IntRange(min=1), help="Number of partitions; else the broker's default.")
-@click.option("--replication-factor", type=click.IntRange(1, 32767), help="Replicas; else the broker's default.")
-@click.option("--replica-assignment", metavar="1:2,2:3,..", help="Brokers of each partition, instead of the two above.")
+@click.option("--topic", metavar="NAME", help="The topic; a regular expression, except with --create.")
+@click.option("--topic-id", metavar="ID", help="With --describe: the topic with this id.")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), help="Number of partitions; default: num.partitions of the broker."
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(1, 32767),
+    help="Number of replicas; default: default.replication.factor.",
+)
+@click.option("--replica-assignment", metavar="1:2,2:3,..", help="Brokers of each partition, instead of these numbers.")
 @click.option("--config", "configs", type=KEY_VALUE, multiple=True, help="With --create: a topic setting; repeatable.")
 @click.option("--if-not-exists", is_flag=True, help="With --create: an existing topic is no error.")
 @click.option("--if-exists", is_flag=True, help="With --alter, --delete, --describe: a missing topic is no error.")
-@click.option("--exclude-internal", is_flag=True, help="Leave internal topics such as __consumer_offsets out.")
+@click.option("--exclude-internal", is_flag=True, help="Exclude internal topics such as __consumer_offsets.")
 @click.option("--under-replicated-partitions", is_flag=True, help="With --describe: only these.")
 @click.option("--unavailable-partitions", is_flag=True, help="With --describe: only those without a live leader.")
 @click.option("--under-min-isr-partitions", is_flag=True, help="With --describe: only these.")
 @click.option("--at-min-isr-partitions", is_flag=True, help="With --describe: only these.")
 @click.option(
     "--partition-size-limit-per-response", type=click.IntRange(min=1), metavar="N",
-    help="With --describe: accepted for the sake of scripts; all partitions are shown either way.",
+    help="With --describe: accepted for compatibility, without effect.",
 )  # fmt: skip
 @click.option("--topics-with-overrides", is_flag=True, help="With --describe: only topics with settings of their own.")
 def topics(**given: Any) -> None:
@@ -105,18 +122,18 @@ def topics(**given: Any) -> None:
     elif action == "--alter":
         add_partitions(admin, found, given["partitions"], assignment)
     elif found:
-        settle_all(admin.delete_topics(found, request_timeout=REQUEST_TIMEOUT_S))
+        require_results(admin.delete_topics(found, request_timeout=REQUEST_TIMEOUT_S))
         confirm(f"Deleted {', '.join(found)}.")
 
 
 def check_combinations(action: str, given: dict[str, Any]) -> None:
-    """Refuses flags that would be ignored: a mistyped command must not half work."""
+    """Raise UsageError for flags that would be ignored, so that a mistyped command changes nothing."""
     if action in ("--create", "--alter", "--delete") and not given["topic"]:
         raise click.UsageError(f"{action} needs --topic.")
     if action == "--alter" and not given["partitions"]:
         raise click.UsageError("--alter needs --partitions, the new number of partitions.")
     if given["replica_assignment"] and action == "--create" and (given["partitions"] or given["replication_factor"]):
-        raise click.UsageError("--replica-assignment says both --partitions and --replication-factor already.")
+        raise click.UsageError("--replica-assignment contradicts --partitions and --replication-factor.")
     allowed = {
         "--partitions": ("--create", "--alter"),
         "--replica-assignment": ("--create", "--alter"),
@@ -137,16 +154,16 @@ def check_combinations(action: str, given: dict[str, Any]) -> None:
 
 
 def create(admin: AdminClient, given: dict[str, Any], assignment: list[list[int]] | None) -> None:
-    """Creates one topic; what is not given is the broker's default."""
+    """Create one topic, with the defaults of the broker for options that are not given."""
     name = given["topic"]
     settings = dict(given["configs"])
     if assignment is None:
-        # -1 asks the broker for its default (KIP-464).
+        # -1 stands for the default of the broker (KIP-464).
         replication_factor = given["replication_factor"] or -1
         new = NewTopic(name, given["partitions"] or -1, replication_factor=replication_factor, config=settings)
     else:
         new = NewTopic(name, len(assignment), replica_assignment=assignment, config=settings)
-    _, failed = settle(admin.create_topics([new], request_timeout=REQUEST_TIMEOUT_S))
+    _, failed = collect_results(admin.create_topics([new], request_timeout=REQUEST_TIMEOUT_S))
     error = failed.get(name)
     if error is None:
         print(f"Created topic {name}.")
@@ -157,17 +174,19 @@ def create(admin: AdminClient, given: dict[str, Any], assignment: list[list[int]
 def add_partitions(
     admin: AdminClient, names: Sequence[str], partitions: int, assignment: list[list[int]] | None
 ) -> None:
-    """Raises the number of partitions; of an assignment only the part for the new partitions counts, as in Kafka."""
+    """Raise the number of partitions; as in Kafka, only the part of an assignment for new partitions counts."""
     if not names:
         return
     requests = []
     if assignment is None:
         requests = [NewPartitions(name, partitions) for name in names]
     else:
-        described = settle_all(admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S))
+        described = require_results(
+            admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S)
+        )
         for name, topic in described.items():
             requests.append(NewPartitions(name, partitions, replica_assignment=assignment[len(topic.partitions) :]))
-    settle_all(admin.create_partitions(requests, request_timeout=REQUEST_TIMEOUT_S))
+    require_results(admin.create_partitions(requests, request_timeout=REQUEST_TIMEOUT_S))
     confirm(f"{', '.join(names)}: now {partitions} partitions.")
 
 

@@ -1,4 +1,4 @@
-"""`gregor verify`: says whether the files of a data folder are whole and agree with each other. Changes nothing."""
+"""`gregor verify`: checks that the files of a data folder are intact and consistent, without changing them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gregor.storage.verify.segment import Finding
 
 PROGRESS_EVERY_S = 0.2
 SHOWN_EVERY_S = 10.0
-"""Where nobody watches, so often a line says how far it has come."""
+"""Interval of progress lines where standard error is no terminal."""
 
 EPILOG = """\b
 Examples:
@@ -25,38 +25,38 @@ Examples:
   gregor verify /disk1/kafka /disk2/kafka --topic orders:0,1
   gregor verify gregor-data --deep-iteration
 
-The broker may be running; what it is just writing is not complained about. Exit code 1 when anything is wrong.
+The broker may be running; data that it is writing is not reported. The exit code is 1 if there is a problem.
 """
 
 
 @click.command("verify", epilog=EPILOG)
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
 @click.option("--topic", "topics", multiple=True, metavar="NAME[:0,1,..]", help="Only these partitions; repeatable.")
-@click.option("--deep-iteration", is_flag=True, help="Decompress and read each record, too; slow.")
+@click.option("--deep-iteration", is_flag=True, help="Also decompress and decode each record; slow.")
 def verify(folders: Sequence[str], topics: Sequence[str], deep_iteration: bool) -> int:
     """Check the data folders of a broker: batches and their checksums, offsets, indexes, leader epochs, producer
-    snapshots, checkpoints. Says what is wrong, where, and what to do; changes nothing."""
+    snapshots, checkpoints. Each problem is shown with its file and a remedy; nothing is changed."""
     wanted = [_partitions(text) for text in topics]
     files = ReadOnlyFiles()
-    show = _Show()
+    show = Display()
     reports = []
     for folder in folders:
         path = os.path.normpath(folder)
         if not os.path.isdir(path):
-            raise CommandError(f"{path} is no folder; give the folders that log.dirs names.")
+            raise CommandError(f"{path} is not a folder; give the folders of log.dirs.")
         try:
             reports.append(_chosen(read_folder(files, path, show.finding), wanted))
         except OSError as error:
             raise CommandError(f"cannot read {error.filename or path}: {(error.strerror or '').lower()}.") from None
     if wanted and not any(report.partitions for report in reports):
-        raise CommandError(f"no such partition in {', '.join(folders)}: {', '.join(topics)}.")
+        raise CommandError(f"{', '.join(folders)} contains no partition of {', '.join(topics)}.")
     find_duplicates(reports, show.finding)
     totals = Totals()
     for report in reports:
         if report.in_use:
-            show.line(f"{report.path} is in use by a running broker; its latest records may be missing here.")
+            show.line(f"{report.path} is in use by a running broker; its latest records may be missing in this report.")
         elif not report.was_clean:
-            show.line(f"{report.path} was not closed cleanly; the next start will check its logs.")
+            show.line(f"{report.path} was not closed cleanly; the broker will recover its logs at the next start.")
         for progress in verify_folder(files, report, show.finding, totals, records=deep_iteration):
             show.progress(progress)
     show.clear()
@@ -66,14 +66,14 @@ def verify(folders: Sequence[str], topics: Sequence[str], deep_iteration: bool) 
 
 
 def _partitions(text: str) -> tuple[str, frozenset[int] | None]:
-    """`orders:0,1` -> topic and partitions; None stands for all of them."""
+    """Return topic and partitions of `orders:0,1`; None stands for all partitions."""
     topic, colon, numbers = text.partition(":")
     if not colon:
         return topic, None
     try:
         return topic, frozenset(int(number) for number in numbers.split(","))
     except ValueError:
-        raise CommandError(f"'{text}' names no partitions; give NAME or NAME:0,1.") from None
+        raise CommandError(f"'{text}' does not select partitions; give NAME or NAME:0,1.") from None
 
 
 def _chosen(report: FolderReport, wanted: Sequence[tuple[str, frozenset[int] | None]]) -> FolderReport:
@@ -87,8 +87,8 @@ def _chosen(report: FolderReport, wanted: Sequence[tuple[str, frozenset[int] | N
     return report._replace(partitions=kept)
 
 
-class _Show:
-    """Findings on standard output; how far it has come on standard error."""
+class Display:
+    """Findings on standard output, progress on standard error."""
 
     def __init__(self) -> None:
         self.problems = 0
@@ -110,17 +110,17 @@ class _Show:
             return
         percent = 100 * at.done_bytes // max(1, at.total_bytes)
         name = os.path.basename(at.path)
-        said = f"{percent}% of {at.total_bytes / 1e6:.0f} MB, at {name}"
+        text = f"{percent}% of {at.total_bytes / 1e6:.0f} MB, at {name}"
         if self._draws:
             self._next_s = now_s + PROGRESS_EVERY_S
-            print(f"\r{said[:78]:<78}", end="", file=sys.stderr, flush=True)
+            print(f"\r{text[:78]:<78}", end="", file=sys.stderr, flush=True)
             self._drawn = True
         else:
             self._next_s = now_s + SHOWN_EVERY_S
-            print(said, file=sys.stderr, flush=True)
+            print(text, file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """Takes the progress line away, so that another can be written."""
+        """Remove the progress line, so that another line can be written."""
         if self._drawn:
             self._drawn = False
             print(f"\r{'':<78}\r", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What `--version` prints, of `gregor` itself and of each tool."""
+"""The output of `--version`, the same for `gregor` and each tool."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def version_line() -> str:
-    """`gregor` and the installed version."""
+    """Return `gregor` and the installed version."""
     try:
         return f"gregor {version('gregor')}"
     except PackageNotFoundError:  # run from a checkout

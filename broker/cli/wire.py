@@ -1,7 +1,7 @@
-"""A client of a whole cluster on `protocol.sync_client`, for the APIs that confluent-kafka does not offer.
+"""A client of a cluster on `protocol.sync_client`, for the APIs that confluent-kafka does not offer.
 
-One connection to each broker it is asked to speak to, one request at a time, the newest version that both sides know.
-It speaks to PLAINTEXT listeners only.
+It has one connection per broker and sends one request at a time, in the newest version that both sides support. It
+connects to PLAINTEXT listeners only.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from gregor.protocol.sync_client import ConnectionEnded, SyncConnection
 
 
 class BrokerRefusal(CommandError):
-    """A broker answered with an error code."""
+    """The broker has returned an error code."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         self.code = ErrorCode(code) if code in ErrorCode.__members__.values() else ErrorCode.UNKNOWN_SERVER_ERROR
-        text = (message or "the broker refused").rstrip(".")
+        text = (message or "the broker refused the request").rstrip(".")
         super().__init__(f"{text} ({self.code.name}).")
 
 
 def check_code(code: int, message: str | None = None) -> None:
-    """Raises BrokerRefusal unless the code is 0."""
+    """Raise BrokerRefusal unless the code is 0."""
     if code:
         raise BrokerRefusal(code, message)
 
 
 class _Link:
-    """A connection to one broker, and the versions that it offers."""
+    """A connection to one broker, with the API versions that the broker supports."""
 
     def __init__(self, host: str, port: int, client_id: str) -> None:
         self.name = address_text(host, port)
@@ -50,7 +50,8 @@ class _Link:
             self._connection = SyncConnection(host, port, client_id, CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S)
         except OSError as error:
             raise CommandError(
-                f"cannot reach the broker at {self.name}, the address it advertises: {error.strerror or error}."
+                f"cannot connect to the broker at {self.name}, its advertised address: {error.strerror or error}. "
+                "`gregor doctor` checks the addresses of all brokers."
             ) from None
         try:
             self.versions = version_ranges(self.exchange(ApiVersionsRequest(), 0))
@@ -65,25 +66,27 @@ class _Link:
         except TimeoutError:
             raise CommandError(f"the broker at {self.name} did not answer within {REQUEST_TIMEOUT_S:.0f} s.") from None
         except ConnectionEnded:
-            raise CommandError(f"the broker at {self.name} closed the connection; its log says why.") from None
+            raise CommandError(f"the broker at {self.name} closed the connection; its log has the cause.") from None
         except OSError as error:
-            raise CommandError(f"the connection to {self.name} broke: {error.strerror or error}.") from None
+            raise CommandError(
+                f"the connection to the broker at {self.name} failed: {error.strerror or error}."
+            ) from None
         except MalformedMessage as error:
-            raise CommandError(f"{self.name} does not answer as a Kafka broker does: {error}.") from None
+            raise CommandError(f"{self.name} does not answer like a Kafka broker: {error}.") from None
 
     def close(self) -> None:
         self._connection.close()
 
 
 def check_protocol(settings: Mapping[str, str]) -> None:
-    """Raises CommandError if a client with these settings would ask for more than this one can."""
+    """Raise CommandError if these client settings need a protocol other than PLAINTEXT."""
     protocol = settings.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol != "PLAINTEXT":
-        raise CommandError(f"this command speaks to PLAINTEXT listeners only, not security.protocol={protocol}.")
+        raise CommandError(f"security.protocol={protocol}: this command connects to PLAINTEXT listeners only.")
 
 
 class WireClient:
-    """Connects to a cluster; a context manager."""
+    """The connections to the brokers of a cluster; a context manager."""
 
     def __init__(self, bootstrap: str, config_file: str | None = None, client_id: str = "gregor-admin") -> None:
         settings = load_file(config_file) if config_file else {}
@@ -91,7 +94,7 @@ class WireClient:
         self._client_id = settings.get("client.id", client_id).strip()
         self._links: dict[int | None, _Link] = {}
         check_reachable(bootstrap, START_TIMEOUT_S)
-        problem = CommandError("no broker to connect to.")
+        problem = CommandError("--bootstrap-server names no broker.")
         for host, port in parse_bootstrap(bootstrap):
             try:
                 self._links[None] = _Link(host, port, self._client_id)
@@ -107,29 +110,29 @@ class WireClient:
             raise
 
     def refresh(self) -> None:
-        """Asks who is there: `brokers`, by id, and `controller_id`."""
-        metadata = self.ask(MetadataRequest(topics=[]))
+        """Fetch the metadata: the addresses of the `brokers` by id, and `controller_id`."""
+        metadata = self.send(MetadataRequest(topics=[]))
         self.brokers = {node.node_id: (node.host, node.port) for node in metadata.brokers}
         self.controller_id: int = metadata.controller_id
 
-    def ask(self, request: ApiMessage, node_id: int | None = None) -> Any:
-        """The answer of one broker, or of the one that was reached first. CommandError when there is none."""
+    def send(self, request: ApiMessage, node_id: int | None = None) -> Any:
+        """Send a request to a broker, by default the bootstrap broker; return the response or raise CommandError."""
         version = self.version(type(request), node_id)
         try:
             return self._link(node_id).exchange(request, version)
         except CommandError:
-            # An answer that comes late would be taken for that to the next question: there is no next one on this link.
+            # A response that arrives late must not be matched with the next request: this connection is not used again.
             if node_id is not None:
                 self._links.pop(node_id).close()
             raise
 
     @property
     def peer(self) -> str:
-        """The IP address of the broker that was reached first."""
+        """Return the IP address of the bootstrap broker."""
         return self._link(None).peer
 
     def version(self, kind: type[ApiMessage], node_id: int | None = None) -> int:
-        """In which version a request of this kind will go out. CommandError when there is none."""
+        """Return the version in which requests of this kind are sent; raise CommandError if there is none."""
         link = self._link(node_id)
         try:
             return newest_version(link.versions, kind)
@@ -137,11 +140,11 @@ class WireClient:
             name, theirs = error.api_name, error.offered
             if theirs is None:
                 raise CommandError(
-                    f"the broker at {link.name} does not offer {name}, which this command needs."
+                    f"the broker at {link.name} does not support {name}, which this command needs."
                 ) from None
             raise CommandError(
-                f"the broker at {link.name} offers {name} in versions {theirs[0]} to {theirs[1]}, this command knows "
-                f"{kind.MIN_VERSION} to {kind.MAX_VERSION}."
+                f"the broker at {link.name} supports {name} in versions {theirs[0]} to {theirs[1]}, this command "
+                f"needs one of {kind.MIN_VERSION} to {kind.MAX_VERSION}."
             ) from None
 
     def _link(self, node_id: int | None) -> _Link:
@@ -150,7 +153,7 @@ class WireClient:
             assert node_id is not None
             if node_id not in self.brokers:
                 live = ", ".join(map(str, sorted(self.brokers)))
-                raise CommandError(f"there is no broker {node_id}; these live: {live}.")
+                raise CommandError(f"there is no broker {node_id}; live brokers: {live}.")
             link = self._links[node_id] = _Link(*self.brokers[node_id], self._client_id)
         return link
 

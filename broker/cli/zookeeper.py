@@ -1,6 +1,6 @@
-"""`gregor zookeeper`: a real ZooKeeper server in the foreground, the one whose jars PySpark carries.
+"""`gregor zookeeper`: runs the ZooKeeper server whose jars PySpark contains, in the foreground.
 
-This process becomes the server: signals, standard error and the exit code are the server's own.
+This process becomes the server: signals, standard error and the exit code are those of the server.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from gregor.storage.fs.folder_lock import FolderLock
 
 DESCRIPTION = """\
-Run a ZooKeeper server in the foreground. Without a file it serves localhost:2181 and keeps its data in
-./gregor-zookeeper. The file is one of ZooKeeper's own, such as the zookeeper.properties of Apache Kafka; flags win
-over it. It needs Java, and PySpark for the jars (pip install 'gregor[spark]').
+Run a ZooKeeper server in the foreground. Without a file it listens on localhost:2181 and keeps its data in
+./gregor-zookeeper. The file has ZooKeeper's format, such as the zookeeper.properties of Apache Kafka; flags have
+precedence over it. The command needs Java, and PySpark for the jars (pip install 'gregor[spark]').
 """
 EPILOG = """\
 examples:
@@ -47,7 +47,7 @@ PORTS = ("clientPort", "secureClientPort")
 
 
 class NotStarted(Exception):
-    """The server cannot be started; the text says why and what to do."""
+    """The server cannot be started; the text has the cause and the remedy."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -59,12 +59,12 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("file", nargs="?", help="ZooKeeper's settings (dataDir, clientPort, server.1, ...)")
-    parser.add_argument("--data-dir", metavar="DIR", help="where data is kept [gregor-zookeeper]")
-    parser.add_argument("--client-port", type=_port, metavar="PORT", help="the port for brokers and tools [2181]")
+    parser.add_argument("--data-dir", metavar="DIR", help="data folder [gregor-zookeeper]")
+    parser.add_argument("--client-port", type=_port, metavar="PORT", help="port for brokers and tools [2181]")
     parser.add_argument(
         "--bind",
         metavar="HOST",
-        help="the address to listen on; 0.0.0.0 for all, which every host can reach [localhost]",
+        help="address to listen on; 0.0.0.0: all addresses, without access control [localhost]",
     )
     parser.add_argument("--heap-mb", type=_megabytes, default=512, metavar="MB", help="memory of the server [512]")
     return parser
@@ -72,18 +72,18 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
-        raise argparse.ArgumentTypeError(f"'{text}' is no port; give one from 1 to 65535")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a port; give a number from 1 to 65535")
     return int(text)
 
 
 def _megabytes(text: str) -> int:
     if not text.isdecimal() or int(text) < MIN_HEAP_MB:
-        raise argparse.ArgumentTypeError(f"'{text}' is no size; give {MIN_HEAP_MB} or more, in megabytes")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size in megabytes; give {MIN_HEAP_MB} or more")
     return int(text)
 
 
 def settings_of(given: argparse.Namespace) -> dict[str, str]:
-    """What the server is to run with. NotStarted where the file does not make sense."""
+    """Return the settings of the server; raise NotStarted if the file is unreadable or incomplete."""
     from gregor.config.properties import PropertiesError, load_properties
 
     settings = dict(DEFAULTS)
@@ -97,14 +97,14 @@ def settings_of(given: argparse.Namespace) -> dict[str, str]:
     flags = {"dataDir": given.data_dir, "clientPort": given.client_port, "clientPortAddress": given.bind}
     settings.update({key: str(value) for key, value in flags.items() if value is not None})
     if not settings.get("dataDir"):
-        raise NotStarted(f"{given.file} names no dataDir; give --data-dir DIR")
+        raise NotStarted(f"{given.file} does not set dataDir; add it, or give --data-dir DIR")
     if not any(settings.get(port) for port in PORTS):
-        raise NotStarted(f"{given.file} names no clientPort; give --client-port PORT")
+        raise NotStarted(f"{given.file} does not set clientPort; add it, or give --client-port PORT")
     return settings
 
 
 def hold_folder(folder: str) -> FolderLock:
-    """What keeps other servers out of the folder, to be inherited by this one. NotStarted."""
+    """Lock the folder against other servers; the server inherits the lock. Raise NotStarted if it is in use."""
     from gregor.broker.launch.local_zookeeper import hold
 
     try:
@@ -116,7 +116,7 @@ def hold_folder(folder: str) -> FolderLock:
 
 
 def config_file_of(given: argparse.Namespace, settings: Mapping[str, str]) -> Path:
-    """The file to start the server with: the given one, or one in the data folder, which is made. NotStarted."""
+    """Return the settings file of the server: the given one, or a new one in the data folder. Raise NotStarted."""
     folder = Path(settings["dataDir"])
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ def config_file_of(given: argparse.Namespace, settings: Mapping[str, str]) -> Pa
 
 
 def check_port(settings: Mapping[str, str]) -> None:
-    """NotStarted if it cannot be listened on: the server itself would say so in forty lines."""
+    """Raise NotStarted if the port cannot be bound; the server itself would print forty lines."""
     text = settings.get("clientPort")
     if not text or not text.isdigit():
         return
@@ -139,18 +139,18 @@ def check_port(settings: Mapping[str, str]) -> None:
     try:
         found = socket.getaddrinfo(host or None, int(text), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         failed = [error for error in (_trial(family, address) for family, _, _, _, address in found) if error]
-        # One of several addresses will do: the name may have one of a family that this machine has not.
-        taken = [error for error in failed if error.errno == errno.EADDRINUSE]
-        if taken or len(failed) == len(found):
-            raise (taken or failed)[0]
+        # One of several addresses suffices: the name may have an address of a family that this machine lacks.
+        in_use = [error for error in failed if error.errno == errno.EADDRINUSE]
+        if in_use or len(failed) == len(found):
+            raise (in_use or failed)[0]
     except OSError as error:
-        remedy = f"give a --bind that is an address of this machine, and not {host}"
+        remedy = f"{host} is not an address of this machine; give one with --bind"
         if error.errno == errno.EADDRINUSE:
-            remedy = "is a ZooKeeper running already? Give another --client-port"
+            remedy = "another process, perhaps a ZooKeeper, uses the port; give another --client-port"
         elif error.errno == errno.EACCES:
             remedy = "give a --client-port above 1023"
-        place = address_text(host or "*", int(text))
-        raise NotStarted(f"{place} cannot be listened on: {error.strerror}; {remedy}") from None
+        address = address_text(host or "*", int(text))
+        raise NotStarted(f"cannot listen on {address}: {error.strerror}; {remedy}") from None
 
 
 def _trial(family: int, address: object) -> OSError | None:
@@ -164,7 +164,7 @@ def _trial(family: int, address: object) -> OSError | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Becomes the server; returns only where that is not possible."""
+    """Replace this process by the server; return an exit code only if that is not possible."""
     try:
         given = make_parser().parse_args(list(arguments))
     except SystemExit as end:  # argparse ends the program for --help and for bad arguments

@@ -1,7 +1,7 @@
-"""--zookeeper, as Kafka's tools had it until 2.x: the brokers are found there, and asked for the rest.
+"""The option --zookeeper, which Kafka's tools had until 2.x: the addresses of the brokers are read from ZooKeeper.
 
-The old tools wrote ZooKeeper's nodes themselves. What they did the brokers do today, and check it; from ZooKeeper only
-the addresses are taken that the brokers registered.
+The old tools wrote ZooKeeper's nodes themselves. Today the brokers do that work, with checks; the tools read only the
+addresses that the brokers have registered.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ SESSION_TIMEOUT_MS = 10_000
 
 
 def zookeeper_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the option; the command gets what it stands for as `bootstrap`. To stand right below bootstrap_option."""
+    """Add the option; the command receives the addresses as `bootstrap`. Place it right below bootstrap_option."""
 
     @click.option(
-        "--zookeeper", metavar="HOST:PORT,..", help="A ZooKeeper to find the brokers in, instead of --bootstrap-server."
+        "--zookeeper",
+        metavar="HOST:PORT,..",
+        help="ZooKeeper of the brokers, instead of --bootstrap-server.",
     )
     @functools.wraps(command)
     def found(zookeeper: str | None, **given: Any) -> Any:
@@ -39,8 +41,10 @@ def zookeeper_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def brokers_of(connect: str, timeout_ms: int = CONNECTION_TIMEOUT_MS) -> str:
-    """The addresses of the brokers that are registered in a ZooKeeper (host:port[,host:port][/chroot]), as a client's
-    bootstrap servers. CommandError where there is no ZooKeeper, or none of them in it."""
+    """Return the addresses of the brokers that are registered in a ZooKeeper (host:port[,host:port][/chroot]).
+
+    Raise CommandError if it does not answer, or if no broker is registered.
+    """
     from gregor.replication.store.metadata_store import NoNode, StoreError
     from gregor.replication.store.zookeeper import Settings, ZooKeeperStore
 
@@ -56,14 +60,14 @@ async def brokers_of(connect: str, timeout_ms: int = CONNECTION_TIMEOUT_MS) -> s
             await store.close()
     except NoNode:
         raise CommandError(
-            f"there is no Kafka cluster in the ZooKeeper at {connect}: it has no {base}{nodes.BROKER_IDS}. Check the"
-            " path behind the port, which is to be that of the brokers' zookeeper.connect."
+            f"there is no Kafka cluster in the ZooKeeper at {connect}: it has no {base}{nodes.BROKER_IDS}. Give the"
+            " same address and chroot as the brokers' zookeeper.connect."
         ) from None
     except StoreError as error:
-        raise CommandError(f"{error}. Give the ZooKeeper of the brokers' zookeeper.connect.") from None
+        raise CommandError(f"{error}. Give the address in the brokers' zookeeper.connect.") from None
     addresses = [address for node in found if node is not None for address in _plain_addresses(node[0])]
     if not addresses:
-        raise CommandError(f"no broker that serves PLAINTEXT is registered in the ZooKeeper at {connect}.")
+        raise CommandError(f"no broker with a PLAINTEXT listener is registered in ZooKeeper at {connect}. Start one.")
     return ",".join(addresses)
 
 

@@ -1,7 +1,7 @@
 """Work for threads: calls that release the GIL and would stall the loop (fsync, unlink, checkpoint files, codecs).
 
-fsync has an executor of its own: a slow disk must not keep deletions waiting, nor the other way round. Whole
-functions go to a thread by aiofiles, one hop per operation: each of several awaits would wait for a turn of the loop.
+fsync has an executor of its own: a slow disk must not keep deletions waiting, nor the other way round. aiofiles runs a
+whole function on a thread, one hop per operation: each of several awaits would wait for a turn of the loop.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ ArgsT = ParamSpec("ArgsT")
 
 READERS = 2
 GATHERED_S = 0.1
-"""What is to be removed after the same delay, and begins within such a time, is removed together."""
+"""Paths with the same delay that come within this time are removed by one task."""
 LARGE_BATCHES = 3
-"""So many may be unpacked at a time, each to 64 MB at most."""
+"""This many may be decompressed at a time, each to 64 MB at most."""
 
 
 @cache
@@ -57,7 +57,7 @@ def remove(path: str) -> None:
 
 
 class Background:
-    """The broker's threads. `close()` waits for what was begun."""
+    """The broker's threads and background tasks. `close()` waits for the calls that are under way."""
 
     def __init__(self, gate: LoopGate) -> None:
         self.gate = gate
@@ -66,14 +66,15 @@ class Background:
         self._codecs = ThreadPoolExecutor(1, "codecs")
         self._reads = ThreadPoolExecutor(READERS, "reads")
         self.large_batches = asyncio.Semaphore(LARGE_BATCHES)
-        """To be held while the records of a batch are in memory in plain."""
+        """To be held while the decompressed records of a batch are in memory."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._kept: set[asyncio.Future[Any]] = set()
         self._removals: set[asyncio.Future[None]] = set()
         self._gathering: dict[int, list[str]] = {}
-        """Paths to be removed after a delay in ms that began just now: more may join them."""
+        """By delay in ms, the paths whose removal began within the last GATHERED_S: more may join them."""
         self.flushes: dict[Log, asyncio.Event] = {}
-        """Logs that somebody waits to see flushed, and what ends the flush under way (jobs.maintenance.flush_to)."""
+        """Logs whose flush is awaited, and the event at the end of the flush that is under way
+        (jobs.maintenance.flush_to)."""
 
     def fsync(
         self, function: Callable[ArgsT, ResultT], *args: ArgsT.args, **kwargs: ArgsT.kwargs
@@ -94,16 +95,16 @@ class Background:
         return on_thread(self._reads, function, *args, **kwargs)
 
     async def run_steps(self, steps: Steps[ResultT]) -> ResultT:
-        """Long work in turns (jobs.turns), its calls on a thread."""
+        """Run long work in turns (jobs.turns), its calls on a thread."""
         return await self.gate.run(steps, self._codecs)
 
     async def search(self, steps: Steps[ResultT]) -> ResultT:
-        """The same for work whose calls wait for a disk."""
+        """Run long work in turns, its calls on the threads that wait for a disk."""
         return await self.gate.run(steps, self._reads)
 
     def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
-        """Unlink renamed files and folders after `file.delete.delay.ms`, when nobody reads them any more. Those of one
-        moment go one after the other: thousands of timers that end together would hold the loop up."""
+        """Unlink renamed files and folders after `file.delete.delay.ms`, when no fetch reads them any more. Those of
+        one moment are removed one after the other: thousands of timers that end at once would hold the loop up."""
         chosen = list(paths)
         if not chosen:
             return
@@ -119,7 +120,7 @@ class Background:
             self.spawn(self._remove(chosen, 0))
 
     def remove_now(self) -> None:
-        """End all waits of `remove_later`: the disk needs the room. Whoever reads holds what it reads open."""
+        """End all delays of `remove_later`: the disk needs the room. A fetch under way holds its files open."""
         self._gathering.clear()
         for wait in self._removals:
             if not wait.done():
@@ -145,13 +146,13 @@ class Background:
                 logger.error("%s cannot be removed: %s; the next start tries again", path, error.strerror)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine of the broker's own; what it raises is logged."""
+        """Run a coroutine of the broker's own; an exception that it raises is logged."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
     def keep(self, task: asyncio.Future[Any]) -> None:
-        """Somebody else's work that goes on without him, and ends with the broker at the latest."""
+        """Keep a task whose caller does not await it any more, until it is done or the broker stops."""
         self._kept.add(task)
         task.add_done_callback(self._kept.discard)
 

@@ -1,4 +1,4 @@
-"""A worker process that compacts logs, as the event loop sees it (see storage.cleaner.worker for what is said)."""
+"""The event loop's side of a worker process that compacts logs (storage.cleaner.worker describes the messages)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORKER = "gregor.storage.cleaner.worker"
 
 
 class CleaningFailed(Exception):
-    """The worker could not do the job; it is ready for the next one."""
+    """The worker could not do the job, but is ready for the next one."""
 
     def __init__(self, reason: str, errno: int | None) -> None:
         super().__init__(reason)
@@ -19,7 +19,7 @@ class CleaningFailed(Exception):
 
 
 class CleanerProcess(WorkerProcess):
-    """Started by its first job. One job at a time."""
+    """A worker that its first job starts. It does one job at a time."""
 
     def __init__(self) -> None:
         super().__init__(WORKER)
@@ -31,21 +31,21 @@ class CleanerProcess(WorkerProcess):
         bytes_per_second: float | None,
         swap: Callable[[CleanedGroup], Awaitable[None]],
     ) -> int:
-        """Has a log compacted, calling `swap` with each group that is ready; returns the new first dirty offset.
+        """Compact a log, calling `swap` with each group that is ready; returns the new first dirty offset.
 
         `producers`: (id, last offset, epoch) of the live ones, some at a time. Raises WorkerDied (nothing of the log is
-        lost: the job can be done again), CleaningFailed, and what `swap` raises; after that, as after a cancellation,
-        the process must be closed.
+        lost: the job can be done again), CleaningFailed, and any exception of `swap`; after that, as after a
+        cancellation, the process must be closed.
         """
         await self.start()
         for some in producers:
-            await self.tell(producers=some)
-        await self.tell(job=job._asdict(), bytes_per_second=bytes_per_second)
+            await self.send(producers=some)
+        await self.send(job=job._asdict(), bytes_per_second=bytes_per_second)
         while True:
             answer = await self.receive()
             if "cleaned" in answer:
                 await swap(CleanedGroup(**answer["cleaned"]))
-                await self.tell(swapped=True)
+                await self.send(swapped=True)
             elif "done" in answer:
                 return int(answer["done"]["end_offset"])
             elif "error" in answer:

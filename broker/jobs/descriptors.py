@@ -1,8 +1,7 @@
-"""How many file descriptors the process may have, and how many of them storage keeps open.
+"""The limit of file descriptors of the process, and the share of them that storage keeps open.
 
-A broker has one for each connection, and for each file that it wrote or read lately: with 10,000 partitions there are
-30,000 files, of which storage keeps as many open as fit (gregor.storage.fs.files).
-"""
+A broker has one for each connection, and for each file that it has written or read lately: with 10,000 partitions there
+are 30,000 files, of which storage keeps as many open as fit (gregor.storage.fs.files)."""
 
 from __future__ import annotations
 
@@ -13,10 +12,8 @@ from gregor.storage.fs.files import MIN_OPEN_FILES, OsFiles
 MAX_OPEN_FILES = 3000
 """With 1000 connections that is within a limit of 4096."""
 _WANTED = 65_536
-
-
 _SPARE = 200
-"""Left for whatever else needs one, and for connections that come before storage has given some back."""
+"""Left for other uses, and for connections that come before storage has closed some files."""
 
 
 def raise_limit() -> None:
@@ -32,17 +29,17 @@ def raise_limit() -> None:
 
 
 def open_files_limit() -> int:
-    """How many files storage may keep open: at most three quarters of what the process may have."""
+    """Return how many files storage may keep open: at most three quarters of the process's descriptors."""
     return open_files_within(_soft_limit())
 
 
 def open_files_within(limit: int) -> int:
-    """Of so many descriptors."""
+    """Return how many files storage may keep open if the process has this limit of descriptors."""
     return max(MIN_OPEN_FILES, min(MAX_OPEN_FILES, limit * 3 // 4))
 
 
 class Share:
-    """Takes descriptors from storage while there are many connections, and gives them back later."""
+    """Lowers storage's share of the descriptors while there are many connections, and raises it again later."""
 
     def __init__(self, files: OsFiles) -> None:
         self._files = files
@@ -50,7 +47,7 @@ class Share:
         self._limit = _soft_limit()
 
     def connections(self, count: int) -> None:
-        """So many are open now. Gives a descriptor back for each that comes beyond the room there is."""
+        """Fit storage's share to this number of open connections: each beyond the spare ones closes a file."""
         limit = max(MIN_OPEN_FILES, min(self._most, self._limit - _SPARE - count))
         self._files.limit_open_files(limit)
 

@@ -1,14 +1,15 @@
-"""What the broker does about its disks: one without room, one that fails, one that is well again.
+"""The broker's reaction to its disks: one without room, one that fails, one that works again.
 
-- Full: whoever writes gets KAFKA_STORAGE_ERROR, reads go on. What retention finds due goes at once, and so do files
-  that only wait for `file.delete.delay.ms`. Nothing else happens: an append that finds room is one like any other, so
-  writing resumes by itself. One line in the broker's log says that it began and what helps, one that it is over.
-  In a cluster, partitions that other brokers have in sync are left to them meanwhile: the controller is told that
-  they are offline here, so that another leads and none waits for this one. They follow again when there is room.
-- Failed (the device or its mount, or files that cannot be used): the partitions of that data folder go offline, for
-  their clients with KAFKA_STORAGE_ERROR, and the controller is told so that it looks for other leaders. Where it is
-  not plain that the whole folder is at fault, it is tried out first; if it works, only the one partition goes.
-- No folder left: the broker ends.
+- Full: appends fail with KAFKA_STORAGE_ERROR, reads continue. Segments whose retention has ended are deleted at once,
+  and so are files that only wait for `file.delete.delay.ms`. Nothing else changes: an append that finds room succeeds,
+  so writing resumes by itself. One line in the broker's log reports the beginning and the remedy, one the end.
+  In a cluster, partitions that other brokers have in sync are left to them meanwhile: the controller is notified that
+  they are offline here, so that another broker leads them and none waits for this one. They follow again when there is
+  room.
+- Failed (the device or its mount, or files that cannot be used): the partitions of that data folder go offline, their
+  clients get KAFKA_STORAGE_ERROR, and the controller is notified, so that it elects other leaders. Where it is not
+  certain that the whole folder has failed, it is probed first; if it works, only the one partition goes offline.
+- No folder left: the broker stops.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ if TYPE_CHECKING:
 
 _POLL_EVERY_S = 1.0
 _RETAIN_EVERY = 10
-"""Looks between two retention runs on a full disk."""
+"""Polls between two retention runs on a full disk."""
 _ENOUGH_BYTES = 64 * 1024 * 1024
 _ENOUGH_SHARE = 50
-"""A disk has room again when that much, or one part in so many of it, is free: less would be gone at once."""
-_TRIED_BYTES = 256 * 1024
-"""Taken and given back to see that this user may have it: a quota does not show in what is free."""
+"""A disk has room again when 64 MB or one fiftieth of it are free: less would be filled at once."""
+_PROBE_BYTES = 256 * 1024
+"""Allocated and released as a test that this user may write that much: statvfs does not show a quota."""
 
 Suspect = tuple["Log | None", OSError]
 
 
 class DiskWatch:
-    """One broker's. `trouble` handles `LogManager.disk_errors`."""
+    """Watches the disks of one broker. `trouble` handles `LogManager.disk_errors`."""
 
     def __init__(
         self,
@@ -57,8 +58,8 @@ class DiskWatch:
         retain: Callable[[], Awaitable[None]],
         end: Callable[[str], None],
     ) -> None:
-        """`announce` has the controller ask again what this broker serves, `retain` runs retention over all logs, `end`
-        stops the broker for a reason."""
+        """`announce` notifies the controller that this broker serves other logs than before, `retain` runs retention
+        over all logs, `end` stops the broker for a reason."""
         self._loop = loop
         self._logs = logs
         self._replicas = replicas
@@ -73,11 +74,11 @@ class DiskWatch:
         self._background.spawn(self._keep_reserves())
 
     def trouble(self, folder: DataFolder, log: Log | None, error: OSError) -> None:
-        """Called inside whatever ran into the error; what follows from it comes with the loop's next turn."""
+        """Handle an error in the loop's next turn; this is called in the middle of the work that has met it."""
         self._loop.call_soon(self._judge, folder, log, error)
 
     def full(self, folder: DataFolder, cause: str) -> None:
-        """There is no room in a data folder. Says so once, until there is some again."""
+        """Handle a data folder without room. It is logged once, until there is some again."""
         if not folder.full and folder.failure is None:
             folder.mark_full()
             logger.error(
@@ -101,9 +102,9 @@ class DiskWatch:
             self._suspects[folder].append((log, error))
         else:
             self._suspects[folder] = [(log, error)]
-            self._background.spawn(self._try_out(folder))
+            self._background.spawn(self._probe(folder))
 
-    async def _try_out(self, folder: DataFolder) -> None:
+    async def _probe(self, folder: DataFolder) -> None:
         failure = await self._background.run(folder.probe)
         suspects = self._suspects.pop(folder)
         if failure is not None:
@@ -122,7 +123,7 @@ class DiskWatch:
                 lost.append(TopicPartition(log.topic, log.partition))
         if lost:
             self._replicas.disk_failed(lost)
-            self._background.spawn(self.tell_controller())
+            self._background.spawn(self.notify_controller())
 
     def _fail_folder(self, folder: DataFolder, error: OSError) -> None:
         if folder.failure is not None:
@@ -133,13 +134,13 @@ class DiskWatch:
             "remove it from log.dirs, and restart the broker",
             folder.path, len(lost), error,
         )  # fmt: skip
-        self._background.spawn(self._give_up(lost, error))
+        self._background.spawn(self._fail_partitions(lost, error))
         if not self._logs.online_folders():
             self._end("all data folders (log.dirs) have failed")
 
-    async def _give_up(self, lost: list[Log], error: OSError) -> None:
-        """In turns. Whose turn is still to come takes nothing, as its log is retired, and is read from while that
-        works; the controller asks when all of them say that they failed."""
+    async def _fail_partitions(self, lost: list[Log], error: OSError) -> None:
+        """Take the partitions offline, in turns. Until its turn comes, a partition accepts no appends, as its log is
+        retired, and serves reads if they work. The controller is notified when all of them are offline."""
         turns = self._background.gate.turns()
         for log in lost:
             await turns.next()
@@ -147,10 +148,10 @@ class DiskWatch:
                 self._logs.fail_log(log, error)
                 self._replicas.disk_failed([TopicPartition(log.topic, log.partition)])
         if self._logs.online_folders():
-            await self.tell_controller()
+            await self.notify_controller()
 
-    async def tell_controller(self) -> None:
-        """That it has to ask again what this broker serves, and what it has deleted."""
+    async def notify_controller(self) -> None:
+        """Notify the controller that other logs are served here now, or have been deleted."""
         try:
             await self._announce()
         except StoreError as error:
@@ -159,8 +160,8 @@ class DiskWatch:
     # -- full ------------------------------------------------------------------------------------------------------
 
     async def _leave_to_others(self, folder: DataFolder) -> list[TopicPartitionKey]:
-        """What others have is offline here until it is taken up again. In turns: whose turn is still to come cannot
-        write either."""
+        """Take the partitions that other brokers have offline here, until `_wait_for_room` ends that. In turns: the
+        ones whose turn comes later cannot append either."""
         keys = [key for key, log in self._logs.logs.items() if self._logs.folder_of(log) == folder.path]
         aside: list[TopicPartitionKey] = []
         turns = self._background.gate.turns()
@@ -169,18 +170,18 @@ class DiskWatch:
             aside += self._replicas.suspend([key])
         if aside:
             logger.warning("%s: other brokers lead its %d partitions until there is room", folder.path, len(aside))
-            self._background.spawn(self.tell_controller())
+            self._background.spawn(self.notify_controller())
         return aside
 
     async def _wait_for_room(self, folder: DataFolder) -> None:
         began_s = time.monotonic()
         aside = await self._leave_to_others(folder)
-        looks = 0
+        polls = 0
         while True:
-            if looks % _RETAIN_EVERY == 0:
+            if polls % _RETAIN_EVERY == 0:
                 await self._retain()
             self._background.remove_now()
-            looks += 1
+            polls += 1
             await asyncio.sleep(_POLL_EVERY_S)
             if folder.failure is not None:
                 return
@@ -190,7 +191,7 @@ class DiskWatch:
         logger.info("%s has room again after %.0f s: writing resumes", folder.path, time.monotonic() - began_s)
         await self._background.run(folder.keep_reserve)
         self._replicas.resume(aside)
-        await self.tell_controller()  # it may have asked for logs that could not be made
+        await self.notify_controller()  # it may have sent partitions whose logs could not be created
 
     async def _keep_reserves(self) -> None:
         for folder in self._logs.online_folders():
@@ -205,4 +206,4 @@ def _has_room(folder: DataFolder) -> bool:
         return False
     free_bytes = volume.f_bavail * volume.f_frsize
     enough_bytes = min(_ENOUGH_BYTES, volume.f_blocks * volume.f_frsize // _ENOUGH_SHARE)
-    return free_bytes >= enough_bytes and folder.has_room_for(min(enough_bytes, _TRIED_BYTES))
+    return free_bytes >= enough_bytes and folder.has_room_for(min(enough_bytes, _PROBE_BYTES))

@@ -1,9 +1,9 @@
-"""Python's cyclic garbage collector, kept from stalling the loop.
+"""Python's cyclic garbage collector, kept from holding the event loop up.
 
-A full collection looks at every object there is: half a second with 10,000 partitions. Nearly all of them live for as
-long as the broker does, so what is there is set aside from time to time (gc.freeze), and collections look only at what
-was made since. The price: garbage that is a cycle and was set aside while it was still in use stays for good. So
-whatever comes and goes in numbers, connections above all, takes its cycles apart when it ends.
+A full collection visits every object: half a second with 10,000 partitions. Nearly all objects live until the broker
+stops, so they are frozen from time to time (gc.freeze), and collections visit only the objects made since. The price: a
+reference cycle that was frozen while it was still in use is never collected. Therefore objects that come and go in
+numbers, connections above all, break their cycles when they end.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import sys
 from collections.abc import Callable
 
 YOUNG_OBJECTS = 10_000
-"""New objects between two collections of the young: a collection takes some 2 ms."""
+"""New objects between two collections of the youngest generation: a collection takes some 2 ms."""
 MANY_BLOCKS = 40_000
-"""Growth, in allocated blocks, that is set aside instead of being looked at."""
+"""Growth, in allocated blocks, from which on the new objects are frozen instead of collected."""
 EVERY_S = 60.0
 
 
 class GcPolicy:
-    """Decides when there is something to set aside."""
+    """Decides when to collect, and when to freeze."""
 
     def __init__(
         self,
@@ -35,25 +35,26 @@ class GcPolicy:
         self._frozen_blocks = 0
 
     def begin(self) -> None:
-        """After start-up: what it made stays, and collections of the oldest generation are left to `look`."""
+        """Freeze the objects of the start-up; from now on only `collect` collects the oldest generation."""
         self._collect()
-        self._set_aside()
+        self._freeze_all()
         gc.set_threshold(YOUNG_OBJECTS, 2, 1_000_000)
 
-    def look(self) -> None:
-        """Collect what was made since the last look, or set it aside if it is too much for one stretch."""
+    def collect(self) -> None:
+        """Collect the objects made since the last call, or freeze them if they are too many for one stretch."""
         blocks = self._allocated_blocks()
         self._frozen_blocks = min(self._frozen_blocks, blocks)
         if blocks - self._frozen_blocks > MANY_BLOCKS:
-            self._set_aside()
+            self._freeze_all()
         else:
             self._collect()
 
-    def _set_aside(self) -> None:
+    def _freeze_all(self) -> None:
         self._freeze()
         self._frozen_blocks = self._allocated_blocks()
 
-    async def look_again_and_again(self) -> None:
+    async def run(self) -> None:
+        """Collect once a minute."""
         while True:
             await asyncio.sleep(EVERY_S)
-            self.look()
+            self.collect()

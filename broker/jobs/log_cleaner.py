@@ -1,11 +1,11 @@
-"""Compaction as it runs in a broker: which log is next, a worker process that does it, and what comes of it.
+"""The log cleaner of a broker: the choice of the next log, the worker processes that compact, and their results.
 
-Every log.cleaner.backoff.ms the logs are looked at, and right after a run; the filthiest one that is due is compacted,
-as many at the same time as log.cleaner.threads says. The work per record is the worker's (storage.cleaner.worker); here
-are only steps of the size of a few file renames. Workers are started when there is work and end when there is none.
+The logs are checked every log.cleaner.backoff.ms, and right after a run; the dirtiest one that is due is compacted,
+log.cleaner.threads of them at the same time. The work per record is the worker's (storage.cleaner.worker); the steps
+here are as short as a few file renames. Workers are started when there is work and end when there is none.
 
-A log that cannot be compacted is left alone from then on, with an error in the broker's log, until the next start or an
-order to compact it now; a disk without room, or a worker that was killed, is tried again later.
+A log that cannot be compacted is skipped from then on, with an error in the broker's log, until the next start or an
+order to compact it now; after a full disk, or the death of a worker, another attempt follows.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from gregor.storage.segment.segment import Segment
 
 IDLE_WORKER_S = 30.0
-"""A worker without work ends after so long: it holds some 15 MB."""
+"""A worker without work ends after this time: it uses some 15 MB."""
 
 DEATHS_TOLERATED = 3
-"""Workers that may die over one log, one after the other, before it is left alone."""
+"""Workers that may die over one log, one after the other, before it is skipped."""
 
 PRODUCERS_PER_MESSAGE = 500
 UNLIMITED_BYTES_PER_SECOND = 1e15
 
 
 class CleaningResult(NamedTuple):
-    """What came of a run. `reason` says why nothing was done, or what went wrong."""
+    """The result of a run. `reason` says why nothing was compacted, or what failed."""
 
     cleaned: bool
     reason: str
@@ -66,13 +66,13 @@ _STOPPING = CleaningResult(False, "the broker stops")
 
 
 class _Trouble(NamedTuple):
-    """Why a log is not compacted."""
+    """The reason why a log is not compacted."""
 
     log: Log
     reason: str
     deaths: int
     retry_at_ms: int | None
-    """None: not before it is ordered."""
+    """None: only an order compacts it."""
 
 
 class LogCleaner:
@@ -94,14 +94,14 @@ class LogCleaner:
         """The orders that are running."""
         self._trouble: dict[TopicPartition, _Trouble] = {}
         self._not_before_ms: dict[TopicPartition, int] = {}
-        """Of logs over which a run came to nothing."""
-        self.next_look_ms = 0
-        """When the logs are looked at next, if nothing happens before."""
+        """The earliest next run over logs of which a run compacted nothing."""
+        self.next_check_ms = 0
+        """The time of the next check of the logs, if no run ends before."""
 
     def start(self) -> None:
         self._background.spawn(self._supervise())
 
-    # What is asked from outside
+    # -- state and orders ------------------------------------------------------------------------------------------
 
     def worker_pids(self) -> list[int]:
         processes = [*self._running.values(), *(process for process, _ in self._idle)]
@@ -111,12 +111,12 @@ class LogCleaner:
         return TopicPartition(log.topic, log.partition) in self._running
 
     def trouble(self, log: Log) -> str | None:
-        """Why the log is left alone, or waits for another attempt; None if nothing is wrong with it."""
+        """Return why the log is skipped, or waits for another attempt; None if its last run succeeded."""
         found = self._trouble.get(TopicPartition(log.topic, log.partition))
         return found.reason if found is not None and found.log is log else None
 
     async def compact_now(self, log: Log) -> CleaningResult:
-        """Compacts all of the log that may be, however small the dirty part, ahead of all others."""
+        """Compact the log as far as is allowed, however small its dirty part, before all other logs."""
         key = TopicPartition(log.topic, log.partition)
         waiting = self._ordered.get(key)
         if waiting is None or waiting[0] is not log:
@@ -125,7 +125,7 @@ class LogCleaner:
         self._wake.set()
         return await asyncio.shield(waiting[1])
 
-    # The loop
+    # -- the loop --------------------------------------------------------------------------------------------------
 
     async def _supervise(self) -> None:
         try:
@@ -135,18 +135,18 @@ class LogCleaner:
                     await self._start_what_is_due()
                 except (KafkaError, OSError) as error:
                     logger.error("compaction: %s", error)
-                except Exception:  # a bug: this look is lost, the next ones must not be
+                except Exception:  # a bug: this check is lost, the next ones must not be
                     logger.exception("compaction failed")
                 await self._end_idle_workers()
                 pause_s = self._config["log.cleaner.backoff.ms"] / 1000
-                self.next_look_ms = self._clock_ms() + int(pause_s * 1000)
+                self.next_check_ms = self._clock_ms() + int(pause_s * 1000)
                 if self._idle:
                     pause_s = min(pause_s, IDLE_WORKER_S)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(pause_s, 0.01)):
                         await self._wake.wait()
         finally:
-            # A run that was cancelled before its first step closes nothing and answers nobody.
+            # A run that was cancelled before its first step neither closes its process nor completes its order.
             orders = [*(order for _, order in self._ordered.values()), *self._carried_out.values()]
             for order in orders:
                 if not order.done():
@@ -168,18 +168,18 @@ class LogCleaner:
             self._begin(found, None)
 
     async def _dirtiest(self) -> Log | None:
-        """The log to compact next; None if none is due."""
+        """Return the log to compact next; None if none is due."""
         now_ms = self._clock_ms()
         due: list[tuple[float, Log]] = []
-        await self._background.search(self._prefetching(now_ms))
-        await self._background.run_steps(collect(self._look_at(log, now_ms, due) for log in self._with_room()))
+        await self._background.search(self._load_ages(now_ms))
+        await self._background.run_steps(collect(self._check(log, now_ms, due) for log in self._with_room()))
         self._trouble = {key: one for key, one in self._trouble.items() if self._logs.logs.get(key) is one.log}
         self._not_before_ms = {key: at_ms for key, at_ms in self._not_before_ms.items() if now_ms < at_ms}
         present = [one for one in due if self._logs.get(one[1].topic, one[1].partition) is one[1]]
         return max(present, key=lambda one: one[0])[1] if present else None
 
-    def _prefetching(self, now_ms: int) -> Steps[None]:
-        """Fetch the ages of segments, where they matter, without a wait of the loop for the disk."""
+    def _load_ages(self, now_ms: int) -> Steps[None]:
+        """Load the ages of segments that are needed, so that the loop need not wait for the disk."""
         for count, log in enumerate(self._with_room(), 1):
             if log.config.compact and not log.offline:
                 yield from log.prefetching(partial(log.dirty_range, now_ms, waits_for_disk=False))
@@ -187,13 +187,14 @@ class LogCleaner:
                 yield None
 
     def _with_room(self) -> Iterator[Log]:
-        """Logs on disks that are not full: a run needs room before it makes some, and others need that, too."""
+        """Return the logs on disks that are not full: a run needs room before it frees some, and appends need that,
+        too."""
         full = {folder.path for folder in self._logs.folders if folder.full}
         for log in list(self._logs.logs.values()):
             if not full or (self._logs.get(log.topic, log.partition) is log and self._logs.folder_of(log) not in full):
                 yield log
 
-    def _look_at(self, log: Log, now_ms: int, due: list[tuple[float, Log]]) -> bool:
+    def _check(self, log: Log, now_ms: int, due: list[tuple[float, Log]]) -> bool:
         key = TopicPartition(log.topic, log.partition)
         if not log.config.compact or log.offline or log.cleaning or log.moving or key in self._running:
             return False
@@ -212,7 +213,7 @@ class LogCleaner:
         return True
 
     def dirty_range(self, log: Log, now_ms: int) -> DirtyRange:
-        """As Log.dirty_range; a checkpoint that is of no use is given up."""
+        """Return Log.dirty_range; a cleaned offset that the log no longer contains is reset."""
         dirty = log.dirty_range(now_ms)
         if dirty.restarts:
             if not log.config.delete:
@@ -223,7 +224,7 @@ class LogCleaner:
             log.mark_cleaned_to(dirty.first_dirty_offset)
         return dirty
 
-    # One run
+    # -- one run ---------------------------------------------------------------------------------------------------
 
     def _begin(self, log: Log, order: asyncio.Future[CleaningResult] | None) -> None:
         process = self._idle.pop()[0] if self._idle else CleanerProcess()
@@ -255,10 +256,10 @@ class LogCleaner:
         except BaseException as error:
             log.end_cleaning()
             await process.close()
-            with suppress(OSError):  # the partition may have been removed; what is left anyhow goes at the next start
+            with suppress(OSError):  # the partition may have been removed; the next start removes any other leftovers
                 await self._background.run(partial(unlink_unfinished, self._files, log.directory))
             if isinstance(error, (WorkerDied, CleaningFailed)) and log.generation != generation:
-                # A follower truncated it: what the worker stumbled over is nothing wrong with the log.
+                # A follower truncated it: the error of the worker is no fault of the log.
                 error = LogChanged(f"{log.topic}-{log.partition} changed while it was compacted")
             if isinstance(error, (LogChanged, WorkerDied, CleaningFailed, KafkaError, OSError)):
                 return self._failed(log, error)
@@ -267,7 +268,7 @@ class LogCleaner:
         self._idle.append((process, time.monotonic()))
         self._trouble.pop(key, None)
         if log.config.delete and self._logs.get(*key) is log:
-            with suppress(KafkaError):  # the next retention run finds it, too, and words it
+            with suppress(KafkaError):  # the next retention run raises it again, and logs it
                 paths = log.delete_old_segments(self._clock_ms())
                 self._background.remove_later(paths, log.config.file_delete_delay_ms)
         return result
@@ -277,7 +278,7 @@ class LogCleaner:
             return CleaningResult(False, "nothing to compact: the partition is being moved to another data folder")
         started_s = time.monotonic()
         generation = log.generation
-        # No further than the log reaches now: of what is appended from here on, the producers below may say nothing.
+        # No further than the log reaches now: the producers below may not cover later appends.
         stable_offset = min(log.high_watermark, log.segments[-1].base_offset)
         await self._make_durable(log, stable_offset, generation)
         producers, open_from = await self._background.run_steps(_live_producers(log))
@@ -316,9 +317,8 @@ class LogCleaner:
         return result
 
     async def _make_durable(self, log: Log, stable_offset: int, generation: int) -> None:
-        """Flush the log below `stable_offset`, and its recovery point. A record that others are dropped for must not be
-        lost by a crash of the machine that spares the rest, and a recovery must know that the gaps are none of such a
-        crash."""
+        """Flush the log below `stable_offset`, and its recovery point. A crash of the machine must not lose a record
+        for which older ones were removed, and a recovery must know that the gaps do not come from such a crash."""
         while log.recovery_point < stable_offset:
             await flush_log(log, self._background, self._clock_ms(), rolled_only=True)
             if log.generation != generation or log.offline:
@@ -329,7 +329,7 @@ class LogCleaner:
             raise errors[self._logs.folder_of(log)]
 
     async def _swap(self, log: Log, cleaned: CleanedGroup, sources: list[Segment], generation: int) -> None:
-        """Put a cleaned segment in the place of its sources."""
+        """Replace the sources by their cleaned segment."""
         if not log.config.compact:
             raise LogChanged(f"{log.topic}-{log.partition} is not a compacted topic's any more")
         plan = log.swap.begin(cleaned.base_offset, cleaned.size_bytes, sources, generation)
@@ -337,11 +337,11 @@ class LogCleaner:
             await self._background.run(plan.sync)
             replaced = log.swap.finish(plan)
         except BaseException:
-            # Not put off: the broker may be about to stop.
+            # At once: the broker may be about to stop.
             paths = log.swap.discard(plan)
             await self._background.run(partial(unlink_unfinished, self._files, log.directory, paths))
             raise
-        # What was replaced goes only once its successor's name is durable.
+        # The replaced files are removed only when the name of their successor is durable.
         await self._background.run(plan.sync)
         self._background.remove_later(replaced, log.config.file_delete_delay_ms)
 
@@ -377,7 +377,7 @@ class LogCleaner:
             deaths += 1
             if deaths >= DEATHS_TOLERATED:
                 retry_at_ms = None
-        elif not _passes(error):
+        elif not _is_temporary(error):
             retry_at_ms = None
         self._trouble[key] = _Trouble(log, reason, deaths, retry_at_ms)
         if retry_at_ms is None:
@@ -390,11 +390,12 @@ class LogCleaner:
         until_s = time.monotonic() - IDLE_WORKER_S
         for one in [one for one in self._idle if one[1] <= until_s]:
             await one[0].close()
-            self._idle.remove(one)  # not before: a stop in the meantime has to close it
+            self._idle.remove(one)  # only now: a stop in the meantime has to close it
 
 
 def _live_producers(log: Log) -> Steps[tuple[list[list[tuple[int, int, int]]], int]]:
-    """(id, last offset or -1, epoch) of each, by message to the worker; and the first offset of an open transaction."""
+    """Return (id, last offset or -1, epoch) of each, by message to the worker, and the first offset of an open
+    transaction."""
     messages = []
     open_from = 2**63 - 1
     rest = iter(list(log.producer_ids().values()))
@@ -406,8 +407,8 @@ def _live_producers(log: Log) -> Steps[tuple[list[list[tuple[int, int, int]]], i
     return messages, open_from
 
 
-def _passes(error: BaseException | None) -> bool:
-    """Whether it was for want of room, descriptors or memory, of which there may be more later."""
+def _is_temporary(error: BaseException | None) -> bool:
+    """Whether the cause is a lack of room, descriptors or memory, of which there may be more later."""
     while error is not None:
         if isinstance(error, (OSError, CleaningFailed)):
             return error.errno in FULL | OF_THE_PROCESS

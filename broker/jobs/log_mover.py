@@ -1,10 +1,9 @@
-"""Partitions on their way from one data folder to another: what AlterReplicaLogDirs asks for (KIP-113).
+"""Moves of partitions from one data folder to another, by AlterReplicaLogDirs (KIP-113).
 
-The bytes are copied by a thread of its own while the partition serves as before. When the copy has all but the last
-few, the loop copies these and puts it in the original's place, between two requests. A move that fails is given up with
-an error in the broker's log, and the partition stays where it is; with one that a stop or a crash interrupts the next
-start goes on. `replica.alter.log.dirs.io.max.bytes.per.second` holds all moves together back, from the moment it is
-set.
+A thread of its own copies the bytes while the partition serves as before. When the copy has all but the last few, the
+loop copies these and replaces the original by it, between two requests. A move that fails is cancelled with an error in
+the broker's log, and the partition stays where it is; one that a stop or a crash interrupts is resumed at the next
+start. `replica.alter.log.dirs.io.max.bytes.per.second` limits all moves together, from the moment it is set.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ _RETRY_S = 0.01
 """How long to wait for a compaction or a flush that is under way when the copy is ready."""
 _FULL_RETRY_S = 1.0
 _POLL_EVERY_S = 0.25
-"""How often a move that is held back looks whether it still is: the limit can be altered at any time."""
+"""How often a throttled move checks the limit again, which can be altered at any time."""
 _MIN_CHUNK_BYTES = 64 * 1024
 _LIMIT = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class LogMover:
-    """The moves of one broker, one at a time."""
+    """Moves the partitions of one broker, one at a time."""
 
     def __init__(
         self, config: BrokerConfig, logs: LogManager, replicas: ReplicaManager, background: Background
@@ -57,7 +56,7 @@ class LogMover:
         self._threads: ThreadPoolExecutor | None = None
 
     def folder(self, path: str) -> DataFolder:
-        """The data folder of this absolute path. Raises KafkaError LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR."""
+        """Return the data folder of this absolute path. Raises KafkaError LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR."""
         for folder in self._logs.folders:
             if path in (folder.absolute_path, folder.path):
                 if folder.failure is not None:
@@ -66,11 +65,11 @@ class LogMover:
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of this broker's data folders (log.dirs)")
 
     def move(self, topic: str, index: int, folder: DataFolder) -> None:
-        """Have a partition's log lie in this folder. One that is there already stays, and a move of it to another
-        folder is given up. For a partition that does not exist here the folder is remembered.
+        """Move a partition's log to this folder. A log that is there already stays, and a move of it to another folder
+        is cancelled. For a partition that does not exist here the folder is remembered.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION (a name too long for the copy's), and what
-        the lack of the partition is to be answered with is the caller's: REPLICA_NOT_AVAILABLE.
+        Raises KafkaError: KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION (the copy's folder name would be too long), and
+        REPLICA_NOT_AVAILABLE if the partition does not exist here.
         """
         key = TopicPartition(topic, index)
         if len(marked_folder_name(topic, index, FolderKind.FUTURE, bytes(16))) > MAX_NAME_LENGTH:
@@ -82,7 +81,7 @@ class LogMover:
         partition = self._replicas.get(topic, index)
         log = self._logs.get(topic, index)
         if partition is not None and partition.log is None:
-            partition.check_leads()  # raises why it serves nobody
+            partition.check_leads()  # raises the reason why it is offline
         if partition is None or log is None:
             self._logs.moves.prefer(key, folder)
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"this broker has no replica of {topic}-{index}")
@@ -100,14 +99,14 @@ class LogMover:
         self._background.spawn(self._run(key, move))
 
     def resume(self) -> None:
-        """Go on with what was interrupted."""
+        """Resume the moves that were interrupted."""
         wishes, self._logs.moves.wishes = self._logs.moves.wishes, {}
         for key, folder in wishes.items():
             try:
                 self.move(*key, folder)
             except KafkaError as error:
                 logger.warning("%s-%d is not moved to %s: %s", *key, folder.path, error)
-            self._remove(self._logs.moves.drop_left(key))  # if nobody goes on with it
+            self._remove(self._logs.moves.drop_left(key))  # unless the move was resumed
 
     async def _run(self, key: TopicPartition, move: LogMove) -> None:
         done = f", {move.size_bytes / 1e6:.1f} MB are there already" if move.size_bytes else ""
@@ -130,7 +129,7 @@ class LogMover:
             if (wait_s := self._pace.wait_s(limit)) > 0:
                 await asyncio.sleep(min(wait_s, _POLL_EVERY_S))
                 continue
-            # In pieces of a quarter of a second, so that what flows is even.
+            # In pieces of a quarter of a second, so that the rate is even.
             plan = move.plan(min(CHUNK_BYTES, max(_MIN_CHUNK_BYTES, limit // 4)))
             if plan is not None:
                 await self._in_thread(plan.run)
@@ -140,7 +139,7 @@ class LogMover:
                 else:
                     move.copied(plan)
             elif not ready:
-                # What the target's checkpoints say of the log counts from the swap on: it must be there before.
+                # From the swap on the target's checkpoints apply to the log: they must be written before.
                 errors = await self._background.run(run_all(self._logs.checkpoints.recovery_points()))
                 self._logs.report(errors)
                 if (failure := errors.get(move.folder.path)) is not None:
@@ -154,7 +153,7 @@ class LogMover:
                 except OSError as error:
                     if not is_full(error) or move.failed_folder(error) is not move.home:
                         raise
-                    # No room for a longer name, on the disk that is to be relieved by the move: all else is done.
+                    # The full disk that the move is to relieve has no room for a longer name; all else is done.
                     self._logs.disk_errors.report(move.home, None, error)
                     await asyncio.sleep(_FULL_RETRY_S)
                     continue
@@ -175,6 +174,6 @@ class LogMover:
         await on_thread(self._threads, call)
 
     def close(self) -> None:
-        """Waits for what the thread is about."""
+        """Wait for the copy that is under way on the thread."""
         if self._threads is not None:
             self._threads.shutdown(wait=True)

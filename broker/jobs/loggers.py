@@ -26,14 +26,14 @@ _log = logging.getLogger(__name__)
 
 
 def levels() -> dict[str, str]:
-    """The level that each logger works by, its own or the next one's above it; the root first."""
+    """Return the effective level of each logger, its own or that of its nearest parent; the root first."""
     known = logging.getLogger().manager.loggerDict
     found = sorted(name for name, entry in known.items() if isinstance(entry, logging.Logger))
     return {name: _level_name(_logger(name).getEffectiveLevel()) for name in (ROOT, *found)}
 
 
 def alter(changes: list[ConfigChange], *, validate_only: bool) -> None:
-    """Set levels, or take a logger's own away; all or none.
+    """Set levels, or reset a logger to that of its parent; all or none.
 
     Raises KafkaError INVALID_CONFIG (logger or level unknown), INVALID_REQUEST (the root needs a level; no lists here),
     UNKNOWN_SERVER_ERROR (no such operation).
@@ -70,5 +70,5 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _level_name(number: int) -> str:
-    """The most detailed level that still comes through."""
+    """Return the most detailed level that is still logged."""
     return next((name for limit, name in _BY_NUMBER if number <= limit), "OFF")

@@ -1,7 +1,7 @@
-"""What a broker does by the clock: flush, checkpoint, retention, forgetting producers.
+"""The regular jobs of a broker: flush, checkpoints, retention, expiry of producers.
 
-Each job goes through the logs in turns with other work (gregor.protocol.turns); whatever waits for the disk runs on a
-thread (gregor.broker.jobs.background).
+Each job walks the logs in turns with other work (gregor.protocol.turns); calls that wait for the disk run on a thread
+(gregor.broker.jobs.background).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from gregor.storage.log.log import Log
 
 _FLUSH_CHECK_S = 1.0
-"""How often flush.ms and rolled segments are looked at; and flush.messages, which clients' appends look at themselves,
-for what the broker writes.
+"""How often flush.ms and rolled segments are checked, and flush.messages for the broker's own appends; an append of a
+client checks flush.messages itself.
 """
 
 _EXPIRY_CHECK_S = 1.0
 
 
 def _due(logs: list[Log], now_ms: int) -> Steps[list[Log]]:
-    """The logs whose flush is due."""
+    """Return the logs whose flush is due."""
     due = []
     for count, log in enumerate(logs, 1):
         if log.flushes_soon and not log.offline and log.flush_due(now_ms):
@@ -43,7 +43,7 @@ def _due(logs: list[Log], now_ms: int) -> Steps[list[Log]]:
 
 
 async def flush_log(log: Log, background: Background, now_ms: int, *, rolled_only: bool = False) -> None:
-    """Make a log durable up to where it ends now. Raises KafkaError KAFKA_STORAGE_ERROR: the log is offline then."""
+    """Flush a log up to its present end. Raises KafkaError KAFKA_STORAGE_ERROR: the log is offline then."""
     plan = log.plan_flush(now_ms, rolled_only=rolled_only)
     if plan is not None:
         try:
@@ -53,8 +53,8 @@ async def flush_log(log: Log, background: Background, now_ms: int, *, rolled_onl
 
 
 async def flush_to(log: Log, offset: int, background: Background, now_ms: int) -> None:
-    """Make a log durable below `offset`, together with all who wait for the same: whoever comes while the disk is busy
-    shares the next flush. Raises KafkaError KAFKA_STORAGE_ERROR.
+    """Flush a log below `offset`, in common with all callers that wait for it: those that come while a flush is under
+    way share the next one. Raises KafkaError KAFKA_STORAGE_ERROR.
     """
     while log.recovery_point < min(offset, log.log_end_offset):
         if log.offline:
@@ -72,10 +72,10 @@ async def flush_to(log: Log, offset: int, background: Background, now_ms: int) -
 
 
 class Maintenance:
-    """The jobs of one broker, from `start()` until the background is closed.
+    """Runs the jobs of one broker, from `start()` until the background is closed.
 
-    `is_served` says whether a partition is one of a known topic. Retention passes over others: their logs have not got
-    their topic's settings yet, and may be kept for good by these.
+    `is_served` returns whether a partition is one of a known topic. Retention skips the others: their logs do not have
+    their topic's settings yet, which may keep the records without a limit.
     """
 
     def __init__(
@@ -92,16 +92,16 @@ class Maintenance:
         self._background = background
         self._clock_ms = clock_ms
         self._checkpointing = asyncio.Lock()
-        """Of recovery points: an older picture of them is not written over a newer one."""
+        """Held while recovery points are written, so that older ones never replace newer ones in the checkpoint."""
         self.next_retention_ms = 0
-        """When retention is looked at next, if nothing asks for it before."""
+        """The time of the next retention run, if none is ordered before."""
 
     def start(self) -> None:
         config = self._config
         for job, interval_s in (
             (self._flush, _FLUSH_CHECK_S),
             (self._forget_removed, _EXPIRY_CHECK_S),
-            # Without the 30 s that Apache Kafka lets pass before its first look: a disk may be full already.
+            # Without the 30 s that Apache Kafka waits before its first run: a disk may be full already.
             (self.retain, config["log.retention.check.interval.ms"] / 1000),
             (self._checkpoint_high_watermarks, config["replica.high.watermark.checkpoint.interval.ms"] / 1000),
             (self._checkpoint, config["log.flush.offset.checkpoint.interval.ms"] / 1000),
@@ -135,13 +135,13 @@ class Maintenance:
             try:
                 await flush_log(log, self._background, now_ms, rolled_only=not whole)
             except KafkaError as error:
-                # Of a full disk gregor.broker.jobs.disk_watch speaks, once.
+                # gregor.broker.jobs.disk_watch logs a full disk, once.
                 if self._logs.get(log.topic, log.partition) is log and not is_full(error):
                     logger.error("flush failed: %s", error)
 
     async def withdraw_recovery_points(self) -> None:
-        """What a follower truncated was synced; what it writes there since is not, and a start after a power cut must
-        not take it for that. Returns when the checkpoints say so."""
+        """Write the recovery points that a truncation of a follower has lowered. The records that it appends there are
+        not synced yet, and a start after a power cut must check them. Returns when the checkpoints are written."""
         async with self._checkpointing:
             # The offsets first: of the thousands of logs, almost none was truncated.
             fell = [log for log in list(self._logs.logs.values()) if log.offsets.recovery_point_fell]
@@ -149,7 +149,7 @@ class Maintenance:
                 await self._write_checkpoints()
 
     async def retain(self) -> None:
-        """Retention over all logs, now."""
+        """Run retention over all logs, now."""
         self.next_retention_ms = self._clock_ms() + self._config["log.retention.check.interval.ms"]
         await self._background.search(self._logs.prefetching_ages(self._clock_ms()))
         delays_ms = {log.directory: log.config.file_delete_delay_ms for log in self._all()}

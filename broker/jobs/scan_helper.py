@@ -1,8 +1,8 @@
-"""Processes that check segments after a crash, while this one serves what is checked already and checks others itself.
+"""Processes that check segments after a crash, while the broker serves checked partitions and checks others itself.
 
 A walk over batches of 16 KB is as fast as the disk; over batches of a hundred bytes it takes a second for 150 MB. A
-process is started when there is that much to do in all, takes two walks at a time (one to work at, one to go on with),
-and ends when there are no more.
+process is started when there is enough to check in all, has two walks at a time (one in work, one to follow it), and
+ends when there are no more.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ LINE_BYTES = 4 * 1024 * 1024
 WALKS_PER_PROCESS = 2
 
 WORTH_A_WALK = 2000
-"""Batches that are left of it: two milliseconds. Handing a walk over and taking it back costs half of one."""
+"""Batches that are left of it: two milliseconds. Delegating a walk and receiving its result costs half of one."""
 WORTH_A_PROCESS = 250_000
-"""Batches that are left in all: a quarter of a second. A process is there in a tenth."""
+"""Batches that are left in all: a quarter of a second. A process starts in a tenth."""
 
 
 class ScanHelper:
-    """One broker's, at its start. `gregor.storage.folders.loading` says what is asked of it."""
+    """Delegates walks while one broker starts. Implements `gregor.storage.folders.loading.ScanHelper`."""
 
-    def __init__(self, most_processes: int) -> None:
-        self.allow(most_processes)
+    def __init__(self, max_processes: int) -> None:
+        self.allow(max_processes)
         self._queue: asyncio.Queue[tuple[str, Scan]] = asyncio.Queue()
         self._processes: list[asyncio.Task[None]] = []
         self._walks = 0
@@ -40,18 +40,17 @@ class ScanHelper:
         self._ending: asyncio.Future[None] | None = None
         self.walks_done = 0
 
-    def allow(self, most_processes: int) -> None:
-        """So many at most, and never more than there are processors beside this process's own. Those that there are
-        stay."""
-        self._most_processes = max(1, min(most_processes, (os.cpu_count() or 1) - 1))
+    def allow(self, max_processes: int) -> None:
+        """Limit the processes to this number, and to the processors beside this process's own. Running ones stay."""
+        self.max_processes = max(1, min(max_processes, (os.cpu_count() or 1) - 1))
 
     def accepts(self, path: str, scan: Scan, left_bytes: int) -> bool:
-        """As gregor.storage.folders.loading.ScanHelper says."""
+        """As in gregor.storage.folders.loading.ScanHelper."""
         batches = scan.remaining_batches()
         if batches < WORTH_A_WALK or scan.was_refused or self._broken:
             return False
         if self._walks >= len(self._processes) * WALKS_PER_PROCESS:
-            if len(self._processes) >= self._most_processes:
+            if len(self._processes) >= self.max_processes:
                 return False
             left_batches = left_bytes * batches // (scan.end - scan.position)
             if left_batches < WORTH_A_PROCESS * (len(self._processes) + 1):
@@ -63,7 +62,7 @@ class ScanHelper:
         return True
 
     async def wait(self) -> None:
-        """Until a walk comes back."""
+        """Wait until the result of a walk arrives."""
         await self._returned.wait()
         self._returned.clear()
 
@@ -89,7 +88,7 @@ class ScanHelper:
                     if not self._broken:
                         await self._walk(process, path, scan)
                 except (WorkerDied, OSError, ValueError) as error:
-                    # One may have been killed, but this is no time for finding out whether the next one will be, too.
+                    # If it was killed, the next one may be, too: the start does not wait for another attempt.
                     self._broken = True
                     logger.warning("recovery takes longer, as the process that checks segments ended: %s", error)
                 self._walks -= 1
@@ -100,7 +99,7 @@ class ScanHelper:
 
     async def _walk(self, process: WorkerProcess, path: str, scan: Scan) -> None:
         await process.start()
-        await process.tell(path=path, scan=scan.job())
+        await process.send(path=path, scan=scan.job())
         answer = await process.receive()
         if "found" in answer:
             offset_entries = await process.receive_bytes(answer["offset_bytes"])

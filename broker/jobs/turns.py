@@ -31,7 +31,7 @@ class LoopGate:
         self.clock = clock
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._occupied = False
-        """Whether a piece of work proceeds in this turn of the loop; the next turn begins with `_open`."""
+        """Whether a piece of work already proceeds in this turn of the loop; `_open` begins the next turn."""
 
     async def wait(self) -> None:
         """Wait for the next turn of the caller's work."""
@@ -63,12 +63,12 @@ class LoopGate:
                 break
 
     def turns(self) -> LoopTurns:
-        """For one piece of work, which begins now."""
+        """Return the turns of one piece of work, which begins now."""
         return LoopTurns(self)
 
     def start(self, steps: Steps[ResultT], threads: Executor | None = None) -> ResultT | Awaitable[ResultT]:
-        """Run steps for one turn, at once: the result, or an awaitable of it if there are more steps or a call, which
-        is made on one of `threads`."""
+        """Run steps for one turn, at once. Returns the result, or an awaitable of it if there are more steps or a call,
+        which is made on one of `threads`."""
         until_s = self.clock() + TURN_S
         call = None
         try:

@@ -1,4 +1,4 @@
-"""A process of the broker's own that works for it, as the event loop sees it: lines of JSON in and out."""
+"""The event loop's side of a worker process of the broker: lines of JSON in both directions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class WorkerDied(Exception):
 
 
 class _Protocol(SubprocessStreamProtocol):
-    """Tells when the process has ended, and when all pipes to it are closed as well."""
+    """Completes a future when the process has ended, and another when all pipes to it are closed, too."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, line_bytes: int) -> None:
         super().__init__(limit=line_bytes, loop=loop)
@@ -36,13 +36,13 @@ class _Protocol(SubprocessStreamProtocol):
 
 
 class WorkerProcess:
-    """Runs a module of ours; started by its first use. Not for two at a time.
+    """Runs a module of gregor in a process that its first use starts. For one caller at a time.
 
-    Whoever stops in the middle of a conversation, for whatever reason, must close the process.
+    A caller that stops between a message and its answer, for any reason, must close the process.
     """
 
     def __init__(self, module: str, line_bytes: int = LINE_BYTES) -> None:
-        """`line_bytes`: the longest line that the process says."""
+        """`line_bytes`: the longest line that the process sends."""
         self._module = module
         self._line_bytes = line_bytes
         self._process: Process | None = None
@@ -56,15 +56,15 @@ class WorkerProcess:
         return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
-        """Does nothing if it runs. Raises OSError."""
+        """Start the process if it does not run. Raises OSError."""
         if self._process is None:
-            # A start that is cancelled half way must not leave a process that nobody knows of.
+            # A start that is cancelled half way must not leave a process without an owner.
             if self._starting is None:
                 self._starting = asyncio.create_task(self._start())
             self._process = await asyncio.shield(self._starting)
 
-    async def tell(self, **message: Any) -> None:
-        """Raises WorkerDied."""
+    async def send(self, **message: Any) -> None:
+        """Send one message. Raises WorkerDied."""
         assert self._process is not None
         stdin = self._process.stdin
         assert stdin is not None
@@ -77,7 +77,7 @@ class WorkerProcess:
             await self._fail()
 
     async def receive(self) -> Any:
-        """The next thing it says. Raises WorkerDied."""
+        """Return the next message of the process. Raises WorkerDied."""
         assert self._process is not None
         stdout = self._process.stdout
         assert stdout is not None
@@ -87,7 +87,7 @@ class WorkerProcess:
         return json.loads(line)
 
     async def receive_bytes(self, size_bytes: int) -> bytes:
-        """So many bytes that follow a line. Raises WorkerDied."""
+        """Return this many bytes, which follow a line. Raises WorkerDied."""
         assert self._process is not None
         stdout = self._process.stdout
         assert stdout is not None
@@ -98,7 +98,8 @@ class WorkerProcess:
             raise
 
     async def close(self) -> None:
-        """Ends the process, whatever it is at. Who is cancelled in it, or comes second, can wait for the same end."""
+        """End the process, whatever it does. A caller that is cancelled in it, or a second one, can wait for the same
+        end."""
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._end())
         await asyncio.shield(self._ending)
@@ -129,7 +130,7 @@ class WorkerProcess:
             with suppress(ProcessLookupError):
                 self._transport.kill()
             await self._protocol.exited
-            # What it said last may never be read, and a pipe with something in it stays open.
+            # Its last output may never be read, and a pipe that is not empty stays open.
             self._transport.close()
             await self._protocol.gone
         self._process = self._transport = self._protocol = self._starting = self._ending = None

@@ -1,10 +1,11 @@
-"""What leaves a connection: bytes through its transport, pieces of segment files through one buffer that stays warm.
+"""Sends the bytes of a connection: responses through its transport, pieces of segment files by one of two ways.
 
-A piece of a file is read into a buffer of 2 MB that all connections share, and sent from there. That copies once more
-than `os.sendfile` and is faster all the same, as sendfile works page by page; a buffer of its own for each answer costs
-twice as much as either, in page faults. What the socket does not take is read again when there is room. Reads ask for
-what is in the page cache only (RWF_NOWAIT); the rest is read ahead on a thread, so that a cold segment holds up its own
-reader and not the loop.
+A piece below `SENDFILE_MIN_BYTES` is read into a buffer that all connections share, and sent from there. That copies
+once more than `os.sendfile`, and is faster for few bytes, as sendfile works page by page and wakes the peer more often;
+a buffer for each response would cost twice as much as either, in page faults. Larger pieces, which fetches of 10 MB
+get, leave through `os.sendfile`: a quarter less processor time, measured. Bytes that the socket does not accept are
+read again when there is room. Both ways send only bytes that are in the page cache (RWF_NOWAIT; a cache probe); a
+thread reads the rest ahead, so that a cold segment delays its own reader and not the event loop.
 
 Waiting for room needs `add_writer`, which a loop refuses for a transport's own descriptor, so it is done on a
 duplicate; the duplicate is closed before the transport is, or the peer would never see the end of the stream. The
@@ -22,10 +23,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from gregor.storage.fs.page_cache import CacheProbe, cache_probe
+
 JOINED_BELOW_BYTES = 128 * 1024
 """Pieces up to here leave with what stands before them in one write."""
 
 WINDOW_BYTES = 2 * 1024 * 1024
+SENDFILE_MIN_BYTES = 2 * 1024 * 1024
+_SENDFILE_BYTES = 1024 * 1024
+"""Size of one call: the socket rarely has room for more, and the cache probe is asked for each."""
 _MIN_WINDOW_BYTES = 256 * 1024
 _BURST_BYTES = 4 * 1024 * 1024
 """After so much (some milliseconds) the loop gets a turn, even if the peer takes everything at once."""
@@ -57,6 +63,13 @@ def _read_ahead(descriptor: int, size_bytes: int, position: int) -> None:
         os.pread(descriptor, size_bytes, position)
     finally:
         os.close(descriptor)
+
+
+class _NotCached(Exception):
+    """The next bytes of the file are not in memory."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
 
 
 class FileRegion(Protocol):
@@ -104,6 +117,7 @@ class Outbound:
         "_loop",
         "_on_drained",
         "_queue",
+        "_read_ahead_end",
         "_region_sent",
         "_transport",
         "_transport_paused",
@@ -120,6 +134,7 @@ class Outbound:
         self._on_drained = on_drained
         self._queue: deque[Chunk] = deque()
         self._region_sent = 0
+        self._read_ahead_end = 0
         self._window_bytes = WINDOW_BYTES
         self._duplicate: socket.socket | None = None
         self._watching = False
@@ -193,7 +208,7 @@ class Outbound:
                 if self.blocked or not self._send_region(chunk):
                     return
                 chunk.release()
-                self._region_sent = 0
+                self._region_sent = self._read_ahead_end = 0
             queue.popleft()
         if parts:
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
@@ -217,30 +232,26 @@ class Outbound:
         """Returns whether the region is out; if not, `blocked` is set and its rest follows when there is room."""
         start, end = region.position, region.position + region.size_bytes
         position = start + self._region_sent
-        burst_end = position + _BURST_BYTES
-        buffer = _window()
+        burst_end = min(position + _BURST_BYTES, end)
+        is_cached = cache_probe() if region.size_bytes >= SENDFILE_MIN_BYTES else None
         try:
             out = self._socket()
             source = region.fileno()
             while position < end:
-                wanted = min(self._window_bytes, end - position)
                 try:
-                    got = _read_cached(source, buffer[:wanted], position)
-                except BlockingIOError:
-                    self._wait_for_disk(source, wanted, position)
+                    if is_cached is None:
+                        sent = self._send_by_buffer(out, source, position, end)
+                    else:
+                        sent = self._send_by_sendfile(out, source, position, end, is_cached)
+                except _NotCached as missing:
+                    self._wait_for_disk(source, missing.size_bytes, position)
                     return False
-                if got == 0:  # the file is shorter than the answer's length field says: the stream cannot be mended
+                if sent == 0:  # the file is shorter than the response's length field says: the stream is broken
                     self._transport.abort()
                     return True
-                sent = out.send(buffer[:got])
                 position += sent
                 self._region_sent = position - start
-                # Not more than the socket takes at once is read, or the rest would have to be read again.
-                if sent < got:
-                    self._window_bytes = max(_MIN_WINDOW_BYTES, sent)
-                else:
-                    self._window_bytes = min(WINDOW_BYTES, self._window_bytes * 2)
-                if position >= burst_end and position < end:
+                if burst_end <= position < end:
                     raise BlockingIOError
         except BlockingIOError:
             self.blocked = True
@@ -250,9 +261,37 @@ class Outbound:
             self._transport.abort()
         return True
 
+    def _send_by_buffer(self, out: socket.socket, source: int, position: int, end: int) -> int:
+        """Bytes sent; 0 at the end of the file. Raises BlockingIOError when the socket has no room, and _NotCached."""
+        view = _window()[: min(self._window_bytes, end - position)]
+        try:
+            got = _read_cached(source, view, position)
+        except BlockingIOError:
+            raise _NotCached(len(view)) from None
+        if got == 0:
+            return 0
+        sent = out.send(view[:got])
+        # No more is read than the socket accepts at once, or the rest would have to be read again.
+        if sent < got:
+            self._window_bytes = max(_MIN_WINDOW_BYTES, sent)
+        else:
+            self._window_bytes = min(WINDOW_BYTES, self._window_bytes * 2)
+        return sent
+
+    def _send_by_sendfile(self, out: socket.socket, source: int, position: int, end: int, is_cached: CacheProbe) -> int:
+        """As `_send_by_buffer`. Bytes that were read ahead leave even if the probe does not find them: some file
+        systems keep nothing in the page cache."""
+        size_bytes = min(_SENDFILE_BYTES, end - position)
+        if position >= self._read_ahead_end and not is_cached(source, position, size_bytes):
+            if position + size_bytes > os.fstat(source).st_size:
+                return 0
+            raise _NotCached(min(WINDOW_BYTES, end - position))
+        return os.sendfile(out.fileno(), source, position, size_bytes)
+
     def _wait_for_disk(self, source: int, size_bytes: int, position: int) -> None:
         self.blocked = True
         self._watch(False)
+        self._read_ahead_end = position + size_bytes
         done = self._loop.run_in_executor(None, _read_ahead, os.dup(source), size_bytes, position)
         done.add_done_callback(self._fetched)
 

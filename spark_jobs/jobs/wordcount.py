@@ -1,8 +1,8 @@
-"""Streaming word count: a topic's values in; counts to the console, to a topic or to Parquet out.
+"""Streaming word count of a topic's values, to the console, to a topic or to Parquet.
 
-Run it as `gregor spark wordcount ...`, or from a checkout as `spark-submit spark_jobs/jobs/wordcount.py ...`. A query
-that was stopped goes on where it was when it is started again with the same checkpoint; one checkpoint belongs to one
-output. How each sink keeps its counts right then: `spark_jobs/sinks.py`. What a word is: `transforms/wordcount.py`.
+Run it as `gregor spark wordcount ...`, or from a checkout as `spark-submit spark_jobs/jobs/wordcount.py ...`. A stopped
+query continues at its position when it is started again with the same checkpoint; a checkpoint belongs to one output.
+`spark_jobs/sinks.py` explains how each sink keeps its counts correct, `transforms/wordcount.py` defines a word.
 """
 
 import argparse
@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
         raise
     sys.exit(
         f"wordcount: gregor is not installed for {sys.executable}, the Python that spark-submit has started.\n"
-        "Name one that has it: PYSPARK_PYTHON=.venv/bin/python spark-submit ..., or use .venv/bin/spark-submit."
+        "Use a Python that has it: PYSPARK_PYTHON=.venv/bin/python spark-submit ..., or .venv/bin/spark-submit."
     )
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ examples:
 
 @dataclass(frozen=True)
 class Options:
-    """What the job does; `parse` makes it from arguments and checks that it fits together."""
+    """The options of the job; `parse` creates them from arguments and checks them."""
 
     topic: str
     bootstrap_server: str = "localhost:9092"
@@ -68,7 +68,7 @@ class Options:
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Runs the job with these arguments; the exit code: 0 ended or stopped by a signal, 1 failed, 2 bad arguments."""
+    """Run the job; return the exit code: 0 ended or stopped by a signal, 1 failed, 2 wrong arguments."""
     options = parse(argv, prog)
     try:
         progress = _run(options)
@@ -100,7 +100,7 @@ def _run(options: Options) -> "Progress":
 
 
 def start(spark: "SparkSession", options: Options) -> "StreamingQuery":
-    """Starts the query and returns it at once. Raises JobError when the output belongs to another checkpoint."""
+    """Start the query and return it at once; raise JobError if the output belongs to another checkpoint."""
     from gregor.spark_jobs.sinks import (
         CHECKPOINT_FOLDER,
         console_sink,
@@ -135,17 +135,17 @@ def start(spark: "SparkSession", options: Options) -> "StreamingQuery":
 
 
 def parse(argv: Sequence[str] | None = None, prog: str | None = None) -> Options:
-    """Reads the arguments; ends the program with code 2 and a message when they do not fit together."""
+    """Parse the arguments; end the program with code 2 and a message if they are wrong."""
     parser = _parser(prog)
     given = parser.parse_args(argv)
     if given.sink == "topic" and given.output_topic is None:
         parser.error("--sink topic needs --output-topic")
     if given.sink == "topic" and given.checkpoint is None:
-        parser.error("--sink topic needs --checkpoint: a folder that keeps the counts between runs")
+        parser.error("--sink topic needs --checkpoint, a folder that keeps the counts between runs")
     if given.sink == "parquet" and given.output_path is None:
         parser.error("--sink parquet needs --output-path")
     if given.output_topic is not None and given.output_topic in given.topic.split(","):
-        parser.error("the output topic is one of the topics that are counted: the job would never end")
+        parser.error("--output-topic is one of the topics of --topic: the job would never end; choose another")
     return Options(
         topic=given.topic,
         bootstrap_server=given.bootstrap_server,
@@ -167,21 +167,21 @@ def parse(argv: Sequence[str] | None = None, prog: str | None = None) -> Options
 def _parser(prog: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog or "wordcount",
-        description="Counts the words of a topic's values as they arrive.",
+        description="Count the words of a topic's values as they arrive.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--bootstrap-server", "-b", default="localhost:9092", metavar="HOST:PORT[,...]", help="default: %(default)s")
     add("--topic", "-t", required=True, metavar="NAME[,...]", help="the topics to count")
-    add("--sink", choices=SINKS, default="console", help="where the counts go; default: %(default)s")
-    add("--output-topic", metavar="NAME", help="for --sink topic: gets the new count of each word that changed")
-    add("--output-path", metavar="PATH", help="for --sink parquet: gets one folder of counts for each batch")
+    add("--sink", choices=SINKS, default="console", help="output of the counts; default: %(default)s")
+    add("--output-topic", metavar="NAME", help="for --sink topic: topic for the new count of each word that changed")
+    add("--output-path", metavar="PATH", help="for --sink parquet: folder for one folder of counts per batch")
     add(
         "--checkpoint",
         metavar="PATH",
-        help="where the query keeps its position and its counts; a start with the same one continues. "
-        "Default: inside the output path for parquet, none for the console (each run counts afresh)",
+        help="folder for the position and the counts of the query; a start with the same folder continues. "
+        "Default: inside the output path for parquet; none for the console, where each run starts from zero",
     )
     add(
         "--starting-offsets",

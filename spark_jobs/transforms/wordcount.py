@@ -2,7 +2,7 @@
 
 The rule: the text is lower-cased; a word is the longest possible run of letters, digits and combining marks (Unicode
 categories L, N, M), and an apostrophe (' or U+2019) between two of them belongs to it: "Don't stop-1." holds don't,
-stop and 1. A value that is null holds no word; bytes that are not UTF-8 separate words.
+stop and 1. A value that is null contains no word; bytes that are not UTF-8 separate words.
 
 `word_counts` is that rule for Spark, `split_words` the same in plain Python for checks that must not depend on Spark.
 """
@@ -20,18 +20,18 @@ _WORD = rf"{_CHARACTER}+(?:[{APOSTROPHES}]{_CHARACTER}+)*"
 
 
 def words(lines: DataFrame, column: str = "value") -> DataFrame:
-    """One row `word` for each word in the text or binary column."""
+    """Return one row `word` for each word in the text or binary column."""
     text = F.lower(F.col(column).cast("string"))
     return lines.select(F.explode(F.regexp_extract_all(text, F.lit(_WORD), F.lit(0))).alias("word"))
 
 
 def word_counts(lines: DataFrame, column: str = "value") -> DataFrame:
-    """Rows `word`, `count` for the text or binary column of a batch or a stream."""
+    """Return rows `word`, `count` for the text or binary column of a batch or a stream."""
     return words(lines, column).groupBy("word").count()
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text, in order."""
+    """Return the words of a text in order."""
     text = text.lower()
     result: list[str] = []
     word = ""
@@ -50,7 +50,7 @@ def split_words(text: str) -> list[str]:
 
 
 def count_words(lines: Iterable[str]) -> Counter[str]:
-    """How often each word occurs in the lines."""
+    """Return how often each word occurs in the lines."""
     counter: Counter[str] = Counter()
     for line in lines:
         counter.update(split_words(line))

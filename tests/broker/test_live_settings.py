@@ -104,10 +104,10 @@ def test_processes_for_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     harness = Harness(tmp_path / "data").start()
     alter(harness, "", {"num.recovery.threads.per.data.dir": "3"})
-    assert harness.node.scan_helper._most_processes == 3
+    assert harness.node.scan_helper.max_processes == 3
     harness.stop()
     harness = Harness(tmp_path / "data").start()
-    assert harness.node.scan_helper._most_processes == 3
+    assert harness.node.scan_helper.max_processes == 3
     harness.stop()
 
 

@@ -25,7 +25,7 @@ def test_servers_are_read(text: str, servers: list[tuple[str, int]]) -> None:
     "text", ["", "localhost", "localhost:", "localhost:0", "localhost:65536", "a:1,,b:2", "::1:9092"]
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(JobError, match="is not HOST:PORT"):
+    with pytest.raises(JobError, match="is not an address of a broker; give HOST:PORT"):
         parse_servers(text)
 
 

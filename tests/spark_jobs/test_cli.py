@@ -118,7 +118,7 @@ def test_what_is_missing_is_one_message_and_code_one(
 
 def test_a_broker_that_is_not_there_is_told_before_spark_starts(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["wordcount", "--topic", "t", "-b", "localhost"]) == 1
-    assert "'localhost' is not HOST:PORT" in capsys.readouterr().err
+    assert "'localhost' is not an address of a broker; give HOST:PORT" in capsys.readouterr().err
 
 
 def test_missing_pyspark_is_told_with_the_line_that_installs_it(

@@ -81,7 +81,7 @@ def test_another_process_that_was_faster_is_no_failure(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
-    with pytest.raises(JobError, match="cannot keep the Kafka connector"):
+    with pytest.raises(JobError, match="cannot store the Kafka connector"):
         connector_jars("java", blocked / "below", FakeIvy())
 
 

@@ -42,12 +42,12 @@ def test_java_home_wins_over_the_path(tmp_path: Path) -> None:
 
 def test_a_java_home_without_java_is_not_passed_over_in_silence(tmp_path: Path) -> None:
     in_path = fake_java(tmp_path / "path", 'openjdk version "17.0.1"')
-    with pytest.raises(JobError, match=r"none in JAVA_HOME=.*nowhere"):
+    with pytest.raises(JobError, match=r"JAVA_HOME=.*nowhere has no Java"):
         require_java({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": str(in_path.parent)})
 
 
 def test_missing_java_is_told_with_the_line_that_installs_it(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=r"(?s)Java 17 or newer.*none in the PATH.*apt-get install openjdk-17"):
+    with pytest.raises(JobError, match=r"(?s)Java 17 or newer; the PATH has no Java.*apt-get install openjdk-17"):
         require_java({"PATH": str(tmp_path)})
 
 

@@ -138,7 +138,7 @@ def test_parquet_refuses_batches_of_another_run(spark: SparkSession, topics: Top
     topics.produce(source, ["a b"])
     run_once(spark, options)
     shutil.rmtree(path / "_checkpoint")
-    with pytest.raises(JobError, match="holds the batches of another run"):
+    with pytest.raises(JobError, match="contains batches of another run"):
         start(spark, options)
 
 

@@ -1,1 +1,1 @@
-"""`gregor doctor`."""
+"""`gregor doctor`: checks of a cluster as its clients see it."""

@@ -1,4 +1,4 @@
-"""What `gregor doctor` concludes from what it has seen of a cluster. Facts in, findings out; nobody is asked here."""
+"""The findings of `gregor doctor`, computed from the observations of a cluster without further requests."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeLogDirsResponse, MetadataResponse
 
 AHEAD_MS = 10_000
-"""A newest record this far in the future is told of: clocks of machines that keep time differ by less."""
+"""A newest record further in the future is reported: clocks that are kept by NTP differ by less."""
 MIN_FREE_SHARE = 0.05
 LITTLE_FREE_SHARE = 0.15
 _NAMES_SHOWN = 5
 
 
 class Level(IntEnum):
-    """How bad a finding is; from WRONG on the exit code is 1."""
+    """The severity of a finding; with one of WRONG the exit code is 1."""
 
     OK = 0
     NOTE = 1
@@ -29,7 +29,7 @@ class Level(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """One line, and what to change; the remedy is empty where all is well."""
+    """One line, and the remedy, which is empty for OK."""
 
     level: Level
     text: str
@@ -37,23 +37,23 @@ class Finding:
 
 
 @dataclass(slots=True)
-class SeenBroker:
-    """One broker that the cluster names, as it looks from here."""
+class ObservedBroker:
+    """A broker in the metadata of the cluster, as this host observes it."""
 
     node_id: int
     host: str
     port: int
     addresses: Sequence[str] = ()
-    """What the name resolves to here; empty: it does not."""
+    """The addresses that this host resolves the name to; empty if it cannot resolve it."""
     trouble: str = ""
-    """Why it could not be asked at its own address, if so."""
+    """The reason why the broker did not answer at its own address; empty if it did."""
     answers_as: int | None = None
-    """Which broker answers there: None is unknown, -1 another one than this."""
+    """The broker that answers at this address: None if unknown, -1 for another than this one."""
     controller_id: int = -1
     cluster_id: str | None = None
     live: frozenset[int] = frozenset()
     zookeeper: str = ""
-    """Its zookeeper.connect, where it has one."""
+    """Its zookeeper.connect, if it has one."""
     log_dirs: Sequence[DescribeLogDirsResponse.DescribeLogDirsResult] = ()
 
     @property
@@ -62,23 +62,23 @@ class SeenBroker:
 
 
 @dataclass(slots=True)
-class Seen:
-    """A cluster, as it looks from here."""
+class ObservedCluster:
+    """A cluster, as this host observes it."""
 
     bootstrap: str
     peer: str
     """The IP address that the bootstrap server was reached at."""
     metadata: MetadataResponse
-    brokers: list[SeenBroker] = field(default_factory=list)
+    brokers: list[ObservedBroker] = field(default_factory=list)
     min_isr: Mapping[str, int] = field(default_factory=dict)
-    """min.insync.replicas of topics that miss a replica."""
+    """min.insync.replicas of topics with a replica that is not in sync."""
     newest_ms: Mapping[str, int] = field(default_factory=dict)
-    """By partition, the largest timestamp of its records."""
+    """The largest timestamp of the records of each partition."""
     now_ms: int = 0
 
 
-def check(seen: Seen) -> list[Finding]:
-    """All there is to say about a cluster that answers."""
+def check(seen: ObservedCluster) -> list[Finding]:
+    """Return the findings about a cluster that answers."""
     findings = []
     for broker in seen.brokers:
         findings += check_address(broker, seen)
@@ -91,8 +91,8 @@ def check(seen: Seen) -> list[Finding]:
     return findings
 
 
-def check_address(broker: SeenBroker, seen: Seen) -> list[Finding]:
-    """Whether a client that was sent to this broker gets there."""
+def check_address(broker: ObservedBroker, seen: ObservedCluster) -> list[Finding]:
+    """Check that a client that connects to the advertised address reaches this broker."""
     name = f"broker {broker.node_id} is advertised as {broker.address}"
     advertise = (
         f"set advertised.listeners of broker {broker.node_id} to a name or address that its clients can reach, "
@@ -100,30 +100,26 @@ def check_address(broker: SeenBroker, seen: Seen) -> list[Finding]:
     )
     loops = bool(broker.addresses) and all(map(_is_loopback, broker.addresses))
     if loops and not _is_loopback(seen.peer):
-        text = (
-            f"{name}, which is this machine itself, but {seen.bootstrap} is another one: clients are led to themselves"
-        )
+        text = f"{name}, a loopback address, but {seen.bootstrap} is another machine: clients connect to themselves"
         return [Finding(Level.WRONG, text, advertise)]
     if not broker.addresses:
-        text = f"{name}, and there is no such name here"
-        return [Finding(Level.WRONG, text, f"have the name resolved here (DNS, /etc/hosts), or {advertise}")]
+        text = f"{name}, a name that this host cannot resolve"
+        return [Finding(Level.WRONG, text, f"add the name to DNS or /etc/hosts of this host, or {advertise}")]
     if any(map(_is_anywhere, broker.addresses)):
-        return [Finding(Level.WRONG, f"{name}, which is no address that one can connect to", advertise)]
+        return [Finding(Level.WRONG, f"{name}, an address that no client can connect to", advertise)]
     if broker.trouble:
-        remedy = (
-            f"is it up, and does no firewall stand between? A forwarded port needs advertised.listeners: {advertise}"
-        )
-        return [Finding(Level.WRONG, f"{name}, and cannot be asked there: {broker.trouble}", remedy)]
+        remedy = f"check that it is up and that no firewall blocks the connection; behind a forwarded port, {advertise}"
+        return [Finding(Level.WRONG, f"{name}, and does not answer there: {broker.trouble}", remedy)]
     twins = [one.node_id for one in seen.brokers if one is not broker and one.address == broker.address]
     if twins or broker.answers_as == -1:
-        other = f" (as broker {twins[0]} is)" if twins else ""
-        text = f"{name}{other}, but another broker answers there"
-        return [Finding(Level.WRONG, text, f"each broker needs an address of its own: {advertise}")]
+        other = f", as broker {twins[0]} is" if twins else ""
+        text = f"{name}{other}, and another broker answers there"
+        return [Finding(Level.WRONG, text, f"each broker needs its own address: {advertise}")]
     return [Finding(Level.OK, f"{name} ({', '.join(broker.addresses)}) and answers there")]
 
 
-def check_scope(seen: Seen) -> list[Finding]:
-    """Brokers that only clients on this machine get to."""
+def check_scope(seen: ObservedCluster) -> list[Finding]:
+    """Report brokers that only clients on this machine can reach."""
     here = [
         broker.address
         for broker in seen.brokers
@@ -131,33 +127,33 @@ def check_scope(seen: Seen) -> list[Finding]:
     ]
     if not here or not _is_loopback(seen.peer):
         return []
-    remedy = "if there are clients on others, have listeners and advertised.listeners name an address that they reach"
-    return [Finding(Level.NOTE, f"{', '.join(here)}: for clients on this machine only", remedy)]
+    remedy = "for clients on other machines, set listeners and advertised.listeners to an address that they can reach"
+    return [Finding(Level.NOTE, f"only clients on this machine can reach {', '.join(here)}", remedy)]
 
 
-def check_agreement(seen: Seen) -> list[Finding]:
-    """Whether the brokers speak of one cluster, with a controller."""
+def check_agreement(seen: ObservedCluster) -> list[Finding]:
+    """Check that the brokers belong to one cluster and agree on its controller."""
     found = []
     metadata = seen.metadata
-    asked = [broker for broker in seen.brokers if not broker.trouble and broker.live]
-    strangers = [broker for broker in asked if broker.cluster_id != metadata.cluster_id]
+    reachable = [broker for broker in seen.brokers if not broker.trouble and broker.live]
+    strangers = [broker for broker in reachable if broker.cluster_id != metadata.cluster_id]
     for broker in strangers:
         text = f"{broker.address} belongs to cluster {broker.cluster_id}, {seen.bootstrap} to {metadata.cluster_id}"
         remedy = (
-            "two clusters advertise one address: correct advertised.listeners, or zookeeper.connect with its chroot"
+            "two clusters advertise one address; correct advertised.listeners, or zookeeper.connect with its chroot"
         )
         found.append(Finding(Level.WRONG, text, remedy))
     if metadata.controller_id < 0:
-        text, remedy = "the cluster has no controller", "look into the brokers' logs; do they reach their ZooKeeper?"
+        text, remedy = "the cluster has no controller", "check in the brokers' logs whether they reach ZooKeeper"
         return [*found, Finding(Level.WRONG, text, remedy)]
-    views = {(broker.controller_id, broker.live) for broker in asked if broker not in strangers}
+    views = {(broker.controller_id, broker.live) for broker in reachable if broker not in strangers}
     if len(views) > 1:
-        told = ", ".join(
-            f"broker {broker.node_id} sees controller {broker.controller_id} and {len(broker.live)} brokers"
-            for broker in asked
+        views_text = ", ".join(
+            f"broker {broker.node_id} has controller {broker.controller_id} and {len(broker.live)} brokers"
+            for broker in reachable
         )
-        remedy = "it passes after an election; if it stays, a broker cannot reach the controller or ZooKeeper"
-        return [*found, Finding(Level.WRONG, f"the brokers do not agree: {told}", remedy)]
+        remedy = "this ends after an election; if it persists, a broker cannot reach the controller or ZooKeeper"
+        return [*found, Finding(Level.WRONG, f"the brokers have different metadata: {views_text}", remedy)]
     count = len(metadata.brokers)
     text = (
         f"cluster {metadata.cluster_id}: {count} broker{'s' if count != 1 else ''}, controller {metadata.controller_id}"
@@ -165,20 +161,22 @@ def check_agreement(seen: Seen) -> list[Finding]:
     return [*found, Finding(Level.OK, text)]
 
 
-def check_folders(broker: SeenBroker) -> list[Finding]:
-    """Data folders that failed, and volumes that are filling up."""
+def check_folders(broker: ObservedBroker) -> list[Finding]:
+    """Check for failed data folders and full volumes."""
     found = []
     for folder in broker.log_dirs:
         name = f"broker {broker.node_id}, {folder.log_dir}"
         if folder.error_code:
-            remedy = "its disk failed or is full; the broker's log has the cause. Repair it, then restart the broker"
+            remedy = "its disk has failed or is full, see the broker's log; repair it, then restart the broker"
             found.append(Finding(Level.WRONG, f"{name}: {ErrorCode(folder.error_code).name}", remedy))
         elif folder.total_bytes in (UNKNOWN_BYTES, 0) or folder.usable_bytes == UNKNOWN_BYTES:
-            found.append(Finding(Level.OK, f"{name}: usable; this broker does not tell how full its volume is"))
+            found.append(Finding(Level.OK, f"{name}: usable; this broker does not report the free space of the volume"))
         else:
             share = folder.usable_bytes / folder.total_bytes
             text = f"{name}: {size_text(folder.usable_bytes)} of {size_text(folder.total_bytes)} free ({share:.0%})"
-            remedy = "lower retention.ms or retention.bytes of large topics (`gregor log-dirs --describe`), or add room"
+            remedy = (
+                "lower retention.ms or retention.bytes of large topics (`gregor log-dirs --describe`), or add space"
+            )
             level = Level.OK
             if share < LITTLE_FREE_SHARE:
                 level = Level.WRONG if share < MIN_FREE_SHARE else Level.NOTE
@@ -186,8 +184,8 @@ def check_folders(broker: SeenBroker) -> list[Finding]:
     return found
 
 
-def check_partitions(seen: Seen) -> list[Finding]:
-    """Partitions without a leader, without copies, or not writable with acks=all."""
+def check_partitions(seen: ObservedCluster) -> list[Finding]:
+    """Check for partitions without a leader, with replicas out of sync, or not writable with acks=all."""
     offline, behind, refused = [], [], []
     count = 0
     for topic in seen.metadata.topics:
@@ -207,7 +205,7 @@ def check_partitions(seen: Seen) -> list[Finding]:
     start = "start the brokers that are down: `gregor topics --describe --under-replicated-partitions` names replicas"
     if offline:
         lost = "`gregor leader-election --election-type unclean`, which loses records"
-        remedy = f"{start}. If such a broker will not come back: {lost}"
+        remedy = f"{start}. If such a broker is lost: {lost}"
         found.append(Finding(Level.WRONG, f"{_some(offline)} without a leader: clients cannot read or write", remedy))
     if refused:
         text = (
@@ -219,21 +217,21 @@ def check_partitions(seen: Seen) -> list[Finding]:
     return found
 
 
-def check_clock(seen: Seen) -> list[Finding]:
-    """A newest record from the future shows a clock ahead; one behind shows in ZooKeeper (`doctor_zookeeper`)."""
+def check_clock(seen: ObservedCluster) -> list[Finding]:
+    """Check for records from the future, which show a clock that is ahead; `zookeeper.py` finds one that is behind."""
     ahead = {name: newest for name, newest in seen.newest_ms.items() if newest - seen.now_ms > AHEAD_MS}
     if ahead:
         name = max(ahead, key=ahead.__getitem__)
         seconds = (ahead[name] - seen.now_ms) / 1000
-        text = f"{_some(sorted(ahead))} with records from the future, by up to {seconds:.0f} s ({name})"
+        text = f"{_some(sorted(ahead))} with timestamps in the future, by up to {seconds:.0f} s ({name})"
         remedy = (
-            "compare the clocks of the producers, of the brokers and of this machine with `date -u`; run an NTP client "
-            "on all"
+            "compare the clocks of the producers, the brokers and this machine with `date -u`; run an NTP client on "
+            "each of them"
         )
         return [Finding(Level.WRONG, text, remedy)]
     if not any(newest >= 0 for newest in seen.newest_ms.values()):
         return []
-    return [Finding(Level.OK, "no record is from the future, by the clock of this machine")]
+    return [Finding(Level.OK, "no record has a timestamp in the future, by the clock of this machine")]
 
 
 def _some(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""`gregor doctor`: looks at a cluster as its clients see it, says what is wrong and what to change; changes nothing."""
+"""`gregor doctor`: checks a cluster as its clients see it, without changing anything."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import click
 
 from gregor.broker.cli.client import CONNECT_TIMEOUT_S, load_file, parse_bootstrap
 from gregor.broker.cli.command import bootstrap_option, command_config_option, run
-from gregor.broker.cli.doctor.checks import Finding, Level, Seen, SeenBroker, check
+from gregor.broker.cli.doctor.checks import Finding, Level, ObservedBroker, ObservedCluster, check
 from gregor.broker.cli.doctor.host import check_config, check_limits
-from gregor.broker.cli.doctor.zookeeper import all_reachable, check_session, check_told, check_zookeeper
+from gregor.broker.cli.doctor.zookeeper import all_reachable, check_session, check_zookeeper, check_zookeeper_of_brokers
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.tables import on_terminal
 from gregor.broker.cli.wire import WireClient, check_protocol
@@ -34,7 +34,7 @@ from gregor.protocol.topic_partition import TopicPartition
 MAX_TIMESTAMP = -3
 MAX_TIMESTAMP_VERSION = 7
 PARTITIONS_DATED = 200
-"""Of so many partitions the newest record's time is asked for."""
+"""The number of partitions per leader whose largest timestamp is fetched."""
 _TOPIC, _BROKER = 2, 4
 
 EPILOG = """\b
@@ -50,51 +50,51 @@ _MARKS = {Level.OK: ("ok   ", "green"), Level.NOTE: ("note ", "yellow"), Level.W
 @click.command("doctor", epilog=EPILOG)
 @bootstrap_option()
 @command_config_option()
-@click.option("--zookeeper", metavar="HOST:PORT,..", help="The cluster's ZooKeeper, to be looked at as well.")
-@click.option("--config", "config_path", metavar="FILE", help="On a broker's machine: its server.properties.")
+@click.option("--zookeeper", metavar="HOST:PORT,..", help="ZooKeeper of the cluster, to check it, too.")
+@click.option("--config", "config_path", metavar="FILE", help="On the machine of a broker: its server.properties.")
 def doctor(bootstrap: str, config_file: str | None, zookeeper: str | None, config_path: str | None) -> None:
     """Check a cluster from a client's side: addresses, names, clock, disks, partitions, ZooKeeper.
 
-    Each finding is a line, with what to change. The exit code is 1 if something is wrong.
+    Each finding is a line, with a remedy below it. The exit code is 1 if something is wrong.
     """
     findings: list[Finding] = []
     if config_file is not None:
         check_protocol(load_file(config_file))
 
-    def tell(found: Sequence[Finding]) -> None:
+    def report(found: Sequence[Finding]) -> None:
         findings.extend(found)
         for finding in found:
             show(finding)
 
     seen = None
-    tell(check_bootstrap(bootstrap))
+    report(check_bootstrap(bootstrap))
     if any(finding.level is Level.OK for finding in findings):
         try:
-            seen = look(bootstrap, config_file)
-            tell(check(seen))
+            seen = observe_cluster(bootstrap, config_file)
+            report(check(seen))
         except CommandError as error:
-            tell([Finding(Level.WRONG, str(error).rstrip("."), who_answers(bootstrap))])
+            report([Finding(Level.WRONG, str(error).rstrip("."), remedy_for_peer(bootstrap))])
     config = None
     if config_path is not None:
         cluster_id = seen.metadata.cluster_id if seen is not None else None
         at = {} if seen is None else {one.node_id: (one.host, one.port) for one in seen.brokers}
         config, found = check_config(config_path, cluster_id, at)
-        tell([*found, *check_limits()])
+        report([*found, *check_limits()])
     connect = zookeeper or (config["zookeeper.connect"] if config is not None else "")
     found = check_zookeeper(connect) if connect else []
     if not connect and seen is not None:
-        connect, found = check_told(seen)
-    tell(found)
+        connect, found = check_zookeeper_of_brokers(seen)
+    report(found)
     if connect and seen is not None and all_reachable(found):
         live = [broker.node_id for broker in seen.metadata.brokers]
-        tell(check_session(connect, live, seen.metadata.controller_id))
+        report(check_session(connect, live, seen.metadata.controller_id))
     wrong = sum(finding.level is Level.WRONG for finding in findings)
     if wrong:
         raise CommandError(f"{wrong} of {len(findings)} findings need a change.")
 
 
 def show(finding: Finding) -> None:
-    """One finding, with what to change below it."""
+    """Print a finding, with the remedy below it."""
     mark, colour = _MARKS[finding.level]
     print(f"{click.style(mark, fg=colour) if on_terminal() else mark} {finding.text}")
     if finding.remedy:
@@ -102,7 +102,7 @@ def show(finding: Finding) -> None:
 
 
 def check_bootstrap(bootstrap: str, connect: Callable[..., Any] = socket.create_connection) -> list[Finding]:
-    """Whether each of the addresses accepts a connection."""
+    """Check that each of the addresses accepts a connection."""
     found = []
     for host, port in parse_bootstrap(bootstrap):
         name = address_text(host, port)
@@ -110,34 +110,32 @@ def check_bootstrap(bootstrap: str, connect: Callable[..., Any] = socket.create_
             with connect((host, port), timeout=CONNECT_TIMEOUT_S) as opened:
                 found.append(Finding(Level.OK, f"{name} accepts connections, at {opened.getpeername()[0]}"))
         except socket.gaierror:
-            remedy = "is it spelt right? Else have it resolved here (DNS, /etc/hosts)"
-            found.append(Finding(Level.WRONG, f"{host} is not the name of a host", remedy))
+            remedy = "correct the name, or add it to DNS or /etc/hosts of this host"
+            found.append(Finding(Level.WRONG, f"{host} is not a known host", remedy))
         except OSError as error:
             cause = (error.strerror or str(error)).lower()
-            remedy = (
-                "is a broker up there (`gregor start`), do its listeners include this address, is there a firewall?"
-            )
-            found.append(Finding(Level.WRONG, f"{name} cannot be connected to: {cause}", remedy))
+            remedy = "check that a broker is up there (`gregor start`) and listens on this address, and firewalls"
+            found.append(Finding(Level.WRONG, f"{name} does not accept connections: {cause}", remedy))
     return found
 
 
-def who_answers(bootstrap: str) -> str:
-    """What to do about somebody who accepts connections and does not answer as an open listener does."""
+def remedy_for_peer(bootstrap: str) -> str:
+    """Return the remedy for a peer that accepts connections but does not answer like a PLAINTEXT listener."""
     for host, port in parse_bootstrap(bootstrap):
         name = address_text(host, port)
         with suppress(OSError):
             if b"Zookeeper version" in four_letter_word(host, port, b"srvr"):
-                return f"{name} is a ZooKeeper: give it as --zookeeper, and a broker as --bootstrap-server"
+                return f"{name} is a ZooKeeper; give it with --zookeeper, and a broker with --bootstrap-server"
         if speaks_tls(host, port):
-            return f"{name} speaks TLS, which this command does not: name a PLAINTEXT listener"
-    return "is it a PLAINTEXT listener of a Kafka broker? One that asks for a login (SASL) hangs up like this, too"
+            return f"{name} is a TLS listener; give a PLAINTEXT listener, as this command has no TLS"
+    return "give a PLAINTEXT listener of a Kafka broker; a listener with SASL closes such connections"
 
 
 def speaks_tls(host: str, port: int) -> bool:
-    """Whether the other side answers the beginning of a TLS handshake with one, or with an alert."""
+    """Return whether the peer answers the start of a TLS handshake with one, or with an alert."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # who it is does not matter: nothing is said to it
+    context.verify_mode = ssl.CERT_NONE  # no data is sent, so the identity of the peer does not matter
     try:
         with socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S) as opened, context.wrap_socket(opened):
             return True
@@ -147,17 +145,17 @@ def speaks_tls(host: str, port: int) -> bool:
         return False
 
 
-def look(bootstrap: str, config_file: str | None) -> Seen:
-    """Everything there is to see. Raises CommandError where nobody answers at all."""
+def observe_cluster(bootstrap: str, config_file: str | None) -> ObservedCluster:
+    """Observe the cluster and each of its brokers; raise CommandError if no broker answers."""
     with WireClient(bootstrap, config_file, "gregor-doctor") as client:
-        metadata: MetadataResponse = client.ask(MetadataRequest(topics=None))
-        seen = Seen(bootstrap, client.peer, metadata, now_ms=int(time.time() * 1000))
+        metadata: MetadataResponse = client.send(MetadataRequest(topics=None))
+        seen = ObservedCluster(bootstrap, client.peer, metadata, now_ms=int(time.time() * 1000))
         for node in sorted(metadata.brokers, key=lambda node: node.node_id):
-            broker = SeenBroker(node.node_id, node.host, node.port, resolve(node.host))
+            broker = ObservedBroker(node.node_id, node.host, node.port, resolve(node.host))
             seen.brokers.append(broker)
             if broker.addresses:
                 try:
-                    _look_at(client, broker)
+                    _observe_broker(client, broker)
                 except CommandError as error:
                     broker.trouble = str(error).rstrip(".")
         seen.min_isr = _min_isr(client, metadata)
@@ -166,7 +164,7 @@ def look(bootstrap: str, config_file: str | None) -> Seen:
 
 
 def resolve(host: str) -> list[str]:
-    """The addresses of a name; none where there is no such name."""
+    """Return the addresses of a name; none if it cannot be resolved."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -174,20 +172,20 @@ def resolve(host: str) -> list[str]:
     return list(dict.fromkeys(str(one[4][0]) for one in found))
 
 
-def _look_at(client: WireClient, broker: SeenBroker) -> None:
+def _observe_broker(client: WireClient, broker: ObservedBroker) -> None:
     node_id = broker.node_id
-    metadata: MetadataResponse = client.ask(MetadataRequest(topics=[]), node_id)
+    metadata: MetadataResponse = client.send(MetadataRequest(topics=[]), node_id)
     broker.controller_id, broker.cluster_id = metadata.controller_id, metadata.cluster_id
     broker.live = frozenset(one.node_id for one in metadata.brokers)
-    # A broker describes its own settings only: another one that answers at this address refuses.
+    # A broker describes only its own settings: another broker at this address refuses the request.
     wanted = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_BROKER, resource_name=str(node_id), configuration_keys=["broker.id", "zookeeper.connect"]
     )
-    (answer,) = client.ask(DescribeConfigsRequest(resources=[wanted]), node_id).results
+    (answer,) = client.send(DescribeConfigsRequest(resources=[wanted]), node_id).results
     if answer.error_code in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST):
         broker.answers_as = node_id if answer.error_code == ErrorCode.NONE else -1
         broker.zookeeper = next((one.value or "" for one in answer.configs if one.name == "zookeeper.connect"), "")
-    folders = client.ask(DescribeLogDirsRequest(topics=None), node_id)
+    folders = client.send(DescribeLogDirsRequest(topics=None), node_id)
     if not folders.error_code:
         broker.log_dirs = folders.results
 
@@ -209,7 +207,7 @@ def _min_isr(client: WireClient, metadata: MetadataResponse) -> dict[str, int]:
         for name in sorted(names)
     ]
     found = {}
-    for answer in client.ask(DescribeConfigsRequest(resources=wanted)).results:
+    for answer in client.send(DescribeConfigsRequest(resources=wanted)).results:
         for entry in answer.configs:
             if entry.name == key and entry.value:
                 found[answer.resource_name] = int(entry.value)
@@ -217,8 +215,10 @@ def _min_isr(client: WireClient, metadata: MetadataResponse) -> dict[str, int]:
 
 
 def _newest(client: WireClient, metadata: MetadataResponse, mute: Collection[int]) -> dict[str, int]:
-    """Of the first partitions of each leader; leaders that cannot be asked are somebody else's finding. `mute`: those
-    that are known not to answer, each of whom would be waited for."""
+    """Return the largest timestamp of the first partitions of each leader, except leaders that do not answer.
+
+    Other checks report these. `mute` are brokers known not to answer, which saves waiting for them.
+    """
     by_leader: dict[int, list[TopicPartition]] = {}
     for topic in metadata.topics:
         for partition in topic.partitions:
@@ -238,7 +238,7 @@ def _newest(client: WireClient, metadata: MetadataResponse, mute: Collection[int
                 one.partitions.append(
                     ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=MAX_TIMESTAMP)
                 )
-            for answered in client.ask(ListOffsetsRequest(topics=list(topics.values())), leader).topics:
+            for answered in client.send(ListOffsetsRequest(topics=list(topics.values())), leader).topics:
                 for part in answered.partitions:
                     if not part.error_code:
                         found[f"{answered.name}-{part.partition_index}"] = part.timestamp
@@ -246,5 +246,5 @@ def _newest(client: WireClient, metadata: MetadataResponse, mute: Collection[int
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Entry point of the sub-command; it starts without any argument."""
+    """Entry point of the sub-command, which needs no argument."""
     return run(doctor, arguments or ["--bootstrap-server", "localhost:9092"])

@@ -1,4 +1,4 @@
-"""`gregor dump-log`: what kafka-dump-log.sh does, with its flags and its lines. Reads files; needs no broker."""
+"""`gregor dump-log`: shows the files of a log without a broker, with the flags and lines of kafka-dump-log.sh."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Examples:
   gregor dump-log --offsets-decoder --files gregor-data/__consumer_offsets-3/00000000000000000000.log
   gregor dump-log --verify-index-only --files "$(ls gregor-data/orders-0/*index | paste -sd,)"
 
-Exit code 1 when a file is damaged or an index does not agree with its log.
+The exit code is 1 if a file is damaged or an index does not match its log.
 """
 
 
@@ -51,11 +51,11 @@ Exit code 1 when a file is damaged or an index does not agree with its log.
     help="Files of segments: .log, .index, .timeindex, .txnindex, .snapshot.",
 )  # fmt: skip
 @click.option("--print-data-log", is_flag=True, help="Show keys and values; implies --deep-iteration.")
-@click.option("--deep-iteration", is_flag=True, help="Show each record, not only each batch.")
-@click.option("--skip-record-metadata", is_flag=True, help="Of each record show key and value only.")
-@click.option("--index-sanity-check", is_flag=True, help="Only say whether a start would take the indexes as they are.")
-@click.option("--verify-index-only", is_flag=True, help="Compare the indexes with the log and show no entries.")
-@click.option("--offsets-decoder", is_flag=True, help="The log is one of __consumer_offsets: show what it means.")
+@click.option("--deep-iteration", is_flag=True, help="Show records as well as batches.")
+@click.option("--skip-record-metadata", is_flag=True, help="Show only keys and values of records.")
+@click.option("--index-sanity-check", is_flag=True, help="Only check whether a starting broker accepts the indexes.")
+@click.option("--verify-index-only", is_flag=True, help="Compare the indexes with the log without showing entries.")
+@click.option("--offsets-decoder", is_flag=True, help="Decode the records of __consumer_offsets.")
 @click.option(
     "--key-decoder-class", is_flag=False, flag_value="StringDecoder", metavar="[CLASS]",
     help="With --print-data-log: StringDecoder (the default), IntegerDecoder or LongDecoder.",
@@ -72,10 +72,10 @@ Exit code 1 when a file is damaged or an index does not agree with its log.
     help="Read no more than this of each .log file.",
 )  # fmt: skip
 def command(**given: Any) -> int:
-    """Show what is in the files of a log: batches, records, index entries, producers."""
+    """Show the content of the files of a log: batches, records, index entries, producers."""
     paths = [path.strip() for path in given["files"].split(",") if path.strip()]
     if not paths:
-        raise click.UsageError("--files names no file.")
+        raise click.UsageError("--files is empty; give the path of a file.")
     dump = _Dump(given)
     for path in paths:
         dump.one(path)
@@ -84,8 +84,8 @@ def command(**given: Any) -> int:
 
 
 def _plain_contents(given: dict[str, Any]) -> Decoder:
-    """By --key-decoder-class and --value-decoder-class."""
-    remedy = "other records are shown by Apache Kafka's own tool"
+    """Return the decoder of --key-decoder-class and --value-decoder-class."""
+    remedy = "use Apache Kafka's own tool for other decoders"
     key, value = (
         check_class(flag, given[flag[2:].replace("-", "_")], tuple(TEXTS), remedy) or "StringDecoder"
         for flag in ("--key-decoder-class", "--value-decoder-class")
@@ -94,7 +94,7 @@ def _plain_contents(given: dict[str, Any]) -> Decoder:
 
 
 class _Dump:
-    """One run over several files; complaints are collected and said at the end, as Kafka's tool does."""
+    """A run over several files; as in Kafka's tool, problems are collected and printed at the end."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         contents = given["print_data_log"] or given["offsets_decoder"]
@@ -115,16 +115,16 @@ class _Dump:
         self._damaged = False
 
     def one(self, given_path: str) -> None:
-        """Shows one file, by what its name ends in."""
+        """Print one file, by the suffix of its name."""
         path = os.path.normpath(given_path)
         write = sys.stdout.write
         write(f"Dumping {path}\n")
         try:
             self._dump(path, write)
         except (CommandError, CorruptBatch) as error:
-            self._say(f"{path}: {error}" if isinstance(error, CorruptBatch) else str(error))
+            self._report(f"{path}: {error}" if isinstance(error, CorruptBatch) else str(error))
         except OSError as error:
-            self._say(f"{error.filename or path}: {(error.strerror or str(error)).lower()}.")
+            self._report(f"{error.filename or path}: {(error.strerror or str(error)).lower()}.")
 
     def _dump(self, path: str, write: Callable[[str], object]) -> None:
         files = self._files
@@ -147,39 +147,39 @@ class _Dump:
         elif suffix == TRANSACTION_INDEX_SUFFIX:
             dump_aborted(files, path, write)
         else:
-            self._say(f"Ignoring unknown file {path}", damaged=False)
+            self._report(f"Ignoring unknown file {path}", damaged=False)
 
-    def _say(self, line: str, damaged: bool = True) -> None:
+    def _report(self, line: str, damaged: bool = True) -> None:
         sys.stdout.flush()
         print(line, file=sys.stderr)
         self._damaged = self._damaged or damaged
 
     def complain(self) -> bool:
-        """Says what does not fit together; whether anything is damaged. Gaps between offsets are no damage."""
+        """Print the problems, and return whether a file is damaged. Gaps between offsets are no damage."""
         for path, found in self._indexes.items():
             if found.offsets:
-                self._say(f"Mismatches in :{path}")
-            for said, log in found.offsets:
-                self._say(f"  Index offset: {said}, log offset: {log}")
+                self._report(f"Mismatches in :{path}")
+            for indexed, log in found.offsets:
+                self._report(f"  Index offset: {indexed}, log offset: {log}")
         for path, found in self._indexes.items():
             if found.timestamps:
-                self._say(f"Found timestamp mismatch in :{path}")
-            for said, log in found.timestamps:
-                self._say(f"  Index timestamp: {said}, log timestamp: {log}")
+                self._report(f"Found timestamp mismatch in :{path}")
+            for indexed, log in found.timestamps:
+                self._report(f"  Index timestamp: {indexed}, log timestamp: {log}")
         for path, found in self._indexes.items():
             if found.out_of_order:
-                self._say(f"Found out of order timestamp in :{path}")
-            for said, log in found.out_of_order:
-                self._say(f"  Index timestamp: {said}, Previously indexed timestamp: {log}")
+                self._report(f"Found out of order timestamp in :{path}")
+            for indexed, log in found.out_of_order:
+                self._report(f"  Index timestamp: {indexed}, Previously indexed timestamp: {log}")
         for found in self._indexes.values():
             if found.not_found:
-                self._say("The following indexed offsets are not found in the log.")
-            for said, log in found.not_found:
-                self._say(f"Indexed offset: {said}, found log offset: {log}")
+                self._report("The following indexed offsets are not found in the log.")
+            for indexed, log in found.not_found:
+                self._report(f"Indexed offset: {indexed}, found log offset: {log}")
         for path, gaps in self._gaps.items():
-            self._say(f"Non-consecutive offsets in {path}", damaged=False)
+            self._report(f"Non-consecutive offsets in {path}", damaged=False)
             for first, second in gaps:
-                self._say(f"  {first} is followed by {second}", damaged=False)
+                self._report(f"  {first} is followed by {second}", damaged=False)
         return self._damaged
 
 

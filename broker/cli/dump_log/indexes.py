@@ -1,7 +1,7 @@
 """The files beside a segment as lines of text: both indexes, producer snapshots, aborted transactions.
 
-The lines are those of Apache Kafka's DumpLogSegments, which reads an index entry by entry: one that a crash of Apache
-Kafka left filled up with zeros ends at the first of them.
+The lines are those of Apache Kafka's DumpLogSegments. An index that a crash of Apache Kafka left preallocated ends at
+the first entry of zeros.
 
 A .txnindex holds one entry of 34 bytes for each aborted transaction, big-endian (Kafka's AbortedTxn): version int16,
 producer id int64, first offset int64, last offset int64, last stable offset int64.
@@ -28,7 +28,7 @@ _ABORTED = struct.Struct(">hqqqq")
 
 
 class IndexComplaints(NamedTuple):
-    """What does not agree with the log, of one index: pairs of what the index says and what the log has."""
+    """The differences between an index and its log: pairs of the value in the index and the value in the log."""
 
     offsets: list[tuple[int, int]]
     timestamps: list[tuple[int, int]]
@@ -37,19 +37,19 @@ class IndexComplaints(NamedTuple):
 
 
 def base_offset_of(path: str) -> int:
-    """The offset a segment's files are named by."""
+    """Return the base offset in the name of a segment's file; raise CommandError if there is none."""
     stem = path.rpartition("/")[2].partition(".")[0]
     if not (stem.isascii() and stem.isdigit()):
-        raise CommandError(f"{path}: the files of a segment are named by an offset, e.g. 00000000000000000000.log.")
+        raise CommandError(f"{path}: the name of a segment's file is an offset, e.g. 00000000000000000000.log.")
     return int(stem)
 
 
 def check_sanity(file: File, index: OffsetIndex | TimeIndex) -> str | None:
-    """What would make a start build the index anew; None when it is sane. (Kafka's AbstractIndex.sanityCheck.)"""
+    """Return the reason why a starting broker rebuilds the index; None if there is none (AbstractIndex.sanityCheck)."""
     base_offset = index.base_offset
     size_bytes, entry_bytes = file.size_bytes(), index.ENTRY_BYTES
     if size_bytes % entry_bytes:
-        return f"its size of {size_bytes} bytes is no multiple of {entry_bytes}"
+        return f"its size of {size_bytes} bytes is not a multiple of {entry_bytes}"
     count = index.entries
     if not count:
         return None
@@ -65,7 +65,7 @@ def check_sanity(file: File, index: OffsetIndex | TimeIndex) -> str | None:
 def dump_index(
     files: Files, path: str, sanity_only: bool, verify_only: bool, max_message_bytes: int, write: Write
 ) -> IndexComplaints:
-    """Writes an .index file, and looks for each entry in the log."""
+    """Write the entries of an .index file, and compare each with the log."""
     complaints = IndexComplaints([], [], [], [])
     base_offset = base_offset_of(path)
     file, log = files.open(path), files.open(_beside(path, LOG_SUFFIX))
@@ -77,10 +77,10 @@ def dump_index(
         return complaints
     for offset, position in _entries(file, OffsetIndex.ENTRY, base_offset, offset_column=0):
         if not position and not log.size_bytes():
-            break  # an empty log, whose index is room for entries to come
+            break  # the preallocated index of an empty log
         found = None if position < 0 else next(read_entries(log, position, position + max_message_bytes), None)
         if found is None:
-            raise CommandError(f"{path}: no batch of {log.path} begins at position {position}.")
+            raise CommandError(f"{path}: no batch of {log.path} starts at position {position}.")
         last_offset = last_offset_of(found)
         if last_offset != offset:
             complaints.offsets.append((offset, last_offset))
@@ -90,7 +90,7 @@ def dump_index(
 
 
 def dump_time_index(files: Files, path: str, sanity_only: bool, verify_only: bool, write: Write) -> IndexComplaints:
-    """Writes a .timeindex file, and looks for each entry in the log with the help of the offset index."""
+    """Write the entries of a .timeindex file, and compare each with the log, which the offset index helps to search."""
     complaints = IndexComplaints([], [], [], [])
     base_offset = base_offset_of(path)
     file, log = files.open(path), files.open(_beside(path, LOG_SUFFIX))
@@ -119,7 +119,7 @@ def dump_time_index(files: Files, path: str, sanity_only: bool, verify_only: boo
 
 
 def dump_snapshot(files: Files, path: str, write: Write) -> None:
-    """Writes a producer snapshot, a line for each producer."""
+    """Write a producer snapshot, one line per producer."""
     try:
         entries = parse_snapshot(files.read_bytes(path))
     except ValueError as error:
@@ -143,10 +143,10 @@ def dump_snapshot(files: Files, path: str, write: Write) -> None:
 
 
 def dump_aborted(files: Files, path: str, write: Write) -> None:
-    """Writes a .txnindex file."""
+    """Write the entries of a .txnindex file."""
     data = files.read_bytes(path)
     if len(data) % _ABORTED.size:
-        raise CommandError(f"{path}: its size of {len(data)} bytes is no multiple of {_ABORTED.size}.")
+        raise CommandError(f"{path}: its size of {len(data)} bytes is not a multiple of {_ABORTED.size}.")
     for version, producer_id, first_offset, last_offset, stable_offset in _ABORTED.iter_unpack(data):
         write(
             f"version: {version} producerId: {producer_id} firstOffset: {first_offset} lastOffset: {last_offset} "
@@ -157,13 +157,15 @@ def dump_aborted(files: Files, path: str, write: Write) -> None:
 def _print_sanity(path: str, file: File, index: OffsetIndex | TimeIndex, write: Write) -> None:
     problem = check_sanity(file, index)
     if problem is not None:
-        raise CommandError(f"{path}: {problem}. It will be built anew when the broker starts.")
+        raise CommandError(f"{path}: {problem}. The broker rebuilds the index when it starts.")
     write(f"{path} passed sanity check.\n")
 
 
 def _entries(file: File, layout: struct.Struct, base_offset: int, offset_column: int) -> Iterator[tuple[int, int]]:
-    """(offset, other column) of each entry, up to the first zeros that were never written. Only the zeros of a first
-    entry are shown, as Kafka's tool does it."""
+    """Yield offset and other column of each entry, up to the first entry of zeros.
+
+    As in Kafka's tool, zeros are shown only for the first entry.
+    """
     data = file.read(file.size_bytes(), 0)
     for slot in range(len(data) // layout.size):
         columns = layout.unpack_from(data, slot * layout.size)

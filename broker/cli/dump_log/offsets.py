@@ -1,7 +1,7 @@
-"""Records of `__consumer_offsets` as JSON, the way Apache Kafka's DumpLogSegments shows them with --offsets-decoder.
+"""Records of `__consumer_offsets` as JSON, in the form of Apache Kafka's DumpLogSegments with --offsets-decoder.
 
 Fields have the names of Kafka's message definitions. Bytes are base64, except that subscription and assignment of a
-member of protocol type "consumer" are taken apart (ConsumerProtocolSubscription and ConsumerProtocolAssignment, whose
+member of protocol type "consumer" are decoded (ConsumerProtocolSubscription and ConsumerProtocolAssignment, whose
 versions add fields at the end).
 """
 
@@ -27,9 +27,11 @@ OFFSET_VALUE_TOPIC_ID_FROM = 4
 
 
 def offsets_contents(record: Record) -> Contents:
-    """Key and value of one record. Records of other kinds of groups, or of none, are named as unknown."""
+    """Return key and value of one record; records of other kinds of groups are named as unknown."""
     if record.key is None:
-        raise CommandError(f"the record at offset {record.offset} has no key: is this the offsets topic?")
+        raise CommandError(
+            f"the record at offset {record.offset} has no key; --offsets-decoder is for __consumer_offsets only."
+        )
     try:
         kind = _version(record.key)
         decoded = decode_record(record.key, record.value)
@@ -91,15 +93,13 @@ def _member(member: GroupMetadataValue.MemberMetadata, version: int, consumer: b
     if version >= 1:
         fields["rebalanceTimeout"] = member.rebalance_timeout
     fields["sessionTimeout"] = member.session_timeout
-    fields["subscription"] = (
-        _taken_apart(member.subscription, _subscription) if consumer else _base64(member.subscription)
-    )
-    fields["assignment"] = _taken_apart(member.assignment, _assignment) if consumer else _base64(member.assignment)
+    fields["subscription"] = _decoded(member.subscription, _subscription) if consumer else _base64(member.subscription)
+    fields["assignment"] = _decoded(member.assignment, _assignment) if consumer else _base64(member.assignment)
     return fields
 
 
 class _Reader:
-    """Fields of a message of the embedded consumer protocol; struct.error or ValueError when they are not there."""
+    """Reader of the fields of the consumer protocol; raises struct.error or ValueError if data is missing."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -118,14 +118,14 @@ class _Reader:
 
     def string(self) -> str | None:
         size = self.int16()
-        return None if size < 0 else self._take(size).decode()
+        return None if size < 0 else self._read(size).decode()
 
     def octets(self) -> bytes | None:
         size = self.int32()
-        return None if size < 0 else self._take(size)
+        return None if size < 0 else self._read(size)
 
     def places(self) -> list[dict[str, Any]]:
-        """Topics with their partitions."""
+        """Read topics with their partitions."""
         return [
             {"topic": self.string(), "partitions": [self.int32() for _ in range(self.count())]}
             for _ in range(self.count())
@@ -137,10 +137,10 @@ class _Reader:
             raise ValueError(f"a list of {count} items")
         return count
 
-    def _take(self, size: int) -> bytes:
+    def _read(self, size: int) -> bytes:
         data = self._data[self._at : self._at + size]
         if len(data) < size:
-            raise ValueError(f"{size} bytes announced, {len(data)} are there")
+            raise ValueError(f"{size} bytes expected, {len(data)} present")
         self._at += size
         return data
 
@@ -163,8 +163,8 @@ def _assignment(reader: _Reader) -> dict[str, Any]:
     return {"assignedPartitions": reader.places(), "userData": _base64(reader.octets())}
 
 
-def _taken_apart(data: bytes, read: Any) -> dict[str, Any] | str | None:
-    """What is in it; all of it in base64 where it is something else."""
+def _decoded(data: bytes, read: Any) -> dict[str, Any] | str | None:
+    """Return the decoded fields, or the bytes in base64 if they are something else."""
     try:
         fields: dict[str, Any] = read(_Reader(data))
         return fields

@@ -1,6 +1,6 @@
-"""The batches and records of a .log file as lines of text, the same lines as Apache Kafka's DumpLogSegments prints.
+"""The batches and records of a .log file as lines of text, the same lines as those of Apache Kafka's DumpLogSegments.
 
-A file is read batch by batch, so one of any size takes little memory, and one that a broker is writing can be read.
+A file is read batch by batch, so that a large file needs little memory, and a file that a broker writes can be read.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from gregor.storage.fs.files import File
 
 PREFIX_BYTES = 17
-"""What all formats have in common: offset, size, crc or leader epoch, magic."""
+"""The common start of all formats: offset int64, size int32, crc or leader epoch int32, magic int8."""
 
 MIN_MESSAGE_BYTES = 14
-"""Of a message of format 0 without key and value, as its size field counts."""
+"""The size field of a message of format 0 without key and value."""
 
 RECORD_INDENT = "|"
 MAX_SEQUENCE = 2**31 - 1
@@ -35,30 +35,30 @@ _CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}
 
 Text = Callable[[bytes], str]
 Contents = tuple[str | None, str | None]
-"""Key and value of a record as they are printed; None: not at all."""
+"""Key and value of a record as they are printed; None is not printed."""
 Decoder = Callable[[Record], Contents]
 
 
 class Shown(NamedTuple):
-    """What of a .log file is to be printed."""
+    """The parts of a .log file to print."""
 
     records: bool = False
     contents: bool = False
     metadata: bool = True
-    """Offset, time and sizes of each record; without it control records are left out too."""
+    """Offset, time and sizes of each record; without them, control records are not printed either."""
     max_bytes: int | None = None
 
 
 class LogComplaints(NamedTuple):
-    """What was wrong with a .log file."""
+    """The problems of a .log file."""
 
     gaps: list[tuple[int, int]]
-    """Offsets of records that do not follow each other: usual in compacted topics."""
+    """Offsets that are not consecutive, as usual in compacted topics."""
     damaged: bool
 
 
 class Entry(NamedTuple):
-    """One batch, or one message of the old formats with what it wraps."""
+    """One batch, or one message of the old formats with its inner messages."""
 
     position: int
     data: bytes
@@ -66,13 +66,15 @@ class Entry(NamedTuple):
 
 
 def read_entries(file: File, start: int = 0, end: int | None = None) -> Iterator[Entry]:
-    """The whole entries between two positions; stops before a torn one. CommandError where none can begin."""
+    """Yield the complete entries between two positions; raise CommandError where no entry can start."""
     end = file.size_bytes() if end is None else min(end, file.size_bytes())
     position = start
     while position + PREFIX_BYTES <= end:
         _, length, _, magic = _PREFIX.unpack(file.read(PREFIX_BYTES, position))
         if length < MIN_MESSAGE_BYTES or (magic == 2 and length < RECORD_BATCH_OVERHEAD - LOG_OVERHEAD):
-            raise CommandError(f"{file.path}: no record batch begins at position {position} (its size is {length}).")
+            raise CommandError(
+                f"{file.path}: no record batch starts at position {position} (its size field is {length})."
+            )
         if magic not in (0, 1, 2):
             raise CommandError(f"{file.path}: a record batch of unknown format {magic} at position {position}.")
         size_bytes = length + LOG_OVERHEAD
@@ -86,7 +88,7 @@ def read_entries(file: File, start: int = 0, end: int | None = None) -> Iterator
 
 
 def dump_log(file: File, shown: Shown, decoder: Decoder, write: Callable[[str], object]) -> LogComplaints:
-    """Writes the lines of one .log file, each with its line end. Raises CommandError and CorruptBatch."""
+    """Write the lines of one .log file, each with its line end; raise CommandError and CorruptBatch."""
     gaps: list[tuple[int, int]] = []
     damaged = False
     end = 0
@@ -113,7 +115,7 @@ def dump_log(file: File, shown: Shown, decoder: Decoder, write: Callable[[str], 
 
 
 def contents_by(key_text: Text, value_text: Text) -> Decoder:
-    """Keys and values each in their own way."""
+    """Return a decoder that converts keys and values by one function each."""
 
     def contents(record: Record) -> Contents:
         key, value = record.key, record.value
@@ -123,27 +125,29 @@ def contents_by(key_text: Text, value_text: Text) -> Decoder:
 
 
 def _utf8(data: bytes) -> str:
-    """With U+FFFD for what is none, as often as Java puts it."""
+    """Decode UTF-8, with as many U+FFFD for invalid bytes as in Java."""
     return data.decode(errors=_AS_JAVA)
 
 
 def _number(size_bytes: int) -> Text:
     def text(data: bytes) -> str:
         if len(data) < size_bytes:
-            raise CommandError(f"{len(data)} bytes are no number of {size_bytes}; choose another decoder class.")
+            raise CommandError(
+                f"{len(data)} bytes of a key or value are not a number of {size_bytes}; choose another decoder class."
+            )
         return str(int.from_bytes(data[:size_bytes], signed=True))
 
     return text
 
 
 TEXTS: dict[str, Text] = {"StringDecoder": _utf8, "IntegerDecoder": _number(4), "LongDecoder": _number(8)}
-"""By the last part of the class name."""
+"""The decoders by the last part of the class name."""
 
 plain_contents = contents_by(_utf8, _utf8)
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
-    """An encoded surrogate (ED A0..BF, and one more byte) is one character to Java; Python counts each of its bytes."""
+    """Replace an encoded surrogate (ED A0..BF, one more byte) by one character, as Java; Python replaces each byte."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     data, start = error.object, error.start
@@ -190,7 +194,7 @@ def _records_of(batch: RecordBatch, shown: Shown, decoder: Decoder) -> Iterator[
 
 
 def _record_line(parts: list[str]) -> str:
-    """Empty where nothing of the record is to be seen."""
+    """Return the line of a record; an empty line if no part of it is printed."""
     return f"{RECORD_INDENT} {' '.join(parts)}\n" if parts else "\n"
 
 
@@ -205,7 +209,7 @@ def _sizes(record: Record) -> str:
 
 
 def _control(record: Record) -> str:
-    """A transaction's end: key int16 version, int16 type; value int16 version, int32 coordinator epoch (KIP-98)."""
+    """Describe a transaction marker: key int16 version, int16 type; value int16 version, int32 coordinator epoch."""
     if record.key is None or len(record.key) < 4:
         raise CorruptBatch(f"the control record at offset {record.offset} has no type")
     number = int.from_bytes(record.key[2:4], signed=True)
@@ -218,7 +222,7 @@ def _control(record: Record) -> str:
 
 
 def _old_line(entry: Entry, valid: bool) -> str:
-    """Of a message of format 0 or 1; a wrapper has the offset of its last inner message."""
+    """Return the line of a message of format 0 or 1; a wrapper has the offset of its last inner message."""
     offset, size = struct.unpack_from(">qi", entry.data)
     attributes = entry.data[PREFIX_BYTES]
     time_name, timestamp = "NoTimestampType", -1
@@ -247,7 +251,7 @@ def _old_messages(entry: Entry, shown: Shown, decoder: Decoder) -> Iterator[tupl
 
 
 def _inner_crc(message: Message) -> int:
-    """The checksum of a message in a wrapper, whose attributes are 0."""
+    """Return the checksum of a message in a wrapper, whose attributes are 0."""
     head = bytes([message.magic, 0]) + (message.timestamp.to_bytes(8, signed=True) if message.magic else b"")
     return crc32(head + _sized(message.key) + _sized(message.value))
 
@@ -262,14 +266,14 @@ def _old_crc_ok(data: bytes) -> bool:
 
 
 def max_timestamp(entry: Entry) -> int:
-    """The latest time of its records, -1 where they have none."""
+    """Return the largest timestamp of the records; -1 if they have none."""
     if entry.magic == 2:
         return max((record.timestamp for record in RecordBatch(entry.data).records()), default=-1)
     return max((message.timestamp for message in iter_messages(entry.data)), default=-1)
 
 
 def last_offset_of(entry: Entry) -> int:
-    """The offset of its last record."""
+    """Return the offset of the last record."""
     if entry.magic == 2:
         header = HEADER.unpack_from(entry.data)
         return int(header[0] + header[6])

@@ -1,4 +1,4 @@
-"""`gregor groups`: what kafka-consumer-groups.sh does, with its flags and its output."""
+"""`gregor groups`: manages consumer groups, with the flags and the output of kafka-consumer-groups.sh."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.admin import AdminClient, ConsumerGroupListing
 
-from gregor.broker.cli.client import connect_admin, settle
+from gregor.broker.cli.client import collect_results, connect_admin
 from gregor.broker.cli.command import bootstrap_option, command_config_option, only_one, run
 from gregor.broker.cli.errors import explain
 from gregor.broker.cli.groups import offsets as group_offsets
@@ -40,19 +40,19 @@ Examples:
 @click.option("--list", "list", is_flag=True, help="List the groups.")
 @click.option("--describe", is_flag=True, help="Show offsets and lag, --members or --state.")
 @click.option("--delete", is_flag=True, help="Delete groups that have no members.")
-@click.option("--reset-offsets", is_flag=True, help="Move the offsets of a group that has no members.")
-@click.option("--delete-offsets", is_flag=True, help="Delete the offsets that a group committed for --topic.")
+@click.option("--reset-offsets", is_flag=True, help="Change the committed offsets of a group that has no members.")
+@click.option("--delete-offsets", is_flag=True, help="Delete the committed offsets of a group for --topic.")
 @click.option("--group", "groups", metavar="ID", multiple=True, help="A group; repeatable.")
 @click.option("--all-groups", is_flag=True, help="All groups.")
 @click.option("--offsets", is_flag=True, help="With --describe: offsets and lag (the default).")
 @click.option("--members", is_flag=True, help="With --describe: the members.")
 @click.option(
     "--state", is_flag=False, flag_value=ANY, metavar="[STATES]",
-    help="With --describe: the state. With --list: show it, or only groups in these states.",
+    help="With --describe: the state. With --list: show states, or only groups in these.",
 )  # fmt: skip
 @click.option(
     "--type", "kind", is_flag=False, flag_value=ANY, metavar="[TYPES]",
-    help="With --list: show the type, or only groups of these types (classic, consumer).",
+    help="With --list: show types, or only groups of these (classic, consumer).",
 )  # fmt: skip
 @click.option("--verbose", is_flag=True, help="With --describe: more columns.")
 @click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), default=30_000, metavar="MS", show_default=True)
@@ -65,15 +65,15 @@ Examples:
 )
 @click.option("--all-topics", is_flag=True, help="Reset all topics that the group has offsets for.")
 @click.option("--to-earliest", is_flag=True, help="Reset to the oldest record.")
-@click.option("--to-latest", is_flag=True, help="Reset to the end.")
-@click.option("--to-current", is_flag=True, help="Reset to the present offset.")
+@click.option("--to-latest", is_flag=True, help="Reset to the end of the log.")
+@click.option("--to-current", is_flag=True, help="Reset to the committed offset.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="Reset to this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="Reset to the present offset plus N; N may be negative.")
+@click.option("--shift-by", type=int, metavar="N", help="Reset to the committed offset plus N; N may be negative.")
 @click.option("--to-datetime", metavar="TIME", help="Reset to a time, YYYY-MM-DDThh:mm:ss.sss, by default in UTC.")
 @click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to this time before now, e.g. PT1H30M.")
 @click.option("--from-file", metavar="CSV", help="Reset to the offsets of a file that --export wrote.")
 @click.option("--dry-run", is_flag=True, help="Only show the new offsets (the default).")
-@click.option("--execute", is_flag=True, help="Really reset.")
+@click.option("--execute", is_flag=True, help="Commit the new offsets.")
 @click.option("--export", is_flag=True, help="Show the new offsets as CSV.")
 def groups(**given: Any) -> int:
     """List, describe and delete consumer groups; reset their offsets."""
@@ -98,12 +98,12 @@ def groups(**given: Any) -> int:
 
 
 def check_combinations(action: str, given: dict[str, Any]) -> None:
-    """Refuses flags that contradict each other or would be ignored."""
+    """Raise UsageError for flags that contradict each other or would be ignored."""
     if given["groups"] and given["all_groups"]:
         raise click.UsageError("--group and --all-groups contradict each other.")
     if action == "--list":
         if given["groups"]:
-            raise click.UsageError("--list shows all groups; leave --group out.")
+            raise click.UsageError("--list and --group contradict each other: all groups are listed.")
     elif not given["groups"] and not given["all_groups"]:
         raise click.UsageError(f"{action} needs --group or --all-groups.")
     views = [flag for flag in ("--offsets", "--members", "--state") if given[flag.removeprefix("--")]]
@@ -111,11 +111,11 @@ def check_combinations(action: str, given: dict[str, Any]) -> None:
         if len(views) > 1:
             raise click.UsageError(f"{views[0]} and {views[1]} contradict each other.")
         if given["state"] not in (None, ANY):
-            raise click.UsageError("--state takes no value with --describe.")
+            raise click.UsageError("--state has no value with --describe.")
     elif given["members"] or given["offsets"] or given["verbose"] or (given["state"] and action != "--list"):
-        raise click.UsageError("--offsets, --members, --state and --verbose go with --describe.")
+        raise click.UsageError("--offsets, --members, --state and --verbose need --describe.")
     if given["kind"] and action != "--list":
-        raise click.UsageError("--type goes with --list.")
+        raise click.UsageError("--type needs --list.")
     if action == "--reset-offsets":
         group_reset.check_combinations(given)
         return
@@ -125,11 +125,11 @@ def check_combinations(action: str, given: dict[str, Any]) -> None:
     elif given["topics"]:
         raise click.UsageError(f"--topic goes with --reset-offsets and --delete-offsets, not with {action}.")
     if given["execute"] or given["dry_run"] or given["export"]:
-        raise click.UsageError("--dry-run, --execute and --export go with --reset-offsets.")
+        raise click.UsageError("--dry-run, --execute and --export need --reset-offsets.")
 
 
 def parse_states(text: str | None) -> set[ConsumerGroupState]:
-    """`stable,empty` -> states; nothing for no filter."""
+    """Return the states of `stable,empty`; none without a filter."""
     if text in (None, ANY):
         return set()
     by_name = {name.lower(): state for state, name in group_report.STATE_NAMES.items()}
@@ -141,7 +141,7 @@ def parse_states(text: str | None) -> set[ConsumerGroupState]:
 
 
 def parse_types(text: str | None) -> set[ConsumerGroupType]:
-    """`classic,consumer` -> types; nothing for no filter."""
+    """Return the types of `classic,consumer`; none without a filter."""
     if text in (None, ANY):
         return set()
     by_name = {"classic": ConsumerGroupType.CLASSIC, "consumer": ConsumerGroupType.CONSUMER}
@@ -153,7 +153,7 @@ def parse_types(text: str | None) -> set[ConsumerGroupType]:
 
 
 def all_groups(admin: AdminClient, timeout_s: float, **filters: Any) -> list[ConsumerGroupListing]:
-    """The groups that the brokers know, by name."""
+    """Fetch the groups of all coordinators, sorted by name."""
     result = admin.list_consumer_groups(request_timeout=timeout_s, **filters).result()
     if result.errors:
         raise result.errors[0]
@@ -161,7 +161,7 @@ def all_groups(admin: AdminClient, timeout_s: float, **filters: Any) -> list[Con
 
 
 def list_groups(admin: AdminClient, state: str | None, kind: str | None, timeout_s: float) -> None:
-    """Names only, or a table once a state or type was asked for."""
+    """Print the names, or a table if --state or --type is given."""
     filters: dict[str, Any] = {}
     if states := parse_states(state):
         filters["states"] = states
@@ -185,10 +185,10 @@ def list_groups(admin: AdminClient, state: str | None, kind: str | None, timeout
 
 
 def delete_groups(admin: AdminClient, names: Sequence[str], timeout_s: float) -> int:
-    """Deletes each group by itself; exit code 1 when one could not be deleted."""
-    done, failed = settle(admin.delete_consumer_groups(list(names), request_timeout=timeout_s))
+    """Delete the groups; return exit code 1 if one could not be deleted."""
+    done, failed = collect_results(admin.delete_consumer_groups(list(names), request_timeout=timeout_s))
     for name, error in failed.items():
-        print(f"gregor groups: '{name}' was not deleted: {explain(error)}", file=sys.stderr)
+        print(f"gregor groups: group '{name}' was not deleted: {explain(error)}", file=sys.stderr)
     if done:
         quoted = ", ".join(f"'{name}'" for name in names if name in done)
         print(f"Deletion of requested consumer groups ({quoted}) was successful.")

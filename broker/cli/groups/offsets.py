@@ -1,4 +1,4 @@
-"""`gregor groups --delete-offsets`: forget what a group committed for some topics, as kafka-consumer-groups.sh does."""
+"""`gregor groups --delete-offsets`: deletes committed offsets of topics, as kafka-consumer-groups.sh."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from gregor.protocol.messages import (
 from gregor.protocol.topic_partition import TopicPartition
 
 WHOLE_TOPIC = -1
-"""The partition of a topic that has none."""
+"""The partition of results for a topic that does not exist."""
 
 MANY_COORDINATORS_FROM = 4
-"""From this version on FindCoordinator asks for several groups."""
+"""From this version on, FindCoordinator has a list of groups."""
 
 
 def delete_offsets(bootstrap: str, config_file: str | None, group: str, topics: Iterable[str]) -> int:
-    """Prints a row for each partition; exit code 1 when one of them could not be forgotten. Raises CommandError."""
+    """Delete the offsets and print a row per partition; raise CommandError if one could not be deleted."""
     scope = parse_scope(topics)
     with WireClient(bootstrap, config_file) as client:
         results = delete(client, group, scope)
-    refused = {place: refusal for place, refusal in results.items() if refusal is not None}
+    refused = {key: refusal for key, refusal in results.items() if refusal is not None}
     if not refused:
         print(f"Request succeeded for deleting offsets from group {group}.")
     rows: list[list[object]] = []
@@ -40,27 +40,27 @@ def delete_offsets(bootstrap: str, config_file: str | None, group: str, topics: 
     print()
     print_table([Column("TOPIC", 15), Column("PARTITION", 10), Column("STATUS")], rows)
     if refused:
-        raise CommandError(f"the offsets of {len(refused)} partition(s) stay")
+        raise CommandError(f"the offsets of {len(refused)} partition(s) were not deleted")
     return 0
 
 
 def delete(
     client: WireClient, group: str, scope: Mapping[str, list[int] | None]
 ) -> dict[TopicPartition, BrokerRefusal | None]:
-    """None for each partition whose offset is gone. Raises BrokerRefusal when the group refuses as a whole."""
+    """Return None for each deleted offset, else the error; raise BrokerRefusal if the whole request is refused."""
     results: dict[TopicPartition, BrokerRefusal | None] = {}
     wanted: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = []
-    present = {topic.name: topic for topic in client.ask(MetadataRequest(topics=None)).topics}
+    present = {topic.name: topic for topic in client.send(MetadataRequest(topics=None)).topics}
     for name, partitions in scope.items():
         if partitions is None and name not in present:
-            unknown = BrokerRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+            unknown = BrokerRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist")
             results[TopicPartition(name, WHOLE_TOPIC)] = unknown
             continue
         indexes = [part.partition_index for part in present[name].partitions] if partitions is None else partitions
         parts = [OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
         wanted.append(OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name, partitions=parts))
     request = OffsetDeleteRequest(group_id=group, topics=wanted)
-    answer: OffsetDeleteResponse = client.ask(request, coordinator_of(client, group))
+    answer: OffsetDeleteResponse = client.send(request, coordinator_of(client, group))
     check_code(answer.error_code, _why(answer.error_code, group))
     for topic in answer.topics:
         for part in topic.partitions:
@@ -72,21 +72,21 @@ def delete(
 
 
 def coordinator_of(client: WireClient, group: str) -> int:
-    """The broker that a group belongs to. Raises BrokerRefusal."""
+    """Return the coordinator of a group; raise BrokerRefusal if there is none."""
     if client.version(FindCoordinatorRequest) < MANY_COORDINATORS_FROM:
-        answer: FindCoordinatorResponse = client.ask(FindCoordinatorRequest(key=group))
+        answer: FindCoordinatorResponse = client.send(FindCoordinatorRequest(key=group))
         check_code(answer.error_code, answer.error_message)
         return answer.node_id
-    (found,) = client.ask(FindCoordinatorRequest(coordinator_keys=[group])).coordinators
+    (found,) = client.send(FindCoordinatorRequest(coordinator_keys=[group])).coordinators
     check_code(found.error_code, found.error_message)
     return int(found.node_id)
 
 
 _CAUSES = {
     ErrorCode.GROUP_ID_NOT_FOUND: "group '{}' does not exist",
-    ErrorCode.NON_EMPTY_GROUP: "group '{}' has members: stop them first",
-    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of group '{}' subscribe to the topic: stop them first",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition",
+    ErrorCode.NON_EMPTY_GROUP: "group '{}' has members; stop its consumers first",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of group '{}' subscribe to the topic; stop its consumers first",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the partition does not exist",
 }
 
 

@@ -1,4 +1,4 @@
-"""What `gregor groups --describe` shows: offsets and lag, members, or the state of groups."""
+"""The output of `gregor groups --describe`: offsets and lag, members, or the state of groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-from gregor.broker.cli.client import settle, settle_all
+from gregor.broker.cli.client import collect_results, require_results
 from gregor.broker.cli.tables import Column, on_terminal, print_table
 from gregor.protocol.topic_partition import TopicPartitionKey
 
@@ -31,19 +31,22 @@ STATE_NAMES = {
 
 
 def state_name(group: ConsumerGroupDescription | ConsumerGroupListing) -> str:
-    """Kafka's spelling of the group's state; states of the newer group protocol are not told apart."""
+    """Return Kafka's name of the group's state; "Unknown" for the states of the newer group protocols."""
     names: Mapping[Any, str] = STATE_NAMES
     return names.get(group.state, "Unknown")
 
 
 def describe(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], timeout_s: float) -> int:
-    """Prints one table per group; exit code 1 when one of them does not exist."""
-    described = settle_all(admin.describe_consumer_groups(list(names), request_timeout=timeout_s))
+    """Print one table per group; return exit code 1 if one of them does not exist."""
+    described = require_results(admin.describe_consumer_groups(list(names), request_timeout=timeout_s))
     code = 0
     for name in sorted(described):
         group = described[name]
         if group.state == ConsumerGroupState.DEAD:
-            print(f"gregor groups: group '{name}' does not exist; `gregor groups --list` shows all.", file=sys.stderr)
+            print(
+                f"gregor groups: group '{name}' does not exist. `gregor groups --list` shows the groups that exist.",
+                file=sys.stderr,
+            )
             code = 1
             continue
         _remark(group)
@@ -53,8 +56,8 @@ def describe(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any],
             columns, rows = state_table(group, given["verbose"])
         else:
             committed = committed_offsets(admin, name, timeout_s)
-            places = {*committed, *(place for member in group.members for place in assigned(member))}
-            ends = {place: info.offset for place, info in log_offsets(admin, places, OffsetSpec.latest()).items()}
+            keys = {*committed, *(key for member in group.members for key in assigned(member))}
+            ends = {key: info.offset for key, info in log_offsets(admin, keys, OffsetSpec.latest()).items()}
             columns, rows = offset_table(group, committed, ends, given["verbose"])
         if rows and on_terminal():
             print_table(columns, rows)
@@ -65,25 +68,25 @@ def describe(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any],
 
 
 def committed_offsets(admin: AdminClient, group: str, timeout_s: float) -> dict[TopicPartitionKey, TopicPartition]:
-    """What the group has committed, in the client library's form (offset, leader_epoch)."""
+    """Fetch the committed offsets of a group, with leader epochs."""
     request = [ConsumerGroupTopicPartitions(group)]
-    answer = settle_all(admin.list_consumer_group_offsets(request, request_timeout=timeout_s))[group]
+    answer = require_results(admin.list_consumer_group_offsets(request, request_timeout=timeout_s))[group]
     return {(part.topic, part.partition): part for part in answer.topic_partitions or [] if part.offset >= 0}
 
 
 def log_offsets(
-    admin: AdminClient, places: Iterable[TopicPartitionKey], spec: OffsetSpec
+    admin: AdminClient, keys: Iterable[TopicPartitionKey], spec: OffsetSpec
 ) -> dict[TopicPartitionKey, ListOffsetsResultInfo]:
-    """Offsets of the logs by `spec`; a partition that is gone or has no leader is left out."""
-    wanted = {TopicPartition(topic, partition): spec for topic, partition in places}
+    """Fetch offsets of logs by `spec`, without partitions that are deleted or have no leader."""
+    wanted = {TopicPartition(topic, partition): spec for topic, partition in keys}
     if not wanted:
         return {}
-    done, _ = settle(admin.list_offsets(wanted))
+    done, _ = collect_results(admin.list_offsets(wanted))
     return {(part.topic, part.partition): info for part, info in done.items()}
 
 
 def assigned(member: MemberDescription) -> list[TopicPartitionKey]:
-    """The partitions of a member, in order."""
+    """Return the partitions of a member, sorted."""
     return sorted((part.topic, part.partition) for part in member.assignment.topic_partitions)
 
 
@@ -93,35 +96,35 @@ def offset_table(
     ends: Mapping[TopicPartitionKey, int],
     verbose: bool,
 ) -> tuple[list[Column], list[list[object]]]:
-    """A row per partition: those of the member with the most first, those without a member last."""
+    """Return a row per partition: first those of the member with most of them, last those without a member."""
     columns = [Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10, number=True)]
     columns += [Column("LEADER-EPOCH", 15, number=True)] if verbose else []
     columns += [Column(name, 15, number=True) for name in ("CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")]
     columns += [Column("CONSUMER-ID", 15), Column("HOST", 15), Column("CLIENT-ID")]
     rows: list[list[object]] = []
 
-    def add(place: TopicPartitionKey | None, owner: tuple[str, str, str]) -> None:
-        part = committed.get(place) if place else None
-        end = ends.get(place) if place else None
-        row: list[object] = [group.group_id, *(place or (MISSING, MISSING))]
+    def add(key: TopicPartitionKey | None, owner: tuple[str, str, str]) -> None:
+        part = committed.get(key) if key else None
+        end = ends.get(key) if key else None
+        row: list[object] = [group.group_id, *(key or (MISSING, MISSING))]
         if verbose:
             row.append(MISSING if part is None or part.leader_epoch is None else part.leader_epoch)
         row += [MISSING if part is None else part.offset, MISSING if end is None else end]
         row.append(MISSING if part is None or end is None else end - part.offset)
         rows.append([*row, *owner])
 
-    taken: set[TopicPartitionKey] = set()
+    owned: set[TopicPartitionKey] = set()
     for member in sorted(group.members, key=lambda member: -len(member.assignment.topic_partitions)):
-        for place in assigned(member):
-            taken.add(place)
-            add(place, (member.member_id, member.host, member.client_id))
-    for place in sorted(committed.keys() - taken):
-        add(place, (MISSING, MISSING, MISSING))
+        for key in assigned(member):
+            owned.add(key)
+            add(key, (member.member_id, member.host, member.client_id))
+    for key in sorted(committed.keys() - owned):
+        add(key, (MISSING, MISSING, MISSING))
     return columns, rows
 
 
 def member_table(group: ConsumerGroupDescription, verbose: bool) -> tuple[list[Column], list[list[object]]]:
-    """A row per member; instance ids only where a member has one, epochs are those of the newer group protocol."""
+    """Return a row per member. Instance ids appear if a member has one; epochs belong to newer group protocols."""
     static = any(member.group_instance_id for member in group.members)
     columns = [Column("GROUP", 15), Column("CONSUMER-ID", 15)]
     columns += [Column("GROUP-INSTANCE-ID", 17)] if static else []
@@ -136,14 +139,14 @@ def member_table(group: ConsumerGroupDescription, verbose: bool) -> tuple[list[C
         row += [member.host, member.client_id, len(member.assignment.topic_partitions)]
         if verbose:
             target = member.target_assignment.topic_partitions if member.target_assignment else []
-            row += [MISSING, places_text(assigned(member))]
-            row += [MISSING, places_text((part.topic, part.partition) for part in target)]
+            row += [MISSING, partitions_text(assigned(member))]
+            row += [MISSING, partitions_text((part.topic, part.partition) for part in target)]
         rows.append(row)
     return columns, rows
 
 
 def state_table(group: ConsumerGroupDescription, verbose: bool) -> tuple[list[Column], list[list[object]]]:
-    """One row: who coordinates the group and how it is."""
+    """Return one row with the coordinator and the state of the group."""
     node = group.coordinator
     coordinator = f"{node.host}:{node.port}  ({node.id})" if node else MISSING
     columns = [Column("GROUP", 15), Column("COORDINATOR (ID)", 25)]
@@ -156,10 +159,10 @@ def state_table(group: ConsumerGroupDescription, verbose: bool) -> tuple[list[Co
     return columns, [[*row, len(group.members)]]
 
 
-def places_text(places: Iterable[TopicPartitionKey]) -> str:
-    """`orders:0,1;returns:2`."""
+def partitions_text(keys: Iterable[TopicPartitionKey]) -> str:
+    """Return partitions as `orders:0,1;returns:2`."""
     by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(places):
+    for topic, partition in sorted(keys):
         by_topic.setdefault(topic, []).append(partition)
     return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic.items()) or MISSING
 

@@ -1,4 +1,4 @@
-"""`gregor groups --reset-offsets`: works out new offsets for a group without members, and commits them."""
+"""`gregor groups --reset-offsets`: computes new offsets for a group without members, and commits them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from gregor.broker.cli.client import settle_all
+from gregor.broker.cli.client import require_results
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.groups.report import committed_offsets, log_offsets, state_name
 from gregor.broker.cli.tables import Column, on_terminal, print_table
@@ -31,9 +31,9 @@ SCENARIOS = (
     *("--to-earliest", "--to-latest", "--to-current", "--to-offset"),
     *("--shift-by", "--to-datetime", "--by-duration", "--from-file"),
 )
-# Partition and offset.
+# Partition and offset of a line of --from-file.
 _PLAN_NUMBERS = re.compile(r"[0-9]{1,10},[0-9]{1,19}")
-# java.time.Duration's text: days, then a T before hours, minutes and seconds; any of them may be negative.
+# The text of java.time.Duration: days, then T and hours, minutes, seconds; each of them may be negative.
 _DURATION = re.compile(
     r"(?P<sign>[+-]?)P(?:(?P<days>[+-]?\d+)D)?"
     r"(?:T(?:(?P<hours>[+-]?\d+)H)?(?:(?P<minutes>[+-]?\d+)M)?(?:(?P<seconds>[+-]?\d+(?:[.,]\d{0,9})?)S)?)?",
@@ -42,7 +42,7 @@ _DURATION = re.compile(
 
 
 def check_combinations(given: Mapping[str, Any]) -> None:
-    """Exactly one scenario, at most one of --dry-run and --execute, and a scope unless a file names it."""
+    """Raise UsageError unless there is one scenario, a scope, and at most one of --dry-run and --execute."""
     chosen = [name for name in SCENARIOS if given[_key(name)] not in (None, False)]
     if len(chosen) != 1:
         raise click.UsageError(f"--reset-offsets needs exactly one of {', '.join(SCENARIOS)}.")
@@ -63,7 +63,7 @@ def _key(flag: str) -> str:
 
 
 def parse_datetime_ms(text: str) -> int:
-    """`2024-05-01T12:00:00.000`, with an offset such as +02:00 or Z; without one it is UTC, as in Kafka's tool."""
+    """Return the time of `2024-05-01T12:00:00.000+02:00`; without an offset it is UTC, as in Kafka's tool."""
     try:
         moment = datetime.fromisoformat(text)
         return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
@@ -72,7 +72,7 @@ def parse_datetime_ms(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """`P1DT2H3M4.5S` in milliseconds."""
+    """Return the milliseconds of a duration such as `P1DT2H3M4.5S`."""
     match = _DURATION.fullmatch(text)
     parts = {name: value for name, value in match.groupdict().items() if value and name != "sign"} if match else {}
     if match is None or not parts:
@@ -80,12 +80,12 @@ def parse_duration_ms(text: str) -> int:
     try:
         span = timedelta(**{name: float(value.replace(",", ".")) for name, value in parts.items()})
     except OverflowError:
-        raise CommandError(f"'{text}' is longer than any time that has passed; give e.g. PT1H30M.") from None
+        raise CommandError(f"'{text}' is too long; give a shorter duration, e.g. PT1H30M.") from None
     return round(span / timedelta(milliseconds=1)) * (-1 if match["sign"] == "-" else 1)
 
 
 def parse_scope(texts: Iterable[str]) -> dict[str, list[int] | None]:
-    """`orders:0,1` and `returns` -> partitions by topic; None for all of them."""
+    """Return the partitions by topic of `orders:0,1` and `returns`; None stands for all partitions."""
     scope: dict[str, list[int] | None] = {}
     for text in texts:
         topic, colon, numbers = text.partition(":")
@@ -93,24 +93,24 @@ def parse_scope(texts: Iterable[str]) -> dict[str, list[int] | None]:
             scope[topic] = None
             continue
         if not re.fullmatch(r"[0-9]{1,10}(,[0-9]{1,10})*", numbers):
-            raise CommandError(f"'{text}' does not name partitions; give e.g. {topic}:0,1.")
+            raise CommandError(f"'{text}' does not select partitions; give e.g. {topic}:0,1.")
         scope[topic] = [*(scope.get(topic) or []), *map(int, numbers.split(","))]
     return scope
 
 
 def read_plan(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
-    """What --export printed: topic,partition,offset for a single group, group,topic,partition,offset for several."""
+    """Parse the output of --export: topic,partition,offset for one group, group,topic,partition,offset for several."""
     plan: dict[str, dict[TopicPartitionKey, int]] = {}
     try:
         rows = list(csv.reader(io.StringIO(text)))
     except csv.Error as error:
-        raise CommandError(f"the file is not one of comma-separated values: {error}") from None
+        raise CommandError(f"the file of --from-file is not CSV: {error}.") from None
     for number, row in enumerate(rows, start=1):
         if not row:
             continue
         group, *rest = row if len(row) == 4 else [groups[0], *row]
         if len(rest) != 3 or not _PLAN_NUMBERS.fullmatch(f"{rest[1].strip()},{rest[2].strip()}"):
-            raise CommandError(f"line {number} of the file is not [group,]topic,partition,offset: {','.join(row)}")
+            raise CommandError(f"line {number} of --from-file is not [group,]topic,partition,offset: {','.join(row)}")
         plan.setdefault(group, {})[rest[0], int(rest[1].strip())] = int(rest[2].strip())
     return plan
 
@@ -120,66 +120,68 @@ def clamp(
     first: Mapping[TopicPartitionKey, int],
     end: Mapping[TopicPartitionKey, int],
 ) -> dict[TopicPartitionKey, int]:
-    """Offsets moved into the log where they lie outside of it, with a warning for each."""
+    """Return the offsets, moved to the start or end of the log if they are outside of it, with a warning for each."""
     result = {}
-    for place, offset in wanted.items():
-        result[place] = max(first[place], min(offset, end[place]))
-        if result[place] != offset:
-            side = "end" if offset > end[place] else "start"
-            name = f"{place[0]}-{place[1]}"
-            print(f"{name}: {offset} lies beyond the log's {side}; using {result[place]}.", file=sys.stderr)
+    for key, offset in wanted.items():
+        result[key] = max(first[key], min(offset, end[key]))
+        if result[key] != offset:
+            side = "end" if offset > end[key] else "start"
+            name = f"{key[0]}-{key[1]}"
+            print(f"{name}: offset {offset} is beyond the {side} of the log; using {result[key]}.", file=sys.stderr)
     return result
 
 
 class Planner:
-    """Works out the new offsets of one group."""
+    """Computes the new offsets of one group."""
 
     def __init__(self, admin: AdminClient, group: str, given: Mapping[str, Any], timeout_s: float) -> None:
         self._admin = admin
         self._given = given
         self._group = group
-        self._committed = {place: part.offset for place, part in committed_offsets(admin, group, timeout_s).items()}
+        self._committed = {key: part.offset for key, part in committed_offsets(admin, group, timeout_s).items()}
 
     def plan(self, from_file: Mapping[str, Mapping[TopicPartitionKey, int]]) -> dict[TopicPartitionKey, int]:
-        """New offset of every partition in scope."""
+        """Return the new offset of each partition in scope."""
         given = self._given
         if given["from_file"]:
             if self._group not in from_file:
-                raise CommandError(f"the file has no offsets for group '{self._group}'.")
+                raise CommandError(f"{given['from_file']} has no offsets for group '{self._group}'.")
             return self._clamped(from_file[self._group])
-        places = self._scope()
+        keys = self._scope()
         if given["to_earliest"]:
-            return self._log(places, OffsetSpec.earliest())
+            return self._log(keys, OffsetSpec.earliest())
         if given["to_latest"]:
-            return self._log(places, OffsetSpec.latest())
+            return self._log(keys, OffsetSpec.latest())
         if given["to_offset"] is not None:
-            return self._clamped(dict.fromkeys(places, given["to_offset"]))
+            return self._clamped(dict.fromkeys(keys, given["to_offset"]))
         if given["shift_by"] is not None:
-            for topic, partition in places:
+            for topic, partition in keys:
                 if (topic, partition) not in self._committed:
-                    raise CommandError(f"'{self._group}' has no offset for {topic}-{partition} that could be shifted.")
-            return self._clamped({place: self._committed[place] + given["shift_by"] for place in places})
+                    raise CommandError(
+                        f"'{self._group}' has no committed offset for {topic}-{partition}: --shift-by needs one."
+                    )
+            return self._clamped({key: self._committed[key] + given["shift_by"] for key in keys})
         if given["to_current"]:
-            without = [place for place in places if place not in self._committed]
-            known = {place: self._committed[place] for place in places if place in self._committed}
+            without = [key for key in keys if key not in self._committed]
+            known = {key: self._committed[key] for key in keys if key in self._committed}
             return {**known, **self._log(without, OffsetSpec.latest())}
         if given["to_datetime"]:
-            return self._by_time(places, parse_datetime_ms(given["to_datetime"]))
-        return self._by_time(places, int(time.time() * 1000) - parse_duration_ms(given["by_duration"]))
+            return self._by_time(keys, parse_datetime_ms(given["to_datetime"]))
+        return self._by_time(keys, int(time.time() * 1000) - parse_duration_ms(given["by_duration"]))
 
     def _scope(self) -> list[TopicPartitionKey]:
         if self._given["all_topics"]:
             return sorted(self._committed)
         scope = parse_scope(self._given["topics"])
         whole = [topic for topic, partitions in scope.items() if partitions is None]
-        described = settle_all(self._admin.describe_topics(TopicCollection(whole))) if whole else {}
-        places = {(topic, part.id) for topic, answer in described.items() for part in answer.partitions}
-        places |= {(topic, partition) for topic, partitions in scope.items() for partition in partitions or ()}
-        return sorted(places)
+        described = require_results(self._admin.describe_topics(TopicCollection(whole))) if whole else {}
+        keys = {(topic, part.id) for topic, answer in described.items() for part in answer.partitions}
+        keys |= {(topic, partition) for topic, partitions in scope.items() for partition in partitions or ()}
+        return sorted(keys)
 
-    def _log(self, places: Iterable[TopicPartitionKey], spec: OffsetSpec) -> dict[TopicPartitionKey, int]:
-        wanted = list(places)
-        found = {place: info.offset for place, info in log_offsets(self._admin, wanted, spec).items()}
+    def _log(self, keys: Iterable[TopicPartitionKey], spec: OffsetSpec) -> dict[TopicPartitionKey, int]:
+        wanted = list(keys)
+        found = {key: info.offset for key, info in log_offsets(self._admin, wanted, spec).items()}
         for topic, partition in wanted:
             if (topic, partition) not in found:
                 raise CommandError(f"{topic}-{partition} does not exist or has no leader.")
@@ -188,16 +190,16 @@ class Planner:
     def _clamped(self, wanted: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int]:
         return clamp(wanted, self._log(wanted, OffsetSpec.earliest()), self._log(wanted, OffsetSpec.latest()))
 
-    def _by_time(self, places: Sequence[TopicPartitionKey], timestamp_ms: int) -> dict[TopicPartitionKey, int]:
-        found = self._log(places, OffsetSpec.for_timestamp(timestamp_ms))
-        later = [place for place, offset in found.items() if offset < 0]
+    def _by_time(self, keys: Sequence[TopicPartitionKey], timestamp_ms: int) -> dict[TopicPartitionKey, int]:
+        found = self._log(keys, OffsetSpec.for_timestamp(timestamp_ms))
+        later = [key for key, offset in found.items() if offset < 0]
         for topic, partition in later:
-            print(f"{topic}-{partition} has no record at or after that time; using its end.", file=sys.stderr)
+            print(f"{topic}-{partition} has no record at or after that time; using its end offset.", file=sys.stderr)
         return {**found, **self._log(later, OffsetSpec.latest())}
 
 
 def reset(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], timeout_s: float) -> int:
-    """Plans and, with --execute, commits; exit code 1 when a group could not be reset."""
+    """Compute the offsets and, with --execute, commit them; return exit code 1 if a group could not be reset."""
     from_file: Mapping[str, Mapping[TopicPartitionKey, int]] = {}
     if given["from_file"]:
         try:
@@ -206,15 +208,15 @@ def reset(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], ti
         except OSError as error:
             raise CommandError(f"cannot read {given['from_file']}: {error.strerror}.") from None
     if not given["execute"] and not given["dry_run"]:
-        print("Nothing will be changed without --execute; this is a dry run.", file=sys.stderr)
-    described = settle_all(admin.describe_consumer_groups(list(names), request_timeout=timeout_s))
+        print("This is a dry run; --execute commits the offsets.", file=sys.stderr)
+    described = require_results(admin.describe_consumer_groups(list(names), request_timeout=timeout_s))
     rows: list[tuple[str, str, int, int]] = []
     code = 0
     for name in names:
         if described[name].state not in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
             print(
-                f"gregor groups: '{name}' is {state_name(described[name])}, and offsets can be reset only of groups "
-                "without members. Stop its consumers first.",
+                f"gregor groups: '{name}' is {state_name(described[name])}; only offsets of groups without members "
+                "can be reset. Stop its consumers first.",
                 file=sys.stderr,
             )
             code = 1
@@ -235,10 +237,10 @@ def reset(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], ti
 
 
 def commit(admin: AdminClient, group: str, plan: Mapping[TopicPartitionKey, int], timeout_s: float) -> None:
-    """Writes the offsets; the first partition that the broker refuses ends the command."""
+    """Commit the offsets; raise KafkaException for the first partition that the broker refuses."""
     parts = [TopicPartition(topic, partition, offset) for (topic, partition), offset in plan.items()]
     request = [ConsumerGroupTopicPartitions(group, parts)]
-    answer = settle_all(admin.alter_consumer_group_offsets(request, request_timeout=timeout_s))[group]
+    answer = require_results(admin.alter_consumer_group_offsets(request, request_timeout=timeout_s))[group]
     for part in answer.topic_partitions or []:
         if part.error is not None:
             raise KafkaException(part.error)

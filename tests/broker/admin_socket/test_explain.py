@@ -28,7 +28,7 @@ def log_of(batches: int = 4, per_segment: int = 1, **settings: Any) -> Log:
 
 
 def compaction(log: Log, now_ms: int = NOW_MS, **changes: Any) -> tuple[str, str]:
-    arguments = {"next_look_ms": now_ms + 9000, "enabled": True, "running": False, "trouble": None, **changes}
+    arguments = {"next_check_ms": now_ms + 9000, "enabled": True, "running": False, "trouble": None, **changes}
     return explain_compaction(log, log.dirty_range(now_ms), now_ms=now_ms, **arguments)
 
 

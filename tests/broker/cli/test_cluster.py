@@ -86,7 +86,7 @@ def test_bad_settings_end_the_command(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_the_folder_of_a_single_broker_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "meta.properties").touch()
     assert main(["cluster", "--dir", str(tmp_path), "--zookeeper", "z:2181"]) == 1
-    assert "holds the data of a single broker" in capsys.readouterr().err
+    assert "contains the data of a single broker" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +100,7 @@ def doctor(capsys: pytest.CaptureFixture[str], bootstrap: str, zookeeper: str) -
     capsys.readouterr()
     main(["doctor", "--bootstrap-server", bootstrap, "--zookeeper", zookeeper])
     out = capsys.readouterr().out
-    assert "ZooKeeper takes a session and knows brokers" in out
+    assert "ZooKeeper accepts a session; brokers" in out
     return [line for line in out.splitlines() if line.startswith("WRONG") and " free (" not in line]
 
 

@@ -25,21 +25,21 @@ def given(**flags: object) -> dict[str, object]:
         (["--describe", "--alter", "--topic", "t"], "exactly one"),
         (["--describe"], "exactly one entity"),
         (["--describe", "--topic", "t", "--broker", "0"], "exactly one entity"),
-        (["--describe", "--topic", "t", "--entity-name", "t"], "go with --entity-type"),
-        (["--describe", "--entity-type", "topix"], "these are: topics, brokers"),
-        (["--describe", "--entity-type", "users"], "not built yet"),
-        (["--describe", "--entity-type", "topics", "--entity-default"], "goes with brokers"),
+        (["--describe", "--topic", "t", "--entity-name", "t"], "need --entity-type"),
+        (["--describe", "--entity-type", "topix"], "types are topics, brokers"),
+        (["--describe", "--entity-type", "users"], "gregor has no quotas"),
+        (["--describe", "--entity-type", "topics", "--entity-default"], "is possible for brokers only"),
         (["--describe", "--entity-type", "brokers", "--entity-default", "--entity-name", "1"], "contradict"),
-        (["--describe", "--broker", "one"], "is no broker id"),
+        (["--describe", "--broker", "one"], "is not a broker id"),
         (["--describe", "--entity-type", "broker-loggers"], "needs --entity-name"),
-        (["--describe", "--topic", "t", "--add-config", "a=1"], "go with --alter"),
+        (["--describe", "--topic", "t", "--add-config", "a=1"], "need --alter"),
         (["--alter", "--entity-type", "topics", "--add-config", "a=1"], "needs the name"),
         (["--alter", "--topic", "t"], "needs --add-config"),
-        (["--alter", "--topic", "t", "--all", "--add-config", "a=1"], "goes with --describe"),
+        (["--alter", "--topic", "t", "--all", "--add-config", "a=1"], "--all needs --describe"),
         (["--alter", "--topic", "t", "--add-config", "a=1", "--add-config-file", "f"], "contradict"),
-        (["--alter", "--topic", "t", "--add-config", "a"], "key=value"),
+        (["--alter", "--topic", "t", "--add-config", "a"], "KEY=VALUE"),
         (["--alter", "--topic", "t", "--add-config", "a=1,2"], "put values with commas into"),
-        (["--alter", "--topic", "t", "--add-config", "a b=1"], "no name of a setting"),
+        (["--alter", "--topic", "t", "--add-config", "a b=1"], "is not a valid key"),
         (["--alter", "--topic", "t", "--add-config", "a=1", "--delete-config", "b,a"], "both added and deleted"),
         (["--alter", "--topic", "t", "--add-config-file", "no-such-file"], "cannot read"),
     ],
@@ -68,7 +68,7 @@ def test_entities(flags: dict[str, object], entity: Entity) -> None:
 
 def test_values_with_commas() -> None:
     text = "a=1,cleanup.policy=[compact,delete], b = x=[y=z] ,empty="
-    with pytest.raises(CommandError, match="key=value"):
+    with pytest.raises(CommandError, match="KEY=VALUE"):
         configs.parse_settings(text)
     assert configs.parse_settings("a=1,cleanup.policy=[compact,delete],b = [x=y,z] ,empty=") == {
         "a": "1", "cleanup.policy": "compact,delete", "b": "x=y,z", "empty": "",

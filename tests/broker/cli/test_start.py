@@ -99,7 +99,7 @@ def test_stray_variables_set_nothing_unless_asked() -> None:
         {"KAFKA_NUM_PARTITIONS": "2", "KAFKA_HOME": "/opt/kafka", "KAFKA_CREATE_TOPICS": "orders:1:1"}
     )
     assert (config["num.partitions"], topics) == (1, [])
-    assert config.notes == ["without --env these variables set nothing: KAFKA_CREATE_TOPICS, KAFKA_NUM_PARTITIONS"]
+    assert config.notes == ["these variables have no effect without --env: KAFKA_CREATE_TOPICS, KAFKA_NUM_PARTITIONS"]
     assert load({"PATH": "/bin", "KAFKA_HOME": "/opt/kafka"})[0].notes == []
 
 
@@ -110,4 +110,4 @@ def test_a_bad_value_of_the_environment_says_where_it_comes_from(
     assert start.main(["--env"]) == 1
     message = capsys.readouterr().err
     assert message.startswith("gregor start: num.partitions=0: ")
-    assert "(it comes from the environment)" in message
+    assert "(set by the environment)" in message

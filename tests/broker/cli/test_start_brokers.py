@@ -91,7 +91,7 @@ def test_signals_reach_the_brokers_through_the_supervisor() -> None:
 def test_data_of_a_single_broker_is_not_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "meta.properties").touch()
     assert main(["start", "--brokers", "2", "--override", f"log.dirs={tmp_path}"]) == 1
-    assert "holds the data of a single broker" in capsys.readouterr().err
+    assert "contains the data of a single broker" in capsys.readouterr().err
 
 
 def test_folders_of_several_brokers_are_no_partitions_of_one(
@@ -102,7 +102,7 @@ def test_folders_of_several_brokers_are_no_partitions_of_one(
     start.check_no_members([str(tmp_path)])
     (tmp_path / "broker-1" / "meta.properties").touch()
     assert main(["start", "--override", f"log.dirs={tmp_path}"]) == 1
-    assert "started together, which have broker-1 in it" in capsys.readouterr().err
+    assert "belongs to a local cluster and contains broker-1: start" in capsys.readouterr().err
 
 
 def test_who_has_no_number_yet_has_a_name() -> None:
@@ -119,13 +119,13 @@ def test_members_of_an_earlier_run_are_named(tmp_path: Path) -> None:
         (tmp_path / f"broker-{index}" / "meta.properties").touch()
     assert left_out([str(tmp_path)], 5) == []
     (line,) = left_out([str(tmp_path / "none"), str(tmp_path)], 2)
-    assert line.startswith("broker-2, broker-4 in ") and "(--brokers 5)" in line
+    assert line.startswith("broker-2, broker-4 in ") and "--brokers 5, or move" in line
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--cpu-affinity"], "is for --brokers"),
+        (["--cpu-affinity"], "needs --brokers"),
         (["--brokers", "none"], "'none' is not a number of brokers"),
         (["--brokers", "0"], "'0' is not a number of brokers"),
         (["--brokers", "100"], "must be from 1 to 64"),

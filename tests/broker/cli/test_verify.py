@@ -51,10 +51,10 @@ def test_a_folder_in_use_is_said_to_be(folder: Path, capsys: pytest.CaptureFixtu
     ("arguments", "cause"),
     [
         ([], "FOLDER"),
-        (["no-such-folder"], "is no folder"),
-        (["{}", "--topic", "orders:x"], "names no partitions"),
-        (["{}", "--topic", "returns"], "no such partition"),
-        (["{}", "--topic", "orders:1"], "no such partition"),
+        (["no-such-folder"], "is not a folder"),
+        (["{}", "--topic", "orders:x"], "does not select partitions"),
+        (["{}", "--topic", "returns"], "contains no partition of"),
+        (["{}", "--topic", "orders:1"], "contains no partition of"),
     ],
 )
 def test_arguments(folder: Path, arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +68,7 @@ def test_progress_is_drawn_for_a_human_and_taken_away_again(monkeypatch: pytest.
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr(verify, "PROGRESS_EVERY_S", -1.0)
-    show = verify._Show()
+    show = verify.Display()
     show.progress(Progress("/data/orders-0", 500_000, 2_000_000))
     assert screen.getvalue().startswith("\r25% of 2 MB, at orders-0")
     show.clear()

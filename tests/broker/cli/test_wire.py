@@ -84,25 +84,25 @@ def broker(*keys: tuple[int, int, int]) -> Answer:
 def test_apis_and_versions_that_a_broker_lacks() -> None:
     with answering(broker((21, 0, 2))) as address, WireClient(address) as client:
         assert client.controller_id == 4 and client.brokers == {}
-        with pytest.raises(CommandError, match="does not offer DESCRIBE_LOG_DIRS"):
-            client.ask(DescribeLogDirsRequest())
+        with pytest.raises(CommandError, match="does not support DESCRIBE_LOG_DIRS"):
+            client.send(DescribeLogDirsRequest())
         with pytest.raises(CommandError, match="there is no broker 9"):
-            client.ask(DescribeLogDirsRequest(), 9)
-    later = pytest.raises(CommandError, match="in versions 90 to 91, this command knows")
+            client.send(DescribeLogDirsRequest(), 9)
+    later = pytest.raises(CommandError, match="in versions 90 to 91, this command needs")
     with answering(broker((35, 90, 91))) as address, WireClient(address) as client, later:
-        client.ask(DescribeLogDirsRequest())
+        client.send(DescribeLogDirsRequest())
     gone = pytest.raises(CommandError, match="closed the connection")
     with answering(broker((35, 1, 1))) as address, WireClient(address) as client, gone:
-        client.ask(DescribeLogDirsRequest(topics=None))
+        client.send(DescribeLogDirsRequest(topics=None))
 
 
 @pytest.mark.parametrize(
     ("answer", "cause"),
     [
         (lambda key, version, correlation_id: None, "closed the connection"),
-        (lambda key, version, correlation_id: b"HTTP/1.1 400 Bad Request\r\n", "does not answer as a Kafka broker"),
-        (lambda key, version, correlation_id: b"\0\0\0\5abcde", "does not answer as a Kafka broker"),
-        (lambda key, version, correlation_id: b"\xff\xff\xff\xff", "does not answer as a Kafka broker"),
+        (lambda key, version, correlation_id: b"HTTP/1.1 400 Bad Request\r\n", "does not answer like a Kafka broker"),
+        (lambda key, version, correlation_id: b"\0\0\0\5abcde", "does not answer like a Kafka broker"),
+        (lambda key, version, correlation_id: b"\xff\xff\xff\xff", "does not answer like a Kafka broker"),
     ],
 )
 def test_what_is_no_broker(answer: Answer, cause: str) -> None:
@@ -136,7 +136,7 @@ def test_a_late_answer_is_not_that_to_the_next_question() -> None:
         silent: Any = Silent()
         client._links[4] = silent
         with pytest.raises(CommandError, match="did not answer"):
-            client.ask(DeleteRecordsRequest(topics=[]), 4)
+            client.send(DeleteRecordsRequest(topics=[]), 4)
         assert closed == [silent]
         assert 4 not in client._links
 
@@ -152,5 +152,5 @@ def test_refusals() -> None:
     check_code(0)
     with pytest.raises(BrokerRefusal, match=r"no such thing \(INVALID_REQUEST\)\."):
         check_code(42, "no such thing.")
-    with pytest.raises(BrokerRefusal, match=r"the broker refused \(UNKNOWN_SERVER_ERROR\)\."):
+    with pytest.raises(BrokerRefusal, match=r"the broker refused the request \(UNKNOWN_SERVER_ERROR\)\."):
         check_code(31_000)

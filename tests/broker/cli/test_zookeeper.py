@@ -60,8 +60,8 @@ def test_a_file_alone_is_used_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ("clientPort=2181\n", "names no dataDir"),
-        ("dataDir=x\n", "names no clientPort"),
+        ("clientPort=2181\n", "does not set dataDir"),
+        ("dataDir=x\n", "does not set clientPort"),
         (None, "cannot be read"),
     ],
 )
@@ -80,7 +80,7 @@ def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         port = taken.getsockname()[1]
         arguments = ["--client-port", str(port), "--bind", "127.0.0.1", "--data-dir", str(tmp_path / "data")]
         assert zookeeper.main(arguments) == 1
-    assert f"127.0.0.1:{port} cannot be listened on" in capsys.readouterr().err
+    assert f"cannot listen on 127.0.0.1:{port}: " in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
 
 
@@ -115,7 +115,7 @@ def test_an_address_that_is_not_of_this_machine(host: str, monkeypatch: pytest.M
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (name, port))]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    with pytest.raises(NotStarted, match=f"{host}:2181 cannot be listened on: .*; give a --bind"):
+    with pytest.raises(NotStarted, match=f"cannot listen on {host}:2181: .*; {host} is not an address of this machine"):
         zookeeper.check_port({"clientPort": "2181", "clientPortAddress": host})
 
 
@@ -123,17 +123,17 @@ def test_an_address_that_is_not_of_this_machine(host: str, monkeypatch: pytest.M
 def test_a_port_that_is_taken_on_one_of_several_addresses(host: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(NotStarted, match="is a ZooKeeper running already"):
+        with pytest.raises(NotStarted, match="another process, perhaps a ZooKeeper, uses the port"):
             zookeeper.check_port({"clientPort": str(port), "clientPortAddress": host})
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--client-port", "70000"], "'70000' is no port; give one from 1 to 65535"),
-        (["--client-port", "x"], "'x' is no port"),
-        (["--heap-mb", "0"], "'0' is no size; give 32 or more"),
-        (["--heap-mb", "-1"], "expected one argument|'-1' is no size"),
+        (["--client-port", "70000"], "'70000' is not a port; give a number from 1 to 65535"),
+        (["--client-port", "x"], "'x' is not a port"),
+        (["--heap-mb", "0"], "'0' is not a size in megabytes; give 32 or more"),
+        (["--heap-mb", "-1"], "expected one argument|'-1' is not a size"),
     ],
 )
 def test_bad_arguments(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""When garbage is collected and when all is set aside; and connections that leave no cycles behind."""
+"""When objects are collected and when they are frozen; and connections that leave no cycles behind."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tests.broker.harness import Wire, running
 
 
 class Process:
-    """What the interpreter would do."""
+    """The calls that the interpreter gets."""
 
     def __init__(self) -> None:
         self.blocks = 100_000
         self.done: list[str] = []
-        self.garbage = GcPolicy(
+        self.policy = GcPolicy(
             lambda: self.blocks, lambda: self.done.append("collect"), lambda: self.done.append("freeze")
         )
 
-    def look(self, growth: int) -> list[str]:
+    def after(self, growth: int) -> list[str]:
         self.blocks += growth
         self.done.clear()
-        self.garbage.look()
+        self.policy.collect()
         return self.done
 
 
@@ -34,21 +34,21 @@ class Process:
 def process(monkeypatch: pytest.MonkeyPatch) -> Process:
     monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
     process = Process()
-    process.garbage.begin()
+    process.policy.begin()
     assert process.done == ["collect", "freeze"]
     return process
 
 
-def test_little_is_collected_and_much_is_set_aside(process: Process) -> None:
-    assert process.look(0) == ["collect"]
-    assert process.look(MANY_BLOCKS // 2) == ["collect"]
-    assert process.look(MANY_BLOCKS // 2 + 1) == ["freeze"]
-    assert process.look(MANY_BLOCKS // 2) == ["collect"]
+def test_few_new_objects_are_collected_and_many_are_frozen(process: Process) -> None:
+    assert process.after(0) == ["collect"]
+    assert process.after(MANY_BLOCKS // 2) == ["collect"]
+    assert process.after(MANY_BLOCKS // 2 + 1) == ["freeze"]
+    assert process.after(MANY_BLOCKS // 2) == ["collect"]
 
 
-def test_what_goes_makes_no_room_for_more(process: Process) -> None:
-    assert process.look(-80_000) == ["collect"]
-    assert process.look(MANY_BLOCKS + 1) == ["freeze"]
+def test_objects_that_are_freed_raise_no_limit(process: Process) -> None:
+    assert process.after(-80_000) == ["collect"]
+    assert process.after(MANY_BLOCKS + 1) == ["freeze"]
 
 
 @pytest.mark.parametrize("requests", [0, 1, 20])

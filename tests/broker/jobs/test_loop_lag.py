@@ -1,4 +1,4 @@
-"""The stall meter, with clocks turned by hand and a loop that only remembers what it was asked."""
+"""Loop lag, measured with clocks turned by hand and a loop that only remembers its callbacks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from gregor.broker.jobs.loop_lag import BOUNDS_MS, LIMIT_MS, TICK_S, WARN_MS, LagCounts, LagMeter, Stalls, where
+from gregor.broker.jobs.loop_lag import BOUNDS_MS, LIMIT_MS, TICK_S, WARN_MS, LagCounts, LagMeter, LoopLag, where
 from tests.broker.harness import running
 
 
@@ -23,7 +23,8 @@ class FakeTimer:
 
 
 class FakeLoop:
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self.now_s = now_s
         self.soon: list[Callable[[], None]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
 
@@ -31,7 +32,7 @@ class FakeLoop:
         self.soon.append(callback)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> FakeTimer:
-        self.later.append((delay_s, callback))
+        self.later.append((self.now_s() + delay_s, callback))
         return FakeTimer()
 
 
@@ -42,17 +43,17 @@ class Bench:
         monkeypatch.delattr("gregor.broker.jobs.loop_lag.signal.setitimer")  # no signals of the process itself
         self.now_s = 100.0
         self.busy_s = 5.0
-        self.loop = FakeLoop()
-        self.stalls = Stalls(lambda: self.now_s, lambda: self.busy_s)
+        self.loop = FakeLoop(lambda: self.now_s)
+        self.lag = LoopLag(lambda: self.now_s, lambda: self.busy_s)
         loop: Any = self.loop
-        self.stalls.start(loop)
+        self.lag.start(loop)
 
     def work(self, seconds: float, *, waiting: float = 0.0) -> None:
         self.now_s += seconds + waiting
         self.busy_s += seconds
 
     def signal(self) -> None:
-        self.stalls.worked(0, sys._getframe())
+        self.lag.worked(0, sys._getframe())
 
     def turn(self) -> None:
         due, self.loop.soon = self.loop.soon, []
@@ -60,7 +61,8 @@ class Bench:
             callback()
 
     def tick_in_time(self) -> None:
-        self.now_s = max(self.now_s, self.stalls._due_s)
+        [(due_s, _)] = self.loop.later
+        self.now_s = max(self.now_s, due_s)
         self.tick()
 
     def tick(self) -> None:
@@ -77,11 +79,11 @@ def test_a_stall_is_the_time_from_a_signal_to_the_next_turn(bench: Bench) -> Non
     bench.signal()
     bench.work(0.012, waiting=0.003)
     bench.turn()
-    assert bench.stalls.total.longest_ms == pytest.approx(15)
-    assert bench.stalls.total.longest_busy_ms == pytest.approx(12)
-    assert bench.stalls.total.counts[BOUNDS_MS.index(10)] == 1
-    assert bench.stalls.latest is not None
-    assert bench.stalls.latest.lasted_ms == pytest.approx(15)
+    assert bench.lag.total.longest_ms == pytest.approx(15)
+    assert bench.lag.total.longest_busy_ms == pytest.approx(12)
+    assert bench.lag.total.counts[BOUNDS_MS.index(10)] == 1
+    assert bench.lag.latest is not None
+    assert bench.lag.latest.lasted_ms == pytest.approx(15)
 
 
 def test_work_in_short_pieces_is_no_stall(bench: Bench) -> None:
@@ -90,7 +92,7 @@ def test_work_in_short_pieces_is_no_stall(bench: Bench) -> None:
         bench.work(0.0009)
         bench.turn()
         bench.work(0.003)
-    assert bench.stalls.total.counts == [0] * len(BOUNDS_MS)
+    assert bench.lag.total.counts == [0] * len(BOUNDS_MS)
 
 
 def test_a_second_signal_tells_what_runs(bench: Bench) -> None:
@@ -101,21 +103,21 @@ def test_a_second_signal_tells_what_runs(bench: Bench) -> None:
     bench.signal()
     assert len(bench.loop.soon) == 1
     bench.turn()
-    assert bench.stalls.latest is not None
-    assert "Bench.signal" in bench.stalls.latest.doing
+    assert bench.lag.latest is not None
+    assert "Bench.signal" in bench.lag.latest.doing
     bench.signal()
     bench.work(0.02)
     bench.turn()
-    assert bench.stalls.latest.doing == ""  # of the stall before
+    assert bench.lag.latest.doing == ""  # of the stall before
 
 
 def test_the_slow_timer_sees_what_no_signal_did(bench: Bench) -> None:
     bench.now_s += TICK_S + 0.3
     bench.tick()
-    assert bench.stalls.total.longest_ms == pytest.approx(300)
-    assert bench.stalls.total.longest_busy_ms == 0
+    assert bench.lag.total.longest_ms == pytest.approx(300)
+    assert bench.lag.total.longest_busy_ms == 0
     bench.tick_in_time()
-    assert bench.stalls.total.over(1) == 1
+    assert bench.lag.total.over(1) == 1
 
 
 @pytest.mark.parametrize("tick_first", [True, False])
@@ -125,21 +127,21 @@ def test_a_stall_is_counted_once(bench: Bench, tick_first: bool) -> None:
     bench.work(0.5)
     for happens in (bench.tick, bench.turn) if tick_first else (bench.turn, bench.tick):
         happens()
-    assert bench.stalls.total.over(1) == 1
-    assert bench.stalls.total.longest_ms == pytest.approx(500)
+    assert bench.lag.total.over(1) == 1
+    assert bench.lag.total.longest_ms == pytest.approx(500)
 
 
 def test_a_process_that_was_stopped_did_not_stall(bench: Bench) -> None:
     bench.signal()
     bench.now_s += 3600
-    bench.stalls._continued(0, None)
+    bench.lag.continued(0, None)
     bench.turn()
     bench.tick()
-    assert bench.stalls.total.longest_ms == 0
+    assert bench.lag.total.longest_ms == 0
 
 
 def test_the_last_minute_forgets(bench: Bench) -> None:
-    meter = bench.stalls
+    meter = bench.lag
     for _ in range(int(120 / TICK_S)):
         if bench.now_s == 100.0:
             bench.signal()
@@ -165,13 +167,13 @@ def test_the_log_tells_of_a_bad_minute_and_of_the_end(bench: Bench, caplog: pyte
     for _ in range(int(65 / TICK_S)):
         bench.tick_in_time()
     assert len(caplog.messages) == 1
-    bench.stalls.stop()
-    bench.stalls.stop()
+    bench.lag.stop()
+    bench.lag.stop()
     assert caplog.messages[1:] == ["event loop lag: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"]
 
 
 def test_after_stop_a_late_signal_does_nothing(bench: Bench) -> None:
-    bench.stalls.stop()
+    bench.lag.stop()
     bench.signal()
     assert bench.loop.soon == []
 
@@ -179,8 +181,8 @@ def test_after_stop_a_late_signal_does_nothing(bench: Bench) -> None:
 def test_warnings_are_rare(caplog: pytest.LogCaptureFixture) -> None:
     meter = LagMeter()
     for second in range(20):
-        meter.late(second, WARN_MS, 1, "here")
-        meter.late(second, LIMIT_MS, 1, "here")
+        meter.record(second, WARN_MS, 1, "here")
+        meter.record(second, LIMIT_MS, 1, "here")
     assert [record.levelname for record in caplog.records if record.levelno >= logging.WARNING] == ["WARNING"] * 2
     assert "by here" in caplog.text
 
@@ -209,7 +211,7 @@ def test_figures() -> None:
 
 def test_they_are_told_on_the_broker_s_socket(tmp_path: Path) -> None:
     with running(tmp_path) as harness:
-        harness.node.loop_lag.late(1.0, 30, 20, "")
+        harness.node.loop_lag.record(1.0, 30, 20, "")
 
         async def ask() -> list[dict[str, Any]]:
             return [answer async for answer in harness.node.control.carry_out({"command": "stalls"})]
@@ -228,19 +230,19 @@ def test_where() -> None:
 def test_signals_of_the_process() -> None:
     """The real thing: a loop that is held up for a tenth of a second, and one that works in short pieces."""
 
-    async def run() -> Stalls:
-        stalls = Stalls()
-        stalls.start(asyncio.get_running_loop())
+    async def run() -> LoopLag:
+        lag = LoopLag()
+        lag.start(asyncio.get_running_loop())
         end = time.thread_time() + 0.1
         while time.thread_time() < end:
             pass
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        stalls.stop()
-        return stalls
+        lag.stop()
+        return lag
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        stalls = runner.run(run())
-    assert stalls.total.longest_busy_ms > 60
-    assert stalls.latest is not None
-    assert "test_signals_of_the_process" in stalls.latest.doing
+        lag = runner.run(run())
+    assert lag.total.longest_busy_ms > 60
+    assert lag.latest is not None
+    assert "test_signals_of_the_process" in lag.latest.doing

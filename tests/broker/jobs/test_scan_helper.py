@@ -97,22 +97,22 @@ def test_without_its_help_the_broker_does_it_alone(
 ) -> None:
     asked: list[str] = []
     if trouble == "killed":
-        tell = WorkerProcess.tell
+        send = WorkerProcess.send
 
-        async def told(process: WorkerProcess, **message: Any) -> None:
+        async def sent(process: WorkerProcess, **message: Any) -> None:
             asked.append(message["path"])
             assert process.pid is not None
             os.kill(process.pid, signal.SIGKILL)
-            await tell(process, **message)
+            await send(process, **message)
 
-        monkeypatch.setattr(WorkerProcess, "tell", told)
+        monkeypatch.setattr(WorkerProcess, "send", sent)
     elif trouble == "gives back":
 
-        async def heard(_process: WorkerProcess) -> dict[str, str]:
+        async def received(_process: WorkerProcess) -> dict[str, str]:
             asked.append("")
             return {"given_back": "too much"}
 
-        monkeypatch.setattr(WorkerProcess, "receive", heard)
+        monkeypatch.setattr(WorkerProcess, "receive", received)
     else:
 
         async def start(_process: WorkerProcess) -> None:

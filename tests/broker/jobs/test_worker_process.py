@@ -48,7 +48,7 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("moment", ["working", "killed", "has said more than was heard"])
+@pytest.mark.parametrize("moment", ["working", "killed", "has sent more than was received"])
 def test_after_close_nothing_of_it_is_left(run: Run, moment: str) -> None:
     async def work() -> None:
         worker = WorkerProcess(WORKER, line_bytes=16)
@@ -59,9 +59,9 @@ def test_after_close_nothing_of_it_is_left(run: Run, moment: str) -> None:
             os.kill(pid, signal.SIGKILL)
             with pytest.raises(WorkerDied, match="status -9"):
                 await worker.receive()
-        elif moment == "has said more than was heard":
+        elif moment == "has sent more than was received":
             for _ in range(100):
-                await worker.tell(path="/no/such/file", scan={"base_offset": 0, "end": 99, "index_interval_bytes": 9})
+                await worker.send(path="/no/such/file", scan={"base_offset": 0, "end": 99, "index_interval_bytes": 9})
         closing = asyncio.ensure_future(worker.close())
         await worker.close()
         await closing
@@ -80,7 +80,7 @@ def test_one_that_does_not_come_up_has_died(run: Run, capfd: pytest.CaptureFixtu
             await worker.receive()
         with pytest.raises(WorkerDied, match="status 1"):
             while True:
-                await worker.tell(anything="x" * 100)
+                await worker.send(anything="x" * 100)
         await worker.close()
 
     run(work())

@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -17,7 +18,7 @@ import pytest
 import uvloop
 
 from gregor.broker.net import outbound
-from gregor.broker.net.outbound import JOINED_BELOW_BYTES, WINDOW_BYTES, Outbound
+from gregor.broker.net.outbound import JOINED_BELOW_BYTES, SENDFILE_MIN_BYTES, WINDOW_BYTES, Outbound
 from tests.broker.loop_lag import LoopLag, loop_lag_during
 from tests.support.evicted import evict
 
@@ -212,7 +213,12 @@ def test_a_peer_that_is_gone_does_no_harm(data_file: Path) -> None:
     run(test())
 
 
-def test_pieces_longer_than_the_window_and_the_burst_arrive_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_probe", [True, False])
+def test_pieces_longer_than_the_window_and_the_burst_arrive_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_probe: bool
+) -> None:
+    if not has_probe:
+        monkeypatch.setattr(outbound, "cache_probe", lambda: None)
     path = tmp_path / "segment"
     content = random.Random(2).randbytes(2 * WINDOW_BYTES) * 3
     path.write_bytes(content)
@@ -260,6 +266,62 @@ def test_what_is_not_cached_is_read_ahead_on_a_thread(
             assert piece.released
         assert threads
         assert threading.main_thread() not in threads
+
+    run(test())
+
+
+@pytest.mark.parametrize("cached_bytes", [0, 3_000_000])
+@pytest.mark.parametrize("is_ever_cached", [True, False])
+def test_large_piece_that_is_not_cached_is_read_ahead_on_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached_bytes: int, is_ever_cached: bool
+) -> None:
+    """Also on a file system whose bytes the probe never finds."""
+    path = tmp_path / "segment"
+    content = random.Random(4).randbytes(SENDFILE_MIN_BYTES + 3_000_000)
+    path.write_bytes(content)
+    cached_end = cached_bytes
+    read_ahead = outbound._read_ahead
+    ahead: list[tuple[int, int]] = []
+
+    def is_cached(descriptor: int, position: int, size_bytes: int) -> bool:
+        return position + size_bytes <= cached_end
+
+    def reading_ahead(descriptor: int, size_bytes: int, position: int) -> None:
+        nonlocal cached_end
+        assert threading.current_thread() is not threading.main_thread()
+        read_ahead(descriptor, size_bytes, position)
+        ahead.append((position, size_bytes))
+        if is_ever_cached:
+            cached_end = position + size_bytes
+
+    monkeypatch.setattr(outbound, "cache_probe", lambda: is_cached)
+    monkeypatch.setattr(outbound, "_read_ahead", reading_ahead)
+
+    async def test() -> None:
+        async with connected() as (server, peer):
+            piece = Piece(path, 0, len(content))
+            server.outbound.send([b"<", piece, b">"])
+            assert await receive(peer, len(content) + 2, 1 << 20) == b"<" + content + b">"
+            assert piece.released
+
+    run(test())
+    assert ahead
+    assert ahead[0][0] <= cached_bytes
+    assert all(position >= before + size for (before, size), (position, _) in pairwise(ahead)), "nothing twice"
+
+
+def test_large_piece_of_a_shorter_file_ends_the_connection(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(SENDFILE_MIN_BYTES))
+
+    async def test() -> None:
+        async with connected() as (server, peer):
+            server.outbound.send([Piece(path, 0, SENDFILE_MIN_BYTES + 4_000_000)])
+            loop = asyncio.get_running_loop()
+            got = 0
+            while data := await asyncio.wait_for(loop.sock_recv(peer, 1 << 20), 5):
+                got += len(data)
+            assert got <= SENDFILE_MIN_BYTES
 
     run(test())
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.cli.doctor.checks import AHEAD_MS, Finding, Level, Seen, SeenBroker, check
+from gregor.broker.cli.doctor.checks import AHEAD_MS, Finding, Level, ObservedBroker, ObservedCluster, check
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeLogDirsResponse, MetadataResponse
 
@@ -22,8 +22,8 @@ def folder(
     )
 
 
-def broker(node_id: int, **changes: Any) -> SeenBroker:
-    made = SeenBroker(
+def broker(node_id: int, **changes: Any) -> ObservedBroker:
+    made = ObservedBroker(
         node_id,
         f"kafka{node_id}",
         9092,
@@ -45,7 +45,7 @@ def partition(index: int, leader: int, isr: list[int]) -> MetadataResponse.Metad
     )
 
 
-def seen(*brokers: SeenBroker, partitions: list[Any] | None = None, **changes: Any) -> Seen:
+def seen(*brokers: ObservedBroker, partitions: list[Any] | None = None, **changes: Any) -> ObservedCluster:
     known = brokers or (broker(1), broker(2), broker(3))
     topic = MetadataResponse.MetadataResponseTopic(
         name="t", partitions=[partition(0, 1, [1, 2, 3])] if partitions is None else partitions
@@ -58,7 +58,9 @@ def seen(*brokers: SeenBroker, partitions: list[Any] | None = None, **changes: A
         ],
         topics=[topic],
     )
-    made = Seen("kafka1:9092", "192.0.2.1", metadata, list(known), newest_ms={"t-0": NOW_MS - 5}, now_ms=NOW_MS)
+    made = ObservedCluster(
+        "kafka1:9092", "192.0.2.1", metadata, list(known), newest_ms={"t-0": NOW_MS - 5}, now_ms=NOW_MS
+    )
     for name, value in changes.items():
         setattr(made, name, value)
     return made
@@ -78,16 +80,16 @@ def test_a_healthy_cluster_has_nothing_to_change() -> None:
 @pytest.mark.parametrize(
     ("changes", "text", "remedy"),
     [
-        ({"addresses": ["127.0.0.1", "::1"]}, "clients are led to themselves", "advertised.listeners of broker 2"),
-        ({"addresses": []}, "there is no such name here", "/etc/hosts"),
-        ({"addresses": ["0.0.0.0"]}, "no address that one can connect to", "advertised.listeners"),
-        ({"trouble": "connection refused"}, "cannot be asked there: connection refused", "firewall"),
-        ({"answers_as": -1}, "another broker answers there", "an address of its own"),
-        ({"host": "kafka3"}, "as broker 3 is", "an address of its own"),
+        ({"addresses": ["127.0.0.1", "::1"]}, "clients connect to themselves", "advertised.listeners of broker 2"),
+        ({"addresses": []}, "a name that this host cannot resolve", "/etc/hosts"),
+        ({"addresses": ["0.0.0.0"]}, "an address that no client can connect to", "advertised.listeners"),
+        ({"trouble": "connection refused"}, "does not answer there: connection refused", "firewall"),
+        ({"answers_as": -1}, "another broker answers there", "its own address"),
+        ({"host": "kafka3"}, "as broker 3 is", "its own address"),
         ({"cluster_id": "xyz"}, "belongs to cluster xyz", "zookeeper.connect"),
-        ({"controller_id": 3}, "the brokers do not agree", "after an election"),
+        ({"controller_id": 3}, "the brokers have different metadata", "after an election"),
         ({"log_dirs": [folder(usable=1 * GB)]}, "1 GB of 100 GB free (1%)", "retention.bytes"),
-        ({"log_dirs": [folder(error=ErrorCode.KAFKA_STORAGE_ERROR)]}, "/data: KAFKA_STORAGE_ERROR", "Repair it"),
+        ({"log_dirs": [folder(error=ErrorCode.KAFKA_STORAGE_ERROR)]}, "/data: KAFKA_STORAGE_ERROR", "repair it"),
     ],
 )
 def test_what_is_wrong_with_one_broker(changes: dict[str, Any], text: str, remedy: str) -> None:
@@ -99,7 +101,7 @@ def test_what_only_wants_attention() -> None:
     (finding,) = not_ok(check(seen(broker(1, log_dirs=[folder(usable=10 * GB)]))))
     assert (finding.level, "10%" in finding.text) == (Level.NOTE, True)
     (finding,) = not_ok(check(seen(broker(1, addresses=["127.0.0.1"]), peer="127.0.0.1")))
-    assert (finding.level, "this machine only" in finding.text) == (Level.NOTE, True)
+    assert (finding.level, "only clients on this machine" in finding.text) == (Level.NOTE, True)
 
 
 def test_a_broker_that_does_not_tell_how_full_its_disk_is_is_no_concern() -> None:
@@ -132,7 +134,7 @@ def test_many_partitions_are_counted_not_listed() -> None:
 @pytest.mark.parametrize(("ahead_ms", "level"), [(AHEAD_MS, Level.OK), (AHEAD_MS + 1, Level.WRONG)])
 def test_records_from_the_future(ahead_ms: int, level: Level) -> None:
     findings = check(seen(newest_ms={"t-0": NOW_MS + ahead_ms, "t-1": -1}))
-    (finding,) = [one for one in findings if "from the future" in one.text]
+    (finding,) = [one for one in findings if "in the future" in one.text]
     assert finding.level is level
 
 

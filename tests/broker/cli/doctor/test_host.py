@@ -63,8 +63,8 @@ def test_a_folder_of_this_broker(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("version=0\nbroker.id=4\ncluster.id=abc\n", ["of broker 4, the settings are of broker 3"]),
-        ("version=0\nbroker.id=3\ncluster.id=xyz\n", ["of cluster xyz, the brokers asked are of abc"]),
+        ("version=0\nbroker.id=4\ncluster.id=abc\n", ["belongs to broker 4, the settings to broker 3"]),
+        ("version=0\nbroker.id=3\ncluster.id=xyz\n", ["belongs to cluster xyz, the observed brokers to abc"]),
         ("version=7\n", ["version 0 or 1 expected"]),
     ],
 )
@@ -97,11 +97,11 @@ def resolve(host: str, port: int) -> list[tuple[Any, ...]]:
         ({"listeners": "PLAINTEXT://localhost:9092"}, []),
         ({"listeners": "PLAINTEXT://:9092"}, []),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092", "advertised.listeners": "PLAINTEXT://elsewhere:1"}, []),
-        ({"listeners": "PLAINTEXT://elsewhere:9092"}, ["listeners: elsewhere is no address of this machine"]),
-        ({"listeners": "PLAINTEXT://nowhere:9092"}, ["listeners: there is no host nowhere"]),
+        ({"listeners": "PLAINTEXT://elsewhere:9092"}, ["listeners: elsewhere is not an address of this machine"]),
+        ({"listeners": "PLAINTEXT://nowhere:9092"}, ["listeners: nowhere is not a known host"]),
         (
             {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://nowhere:9092"},
-            ["advertised.listeners: there is no host nowhere, at least not for this machine"],
+            ["advertised.listeners: this machine cannot resolve nowhere"],
         ),
     ],
 )
@@ -118,12 +118,22 @@ def test_addresses(settings: dict[str, str], said: list[str]) -> None:
             ["broker.id=1"],
             False,
             Level.WRONG,
-            "broker 1 is in the cluster already, as kafka1:9092, and its data is not",
+            "broker 1 is already in the cluster, at kafka1:9092, and log.dirs=",
         ),
         (["broker.id=1", "listeners=PLAINTEXT://kafka1:9092"], True, None, ""),
         (["broker.id=1", "listeners=PLAINTEXT://:9092"], True, None, ""),
-        (["broker.id=1", "listeners=PLAINTEXT://:9093"], True, Level.NOTE, "and these settings say PLAINTEXT://:9093"),
-        (["broker.id=1", "listeners=PLAINTEXT://k2:9092"], True, Level.NOTE, "and these settings say PLAINTEXT://k2:"),
+        (
+            ["broker.id=1", "listeners=PLAINTEXT://:9093"],
+            True,
+            Level.NOTE,
+            "and these settings advertise PLAINTEXT://:9093",
+        ),
+        (
+            ["broker.id=1", "listeners=PLAINTEXT://k2:9092"],
+            True,
+            Level.NOTE,
+            "and these settings advertise PLAINTEXT://k2:",
+        ),
     ],
 )
 def test_a_number_that_another_broker_has(

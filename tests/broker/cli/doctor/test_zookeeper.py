@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from gregor.broker.cli.doctor.checks import Level, Seen, SeenBroker
+from gregor.broker.cli.doctor.checks import Level, ObservedBroker, ObservedCluster
 from gregor.broker.cli.doctor.zookeeper import (
     Registered,
     all_reachable,
     check_registered,
     check_session,
-    check_told,
     check_zookeeper,
+    check_zookeeper_of_brokers,
     servers_of,
 )
 from gregor.protocol.messages import MetadataResponse
@@ -41,7 +41,7 @@ def test_addresses() -> None:
     assert servers_of("a:1, b ,[::1]:3,::1/kafka") == [("a", 1), ("b", 2181), ("::1", 3), ("::1", 2181)]
     assert (
         wrong(check_zookeeper("a:x"))[0].text
-        == "zookeeper.connect=a:x: 'a:x' is no address of a ZooKeeper server; give HOST:PORT"
+        == "zookeeper.connect=a:x: 'a:x' is not an address of a ZooKeeper server; give HOST:PORT"
     )
 
 
@@ -70,9 +70,9 @@ def test_a_session_is_tried_only_where_somebody_answers() -> None:
     assert all_reachable(check_zookeeper("a:1,b:1,c:1", answers("refused", "leader", "follower")))
 
 
-def seen(peer: str, *zookeepers: str) -> Seen:
-    brokers = [SeenBroker(index, "kafka", 9092, zookeeper=connect) for index, connect in enumerate(zookeepers)]
-    return Seen("kafka:9092", peer, MetadataResponse(brokers=[], topics=[]), brokers)
+def seen(peer: str, *zookeepers: str) -> ObservedCluster:
+    brokers = [ObservedBroker(index, "kafka", 9092, zookeeper=connect) for index, connect in enumerate(zookeepers)]
+    return ObservedCluster("kafka:9092", peer, MetadataResponse(brokers=[], topics=[]), brokers)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def seen(peer: str, *zookeepers: str) -> Seen:
         (seen("127.0.0.1", "", ""), "standalone", "", []),
     ],
 )
-def test_the_zookeeper_that_brokers_have(told: Seen, mode: str, connect: str, levels: list[Level]) -> None:
-    found_connect, found = check_told(told, answers(mode))
+def test_the_zookeeper_that_brokers_have(told: ObservedCluster, mode: str, connect: str, levels: list[Level]) -> None:
+    found_connect, found = check_zookeeper_of_brokers(told, answers(mode))
     assert (found_connect, [one.level for one in found]) == (connect, levels)
 
 
@@ -96,8 +96,9 @@ def test_what_stands_in_the_nodes() -> None:
     assert wrong(check_registered(Registered(frozenset({1, 2}), 1, {1: 9_999, 2: -59_999}), [2, 1], 1)) == []
     found = wrong(check_registered(Registered(frozenset({1, 4}), 4), [1, 2], 1))
     assert [one.text for one in found] == [
-        "the brokers take [2] for alive, which have no registration; [4] are registered, which the brokers do not know",
-        "/controller names 4, the brokers say 1",
+        "the brokers consider [2] alive, which are not registered; "
+        "[4] are registered, but not in the brokers' metadata",
+        "the controller is 4 by the node /controller, and 1 by the brokers",
     ]
 
 
@@ -115,7 +116,7 @@ def test_a_name_that_is_none() -> None:
         raise socket.gaierror(-2, "Name or service not known")
 
     (finding,) = wrong(check_zookeeper("nowhere:2181", ask))
-    assert finding.text == "ZooKeeper nowhere:2181: nowhere is not the name of a host"
+    assert finding.text == "ZooKeeper nowhere:2181: nowhere is not a known host"
 
 
 def test_a_session_that_fails_says_why() -> None:

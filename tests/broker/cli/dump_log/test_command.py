@@ -46,10 +46,10 @@ def test_batches_and_records(segment: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("arguments", "cause"),
     [
-        (["--files", ","], "names no file"),
+        (["--files", ","], "--files is empty"),
         (["--deep-iteration"], "Missing option '--files'"),
         (["--files", "00000000000000000000.log"], "no such file"),
-        (["--files", "orders.log"], "named by an offset"),
+        (["--files", "orders.log"], "the name of a segment's file is an offset"),
         (["--files", "00000000000000000000.index"], "no such file"),
     ],
 )
@@ -75,7 +75,7 @@ def test_damaged_files_beside_a_log(segment: Path, suffix: str, capsys: pytest.C
 def test_an_index_entry_that_points_before_the_log(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = segment.with_suffix(".index")
     path.write_bytes((1).to_bytes(4) + (-17).to_bytes(4, signed=True))
-    assert "begins at position -17" in "".join(lines(capsys, "--files", str(path), code=1))
+    assert "starts at position -17" in "".join(lines(capsys, "--files", str(path), code=1))
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])

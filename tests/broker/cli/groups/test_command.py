@@ -7,7 +7,7 @@ from confluent_kafka import ConsumerGroupState, Node, TopicPartition
 from confluent_kafka.admin import ConsumerGroupDescription, MemberAssignment, MemberDescription
 
 from gregor.broker.cli.groups import command as groups
-from gregor.broker.cli.groups.report import member_table, offset_table, places_text, state_table
+from gregor.broker.cli.groups.report import member_table, offset_table, partitions_text, state_table
 
 
 def member(name: str, *places: tuple[str, int], instance: str | None = None) -> MemberDescription:
@@ -28,15 +28,15 @@ def group(*members: MemberDescription, assignor: str = "range") -> ConsumerGroup
         (["--describe", "--group", "g", "--all-groups"], "contradict"),
         (["--describe", "--group", "g", "--members", "--state"], "contradict"),
         (["--describe", "--group", "g", "--state", "stable"], "no value"),
-        (["--list", "--group", "g"], "leave --group out"),
-        (["--list", "--members"], "go with --describe"),
-        (["--list", "--execute"], "go with --reset-offsets"),
-        (["--describe", "--group", "g", "--type", "classic"], "--type goes with --list"),
+        (["--list", "--group", "g"], "--list and --group contradict each other"),
+        (["--list", "--members"], "need --describe"),
+        (["--list", "--execute"], "need --reset-offsets"),
+        (["--describe", "--group", "g", "--type", "classic"], "--type needs --list"),
         (["--delete", "--group", "g", "--topic", "t"], "goes with --reset-offsets"),
         (["--delete-offsets", "--group", "g"], "and --topic"),
         (["--delete-offsets", "--group", "g", "--group", "h", "--topic", "t"], "one --group"),
         (["--delete-offsets", "--all-groups", "--topic", "t"], "one --group"),
-        (["--delete-offsets", "--group", "g", "--topic", "t", "--execute"], "go with --reset-offsets"),
+        (["--delete-offsets", "--group", "g", "--topic", "t", "--execute"], "need --reset-offsets"),
         (["--reset-offsets", "--group", "g", "--topic", "t"], "exactly one of --to-earliest"),
         (["--reset-offsets", "--group", "g", "--topic", "t", "--to-earliest", "--to-latest"], "exactly one of"),
         (["--reset-offsets", "--group", "g", "--to-earliest"], "needs --topic or --all-topics"),
@@ -102,5 +102,5 @@ def test_state() -> None:
 
 
 def test_places() -> None:
-    assert places_text([("b", 1), ("a", 2), ("a", 0)]) == "a:0,2;b:1"
-    assert places_text([]) == "-"
+    assert partitions_text([("b", 1), ("a", 2), ("a", 0)]) == "a:0,2;b:1"
+    assert partitions_text([]) == "-"

@@ -58,7 +58,7 @@ def test_what_is_no_duration(text: str) -> None:
 
 
 def test_a_duration_beyond_all_clocks() -> None:
-    with pytest.raises(CommandError, match="longer than any time"):
+    with pytest.raises(CommandError, match="is too long"):
         parse_duration_ms("P" + "9" * 400 + "D")
 
 
@@ -85,7 +85,7 @@ def test_broken_plans_name_their_line(text: str) -> None:
 
 
 def test_a_plan_that_is_no_csv() -> None:
-    with pytest.raises(CommandError, match="comma-separated"):
+    with pytest.raises(CommandError, match="is not CSV"):
         read_plan("t,0,\r5", ["g"])
 
 
