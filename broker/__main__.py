@@ -1,7 +1,7 @@
-"""The `gregor` command: finds the sub-command and imports only what it needs.
+"""The `gregor` command: finds the sub-command and imports only the modules that it needs.
 
-`gregor start` must be serving within a fraction of a second and idle in little memory, so nothing of the other commands
-(click, rich, the client library) may be imported on its way.
+`gregor start` must be serving within a fraction of a second and idle in little memory, so no module of the other
+commands (click, rich, the client library) may be imported by it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 INTERRUPTED = 130
-"""What a shell reports for a process that SIGINT ended."""
+"""The exit status that a shell reports for a process that SIGINT ended."""
 USAGE = "Usage: gregor COMMAND [OPTIONS]..."
 
 # Name -> module with `main(arguments) -> exit code`, and the line that `gregor --help` prints.
@@ -41,7 +41,7 @@ COMMANDS = {
 
 
 def usage() -> str:
-    """What `gregor --help` prints."""
+    """Return the text that `gregor --help` prints."""
     width = max(map(len, COMMANDS))
     lines = [USAGE, "", "A Kafka-compatible broker and its tools.", "", "Commands:"]
     lines += [f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items()]
@@ -59,7 +59,7 @@ def usage() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one sub-command and returns the exit code of the process: 0, or 1 after an error as in Kafka's tools."""
+    """Run one sub-command; return the exit code of the process: 0, or 1 after an error as in Kafka's tools."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given:
         print(usage())
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"gregor {name}: PySpark is missing; install it with: pip install 'gregor[spark]'", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:  # before the command could say what it does then
+    except KeyboardInterrupt:  # before the command could handle it
         return INTERRUPTED
     return code
 

@@ -1,4 +1,4 @@
-"""What a request is served with: its circumstances, and the parts of the broker that its handler may use.
+"""The context of a request: its connection and header, and the parts of the broker that its handler may use.
 
 Each handler names the narrowest of these protocols that it needs; gregor.broker.parts has all of them.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ClientConnection(Protocol):
-    """The connection that a request came by."""
+    """The connection of a request."""
 
     @property
     def listener(self) -> str: ...
@@ -47,7 +47,7 @@ class ClientConnection(Protocol):
 
 @dataclass(slots=True)
 class Call:
-    """One request's circumstances."""
+    """The connection of a request, and its header."""
 
     connection: ClientConnection
     api_key: int
@@ -62,7 +62,7 @@ class Call:
 
 
 class NodeEndpoint(NamedTuple):
-    """The address that a client is told for a broker: that of the listener the client itself came in by."""
+    """The address of a broker for one client: that of the listener that the client is connected to."""
 
     host: str
     port: int
@@ -70,10 +70,10 @@ class NodeEndpoint(NamedTuple):
 
 
 def endpoint_for(node: LiveBroker, connection: ClientConnection, *, own: bool) -> NodeEndpoint | None:
-    """Where the client of `connection` reaches `node`; None if the node lacks the listener.
+    """Return the address of `node` for the client of `connection`; None if the node lacks the listener.
 
-    `own`: the node is this broker, and it advertises no host on this listener. Then the answer is the address that this
-    client reached it at, which is right on a machine with several networks; a forwarded port still needs
+    `own`: the node is this broker, and it advertises no host on this listener. Then the address is the one that
+    this client is connected to, which is right on a machine with several networks; a forwarded port still needs
     advertised.listeners.
     """
     endpoint = node.endpoints.get(connection.listener)
@@ -84,7 +84,7 @@ def endpoint_for(node: LiveBroker, connection: ClientConnection, *, own: bool) -
 
 
 class ServedApi(Protocol):
-    """One API that the broker serves, with the versions of it."""
+    """One API that the broker serves, with its versions."""
 
     @property
     def key(self) -> ApiKey: ...
@@ -102,7 +102,7 @@ class ApiContext(Protocol):
 
 
 class Paced(Protocol):
-    """A request about many things is handled in pieces between which others proceed."""
+    """The gate, for a request about many items: it is handled in pieces, between which other work proceeds."""
 
     @property
     def gate(self) -> Gate: ...
@@ -123,7 +123,7 @@ class MetadataContext(Paced, Protocol):
 
 
 class DataContext(MetadataContext, Protocol):
-    """Records: the replicas of this broker, and the threads that their files are read and written on."""
+    """Records: the replicas of this broker, and the threads that read and write their files."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -144,13 +144,13 @@ class ProducerIdContext(Protocol):
 
 
 class TopicCreation(Protocol):
-    """Topics that come into being by being used."""
+    """The creation of topics on first use."""
 
     async def create(self, name: str) -> None: ...
 
 
 class GroupContext(MetadataContext, Protocol):
-    """Consumer groups, and their offsets of old that lie in ZooKeeper."""
+    """Consumer groups, and the offsets that old clients store in ZooKeeper."""
 
     @property
     def logs(self) -> LogManager: ...
@@ -163,7 +163,7 @@ class GroupContext(MetadataContext, Protocol):
 
 
 class AdminContext(MetadataContext, Protocol):
-    """Topics, their settings and their replicas, as the controller changes them."""
+    """Topics, their settings and their replicas, which the controller changes."""
 
     @property
     def admin(self) -> Admin: ...

@@ -1,4 +1,4 @@
-"""The parts of one broker that requests are served with."""
+"""The parts of one broker that serve requests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Broker:
-    """Put together in gregor.broker.wiring. Everything belongs to the loop's thread."""
+    """The parts, made by gregor.broker.wiring. All belong to the thread of the event loop."""
 
     config: BrokerConfig
     broker_id: int
@@ -84,26 +84,26 @@ class Broker:
     encoded_topics: EncodedTopics
     addresses: OwnAddresses
     sends_to_racks: bool = False
-    """Whether consumers are sent to the replica in their rack (replica.selector.class)."""
+    """Whether consumers are directed to the replica in their rack (replica.selector.class)."""
 
     @staticmethod
     def now_ms() -> int:
         return int(time.time() * 1000)
 
     async def write_log_start_offsets(self) -> None:
-        """Make the present log start offsets outlast a crash of this process. Where a disk refuses them they are tried
-        again with the next checkpoints.
+        """Make the present log start offsets survive a crash of this process. If a write fails, the next checkpoints
+        repeat it.
         """
         self.logs.report(await self.background.run(self.logs.checkpoints.log_starts()))
 
     def partition_of(self, topic: str, topic_id: Uuid, index: int) -> Partition | None:
-        """The local replica that a request names, by id where it has one."""
+        """Return the local replica that a request names, by topic id if it has one."""
         if topic_id != ZERO_UUID:
             return self.replicas.get_by_id(topic_id, index)
         return self.replicas.get(topic, index)
 
     def endpoint_of(self, node_id: int, call: Call) -> NodeEndpoint | None:
-        """Where this request's client reaches a live broker."""
+        """Return the address of a live broker for the client of this request."""
         node = self.metadata.brokers.get(node_id)
         if node is None:
             return None
@@ -128,5 +128,5 @@ if TYPE_CHECKING:
         ProducerIdContext,
         ReplicaContext,
     ]:
-        """Have the type checker compare the parts with what each handler needs: the registry does not."""
+        """Let the type checker compare the parts with the needs of each handler: the registry does not."""
         return broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker

@@ -1,4 +1,4 @@
-"""Which API versions the broker serves, and by what: handlers register themselves where they are written.
+"""The served API versions and their handlers, which register themselves where they are defined.
 
 The ApiVersions answer is derived from this table, so nothing can be advertised that has no handler.
 """
@@ -29,12 +29,12 @@ AMONG_BROKERS = frozenset(
         ApiKey.ALLOCATE_PRODUCER_IDS,
     }
 )
-"""What only brokers of a cluster say to each other; one that is alone serves it to nobody, and does not load it."""
+"""Requests between the brokers of a cluster; a single broker does not serve them, and does not load their handlers."""
 _API_OF_MODULE = re.compile(r"k(\d+)_")
 _HANDLERS = "gregor.broker.handlers"
 
 Handler = Callable[[Any, Any, "Call"], Any]
-"""Its first argument is what gregor.broker.context, or the handler itself, says that it needs of the broker."""
+"""The first argument is a protocol of the needed parts, from gregor.broker.context or the handler's module."""
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
@@ -43,10 +43,10 @@ class Entry:
     """One served API. `handler(broker, request, call)` returns the response, a Deferred or an awaitable of it, or None
     for no answer.
 
-    `pipelined`: requests behind one that is still unanswered may be taken up, because all that its order decides has
-    happened when the handler returns (Produce: the append).
+    `pipelined`: later requests of the connection may be dispatched before the response, because everything that depends
+    on the order has happened when the handler returns (Produce: the append).
 
-    `changes`: what was begun is done to its end, also when its client leaves; a mere question is dropped then.
+    `changes`: the request changes something, and is completed even if its client leaves; a mere query is cancelled.
     """
 
     key: ApiKey
@@ -63,9 +63,9 @@ class Entry:
     )
     """The same with pauses (gregor.protocol.messages)."""
     header_versions: tuple[tuple[int, int], ...] = field(init=False, repr=False)
-    """Of the request's and the response's header, by version."""
+    """Versions of the request's and the response's header, by version of the API."""
     carries_records: bool = field(init=False)
-    """Its responses may hold pieces of files, and are mostly records."""
+    """Whether its responses may contain pieces of files, and are mostly records."""
 
     def __post_init__(self) -> None:
         key = self.key
@@ -91,7 +91,7 @@ class Entry:
 
 
 def entry_of(handlers: Mapping[int, Entry], key: int, version: int) -> Entry:
-    """What serves that version. Raises FramingError."""
+    """Return the entry for a version of an API. Raises FramingError."""
     entry = handlers.get(key)
     if entry is None:
         raise FramingError(f"API key {key} (version {version}) is not served")

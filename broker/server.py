@@ -1,9 +1,9 @@
 """The daemon: start, accept, drain, stop.
 
 Start order: data folders (locked, logs opened), metadata store, sockets bound, this broker registered, the controller's
-first picture of the cluster applied, and only then connections accepted: the first metadata answer is right.
-Stop order: in a cluster others lead, no new connections, open ones closed, groups unloaded, registration withdrawn,
-logs closed cleanly.
+first UpdateMetadata applied, and only then connections accepted: the first metadata response is right.
+Stop order: in a cluster a controlled shutdown, no new connections, open ones closed, groups unloaded, the registration
+removed, logs closed cleanly.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def run(
     first_topics: Sequence[TopicWish] = (),
     log_label: str = "",
 ) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the process's exit status: 1 if it could not start or go on."""
+    """Run a broker until SIGTERM or SIGINT; returns the process's exit status: 1 if it could not start, or has
+    failed."""
     log.configure(label=log_label)
     logger.info("%s", program_line())
     raise_limit()
@@ -68,7 +69,8 @@ def run(
 async def _serve(
     config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None, first_topics: Sequence[TopicWish]
 ) -> int:
-    # What a thread of ours does in Python (decisions about many partitions, long checkpoints) gives way this soon.
+    # A thread that runs Python code (decisions about many partitions, long checkpoints) releases the GIL after this
+    # time.
     sys.setswitchinterval(_SWITCH_S)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -93,8 +95,8 @@ async def _serve(
 
 
 async def started_unless_stopped(server: Server, stop: asyncio.Event) -> bool:
-    """Start it. A start may take long: it waits for ZooKeeper, and for an old registration to end. False if it was to
-    stop meanwhile, and has. Raises as Server.start."""
+    """Start the server, which may have to wait for ZooKeeper, and for an old registration to end. Return False if
+    `stop` was set before the end of the start. Raises as Server.start."""
     starting, stopping = asyncio.ensure_future(server.start()), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -153,7 +155,7 @@ class Server:
         self._log_addresses(broker)
 
     def _log_addresses(self, broker: Broker) -> None:
-        """Lines for the log about what clients and other brokers are told of this broker's address."""
+        """Log which addresses of this broker clients and other brokers use."""
         connect: str = self._config["zookeeper.connect"] if self._node.in_cluster else ""
         for line in seen_by_clients(sorted(broker.addresses.unadvertised), own_name(bool(connect)), bool(connect)):
             logger.info("%s", line)
@@ -167,11 +169,11 @@ class Server:
 
     @property
     def failed(self) -> bool:
-        """Whether the broker ends for a fault of its own."""
+        """Whether the broker ends because it has failed."""
         return self._node.failed
 
     def make_topics(self, wishes: Sequence[TopicWish]) -> None:
-        """Have topics made, beside everything else."""
+        """Create topics in the background."""
         from gregor.broker.cluster.first_topics import make_first_topics
 
         broker = self._node.broker

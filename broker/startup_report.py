@@ -1,4 +1,4 @@
-"""The lines of the log that say which broker starts, and with which parts it has started."""
+"""Lines of the log about the program that starts, and about the parts of the started broker."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _commit_of(root: str) -> str:
 def started_lines(
     info: ServerInfo, config: BrokerConfig, replicas: ReplicaManager, in_cluster: bool, took_s: float
 ) -> Iterator[str]:
-    """Yield what a broker that is ready consists of: listeners, data folders, metadata store, coordinators."""
+    """Yield the parts of a broker that is ready: listeners, data folders, metadata store, coordinators."""
     listeners = ", ".join(listener_text(*one) for one in info.listeners)
     yield f"broker {info.broker_id} of cluster {info.cluster_id} started in {took_s:.2f} s, listening on {listeners}"
     folders = ", ".join(os.path.abspath(folder) for folder in info.log_dirs)

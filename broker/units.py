@@ -1,4 +1,4 @@
-"""Sizes and durations as people read them."""
+"""Sizes and durations in readable units."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
 def duration(ms: float) -> str:
-    """The two largest units: `3 d 4 h`, `12 s`, `250 ms`."""
+    """Return the two largest units: `3 d 4 h`, `12 s`, `250 ms`."""
     rest = int(ms)
     parts = []
     for unit_ms, name in _UNITS:
@@ -19,7 +19,7 @@ def duration(ms: float) -> str:
 
 
 def size(size_bytes: float) -> str:
-    """`831 B`, `12.0 KB`, `3.4 MB`, `1.2 GB`, in powers of 1000."""
+    """Return `831 B`, `12.0 KB`, `3.4 MB`, `1.2 GB`, in powers of 1000."""
     if size_bytes < 1000:
         return f"{int(size_bytes)} B"
     for unit in ("KB", "MB"):

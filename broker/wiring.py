@@ -114,7 +114,7 @@ class Node:
         self._lifetimes.callback(self._close_mover)
 
     async def open_storage(self) -> None:
-        """Lock the data folders, open the metadata store, agree on whose they are. Raises StartError."""
+        """Lock the data folders, open the metadata store, check that both are of one cluster. Raises StartError."""
         config, logs = self._config, self._logs
         try:
             logs.lock()
@@ -150,9 +150,9 @@ class Node:
         bind: Callable[[], dict[str, int]],
         check_addresses: Callable[[Addresses], None] = lambda addresses: None,
     ) -> None:
-        """Register, stand for controller, take over what it says. `bind` opens what the settings name, once the dynamic
-        ones are known, and returns the ports by listener name; what it raises is passed on. `check_addresses` raises
-        ConfigError where other listeners cannot be opened."""
+        """Register the broker, start its controller, and apply the controller's requests. `bind` opens the listeners
+        once the dynamic settings are known, and returns the ports by listener name; its errors are passed on.
+        `check_addresses` raises ConfigError if other listeners cannot be opened."""
         base = self._base = base_parts(self._config, self._logs, self.store, self._background, now_ms, self.in_cluster)
         self.recovering = base.recovering
         mover = self._mover = LogMover(self._config, self._logs, base.replicas, self._background)
@@ -321,7 +321,7 @@ class Node:
         configs.on_broker_changed.append(
             lambda: self._logs.forget_producers_after(self._config["producer.id.expiration.ms"])
         )
-        # The first time before the start is over: the dynamic settings are read while logs are still being checked.
+        # Called before the end of the start: the dynamic settings are read while logs are still recovered.
         configs.on_broker_changed.append(lambda: self.scan_helper.allow(self._recovery_processes()))
 
     def _recovery_processes(self) -> int:
@@ -331,7 +331,7 @@ class Node:
     # -- while it runs, and its end --------------------------------------------------------------------------------
 
     async def advertise(self, ports: dict[str, int]) -> None:
-        """Tell the cluster that the listeners are others now. `ports`: as bound, by listener name."""
+        """Register the changed listeners in the cluster. `ports`: as bound, by listener name."""
         self._addresses.bound(ports)
         if self._member is not None:
             await self._member.renew()
@@ -345,7 +345,7 @@ class Node:
         return self._store
 
     def _store_failed(self, failure: StoreError) -> None:
-        """Without its metadata a broker must not go on as if all were well: its supervisor sees it end."""
+        """Stop the broker: without its metadata it cannot serve, and its supervisor must notice."""
         self._give_up(f"the metadata store failed: {failure}")
 
     def _give_up(self, reason: str) -> None:
@@ -354,8 +354,8 @@ class Node:
         signal.raise_signal(signal.SIGTERM)
 
     async def controlled_shutdown(self) -> None:
-        """Before the listeners are closed. A broker that is alone, or at its end by a fault of its own, has no other
-        to hand anything to."""
+        """Move the leadership to other brokers, before the listeners are closed. A single broker has no others, and one
+        that has failed cannot."""
         if self._member is not None and not self.failed:
             await self._member.controlled_shutdown()
 
@@ -367,7 +367,8 @@ class Node:
         await self._lifetimes.aclose()
 
     def _close_mover(self) -> None:
-        """After the store: its thread may be copying part of a log, and the registration must not last until then."""
+        """Close the mover, after the store: its thread may be copying part of a log, and the registration must end
+        before."""
         if self._mover is not None:
             self._mover.close()
 

@@ -1,6 +1,6 @@
-"""Authorized operations as bit fields, for requests that ask what they may do (KIP-430).
+"""Authorized operations as bit fields, for requests that want to know them (KIP-430).
 
-A bit is `1 << code of the operation` (Kafka's AclOperation). Without an authorizer: all that the resource knows.
+A bit is `1 << code of the operation` (Kafka's AclOperation). Without an authorizer: all operations on the resource.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a partition is led: what a client is told that asked the wrong broker (KIP-951)."""
+"""The leader of a partition, in responses to a client that has sent a request to another broker (KIP-951)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NodeT = TypeVar("NodeT")
 
 
 def current_leader(broker: MetadataContext, topic: str, index: int, make: type[LeaderT]) -> LeaderT:
-    """The partition's leader and epoch as this broker knows them, -1 where it does not."""
+    """Return the partition's leader and leader epoch as far as this broker knows them, else -1."""
     state = broker.metadata.partition(topic, index)
     if state is None:
         return make()
@@ -24,14 +24,14 @@ def current_leader(broker: MetadataContext, topic: str, index: int, make: type[L
 
 
 def why_absent(broker: MetadataContext, topic: str, index: int) -> ErrorCode:
-    """Why this broker has no replica of a partition: others have, or there is no such partition."""
+    """Return why this broker has no replica of a partition: others have it, or it does not exist."""
     if broker.metadata.partition(topic, index) is not None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def node_endpoints(broker: MetadataContext, call: Call, leader_ids: Iterable[int], make: type[NodeT]) -> list[NodeT]:
-    """Addresses of the named brokers, on the listener the client came in by."""
+    """Return the addresses of brokers on the listener that the client is connected to."""
     nodes = []
     for broker_id in sorted(set(leader_ids)):
         endpoint = broker.endpoint_of(broker_id, call)

@@ -1,10 +1,11 @@
-"""Answers to Metadata requests about many partitions: put together from encoded pieces, in steps, and kept.
+"""Responses to Metadata requests about many partitions: joined from encoded pieces, in steps, and stored.
 
-All topics of a broker with 10,000 partitions are 300 KB of answer and 60 ms of work. Here a topic's bytes are encoded
-in steps (protocol.turns) and kept while the topic stays as it is; an equal request then costs a look-up for each topic.
+The response about all topics of a broker with 10,000 partitions has 300 KB and costs 60 ms of work. Here a topic is
+encoded in steps (protocol.turns), and its bytes are stored until the topic changes; an equal request then costs one
+dictionary access for each topic.
 
-The general encoder makes the pieces: an answer that holds nothing but one topic (or one topic nothing but some
-partitions) is encoded, and what stands around it, of known length, is cut off.
+The general encoder makes the pieces: a response with only one topic (or with one topic and only some partitions) is
+encoded, and the bytes around it, of known length, are removed.
 
     around the topics:      brokers, cluster id, controller id | topics | operations, error code, tags
     around the partitions:  error code, name, id, is internal | partitions | operations, tags
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
 Answered = Callable[["TopicState", Iterable[int]], Topic]
-"""What a topic is answered with, of its partitions only those named."""
+"""Makes the answer for a topic, with the named partitions only."""
 
 FLEXIBLE_FROM = 9
 PARTITIONS_PER_PIECE = 60
-"""They are encoded in one step: some 0.4 ms of work, and few enough for a length field of one byte."""
+"""These are encoded in one step: some 0.4 ms of work, and few enough for a length field of one byte."""
 _KINDS_KEPT = 4
 
 _MARK = 0x7A6F_1D2E
@@ -40,7 +41,7 @@ _NAME = "\x02a name of no topic's own\x03"
 
 
 class _Layout(NamedTuple):
-    """Bytes of an answer in one version, where it has neither brokers nor a cluster id nor a topic's name."""
+    """Positions in a response of one version that has no brokers, no cluster id and no topic's name."""
 
     length_bytes: int
     topics_at: int
@@ -51,7 +52,7 @@ class _Layout(NamedTuple):
 
 @cache
 def layout(version: int) -> _Layout:
-    """Found out from an encoded answer that is marked where the first topic and the first partition stand."""
+    """Return the layout, found in an encoded response with marks at the first topic and the first partition."""
     length_bytes = 1 if version >= FLEXIBLE_FROM else 4
     name_length_bytes = 1 if version >= FLEXIBLE_FROM else 2
     empty = MetadataResponse().encode(version)
@@ -111,8 +112,8 @@ def _write_length(out: bytearray, count: int, version: int) -> None:
 
 
 class EncodedTopics:
-    """The encoded topics of the questions that were asked last. A TopicState is replaced, never changed: as long as it
-    is the same object, so are its bytes."""
+    """The encoded topics of the last requests. A TopicState is replaced, never changed: the bytes of the same object
+    are the same."""
 
     def __init__(self) -> None:
         self._kinds: dict[object, dict[str, tuple[TopicState, bytes]]] = {}
@@ -123,12 +124,12 @@ class EncodedTopics:
     def collect(
         self, topics: Sequence[TopicState | Topic], answered: Answered, version: int, kind: object, topics_count: int
     ) -> Steps[bytes]:
-        """The bytes of these topics, one after the other. `kind` is all that a topic's answer depends on besides the
-        topic and the version; `topics_count` is how many topics there are, and so about how many are kept."""
+        """Return the bytes of these topics, one after the other. `kind` is all that a topic's answer depends on besides
+        the topic and the version; `topics_count`, the number of all topics, is about the number that is stored."""
         key = version, kind
         known = self._kinds.pop(key, {})
         if len(known) > 2 * topics_count + len(topics):
-            known.clear()  # most of them are gone
+            known.clear()  # most of them are deleted
         while len(self._kinds) >= _KINDS_KEPT:
             del self._kinds[next(iter(self._kinds))]
         self._kinds[key] = known

@@ -229,13 +229,13 @@ class _Appends:
         try:
             if self._refusal:
                 raise KafkaError(self._refusal, _REFUSALS[self._refusal])
-            self._start(topic, data, answer)
+            self._append_or_postpone(topic, data, answer)
         except KafkaError as error:
             if error.code in PASSING:
                 self._note_refused(topic, data)
             self._refuse((topic, answer), error)
 
-    def _start(
+    def _append_or_postpone(
         self,
         topic: ProduceRequest.TopicProduceData,
         data: ProduceRequest.PartitionProduceData,

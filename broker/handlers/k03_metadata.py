@@ -1,17 +1,17 @@
 """Metadata (key 3), versions 0 to 13: brokers, topics, leaders; creates topics on first use where that is allowed.
 
-- 1 null asks for all topics, controller id, racks, internal flag, before which replicas that cannot be reached are left
-  out, with REPLICA_NOT_AVAILABLE; 2 cluster id; 4 the client may forbid creation;
+- 1 null means all topics, controller id, racks, internal flag; version 0 omits replicas that cannot be reached, with
+  REPLICA_NOT_AVAILABLE; 2 cluster id; 4 the client may forbid creation;
   5 offline replicas; 6 LISTENER_NOT_FOUND; 7 leader epochs; 8 authorized operations; 9 flexible; 10 topic ids;
   12 topics by id alone; 13 an error for the whole answer.
-- A topic is created within the request (`auto.create.topics.enable`) and answered with its leaders, not with an error
-  that has the client come back. So are CREATED_AT_ONCE topics of a request; the others are LEADER_NOT_AVAILABLE, and
-  come into being as the client asks again.
-- But a name whose topic was deleted is UNKNOWN_TOPIC_OR_PARTITION the first time it is asked for, although a new topic
-  is made of it: whoever asks may well be the one who deleted it, and looks whether it is gone.
-- A broker that has just joined a cluster, and was not told of it by the controller yet, answers when it was.
-- An answer about many partitions is made in slices and kept (gregor.broker.answers.metadata).
-- Without an authorizer everybody may do everything, and the authorized operations say so.
+- A topic is created within the request (`auto.create.topics.enable`), and the response has its leaders, not an error
+  after which the client must retry. This holds for CREATED_AT_ONCE topics of a request; the others are
+  LEADER_NOT_AVAILABLE, and are created when the client retries.
+- But the name of a deleted topic is UNKNOWN_TOPIC_OR_PARTITION in the first request after the deletion, although a new
+  topic is created: the client may be the one that has deleted it, and checks whether it still exists.
+- A broker that has just joined a cluster responds once the controller has sent UpdateMetadata.
+- A response about many partitions is made in slices and stored (gregor.broker.answers.metadata).
+- Without an authorizer every client may do everything, which the authorized operations show.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ CREATION_CHOICE_FROM = 4
 LISTENER_ERROR_FROM = 6
 IDS_FROM = 12
 CREATED_AT_ONCE = 100
-"""Of the topics that a request names and that do not exist: each takes some milliseconds."""
+"""Limit of the topics that one request creates before its response; each needs some milliseconds."""
 CREATIONS_IN_PARALLEL = 10
 MANY_PARTITIONS = 200
-"""More are answered in slices."""
+"""A response about more partitions is made in slices."""
 
 
 class EncodedMetadataContext(MetadataContext, Protocol):
@@ -93,14 +93,14 @@ async def metadata(
     work = broker.encoded_topics.collect(found, answered, call.version, kind, broker.metadata.topics_count)
     encoded = encoded_answer(answer, await broker.gate.run(work), len(found), call.version)
     turns = broker.gate.turns()
-    while found:  # to free a hundred thousand at once takes long, too
+    while found:  # to free a hundred thousand at once would hold up the loop, too
         del found[-ITEMS_PER_STEP:]
         await turns.next()
     return encoded
 
 
 def _answer(broker: EncodedMetadataContext, request: MetadataRequest, call: Call) -> MetadataResponse:
-    """All but the topics."""
+    """Make the response without its topics."""
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(
@@ -123,7 +123,7 @@ async def _wanted(
     version: int,
     may_create: bool,
 ) -> list[TopicState | Topic]:
-    """Asked for once or a million times, a topic is answered once."""
+    """Return each requested topic once, however often it is named."""
     turns = broker.gate.turns()
     named: dict[tuple[str | None, Uuid], MetadataRequest.MetadataRequestTopic] = {}
     missing: list[str] = []
@@ -144,7 +144,8 @@ async def _wanted(
             missing.append(name)
     found: list[TopicState | Topic] = []
     if by_id and version < IDS_FROM:
-        # Versions 10 and 11 have the fields, but no topic can be asked for by id. The answer's names are never null.
+        # Versions 10 and 11 have the fields, but a topic cannot be requested by id. The names in the response are never
+        # null.
         for topic in wanted:
             await turns.next()
             found.append(Topic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or ""))
@@ -182,7 +183,7 @@ def _by_name(broker: EncodedMetadataContext, name: str, error: ErrorCode) -> Top
 
 
 async def _create(broker: EncodedMetadataContext, names: Sequence[str]) -> dict[str, ErrorCode]:
-    """Create topics; the errors of those that were refused."""
+    """Create topics, and return the errors of those that were refused."""
     refused: dict[str, ErrorCode] = {}
 
     async def create(name: str) -> None:
@@ -197,7 +198,7 @@ async def _create(broker: EncodedMetadataContext, names: Sequence[str]) -> dict[
 
 
 def _leaders(broker: EncodedMetadataContext, call: Call) -> dict[int, ErrorCode]:
-    """The live brokers, with an error where this client cannot reach them."""
+    """Return the live brokers, each with an error if this client cannot reach it."""
     lacking = ErrorCode.LISTENER_NOT_FOUND if call.version >= LISTENER_ERROR_FROM else ErrorCode.LEADER_NOT_AVAILABLE
     return {
         node_id: ErrorCode.NONE if broker.endpoint_of(node_id, call) is not None else lacking
@@ -221,7 +222,8 @@ def _known(
 def _partition(
     index: int, state: PartitionState, leaders: Mapping[int, ErrorCode]
 ) -> MetadataResponse.MetadataResponsePartition:
-    """`leaders` holds the live brokers, with an error where this client cannot reach them."""
+    """Make the answer for a partition. `leaders`: the live brokers, each with an error if this client cannot reach
+    it."""
     error = leaders.get(state.leader, ErrorCode.LEADER_NOT_AVAILABLE)
     return MetadataResponse.MetadataResponsePartition(
         error_code=error,
@@ -237,7 +239,7 @@ def _partition(
 def _alive_only(
     index: int, state: PartitionState, leaders: Mapping[int, ErrorCode]
 ) -> MetadataResponse.MetadataResponsePartition:
-    """Clients of version 0 look up each replica among the brokers of the answer."""
+    """Omit replicas that are not alive: clients of version 0 need each among the brokers of the response."""
     answer = _partition(index, state, leaders)
     answer.replica_nodes = [node for node in state.replicas if leaders.get(node) == ErrorCode.NONE]
     answer.isr_nodes = [node for node in state.isr if leaders.get(node) == ErrorCode.NONE]

@@ -1,9 +1,10 @@
-"""LeaderAndIsr (key 4), versions 0 to 7: the controller says which partitions this broker leads, and whom it follows.
+"""LeaderAndIsr (key 4), versions 0 to 7: the controller appoints this broker leader or follower of partitions.
 
-- 1 whether a replica is new; 2 the broker's epoch, partitions by topic; 3 replicas that come and go; 4 flexible;
-  5 topic ids, in the answer for names; 6 recovery from an unclean election; 7 KRaft controllers during a migration.
-- Requests of controllers that were replaced, and for an earlier life of this broker, are refused as a whole.
-- Known gap: partitions that a KRaft controller's full request (type 2) leaves out are not removed.
+- 1 whether a replica is new; 2 the broker's epoch, partitions by topic; 3 added and removed replicas; 4 flexible; 5
+  topic ids, in the response in place of names; 6 recovery from an unclean election; 7 KRaft controllers during a
+  migration.
+- Requests with an old controller epoch or an old broker epoch are refused as a whole.
+- Known gap: partitions that a KRaft controller's full request (type 2) omits are not removed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ async def leader_and_isr(broker: ReplicaContext, request: LeaderAndIsrRequest, c
     response = await broker.controller_requests.handle(request, call.connection.number)
     assert isinstance(response, LeaderAndIsrResponse)
     if call.version < ANSWERED_BY_TOPIC_FROM and not response.error_code:
-        # The answer holds the topics in the order of the request.
+        # The response has the topics in the order of the request.
         for topic, answered in zip(request.topic_states, response.topics, strict=True):
             for partition in answered.partition_errors:
                 partition.topic_name = topic.topic_name

@@ -1,8 +1,8 @@
-"""StopReplica (key 5), versions 0 to 4: the controller takes replicas from this broker, with or without their logs.
+"""StopReplica (key 5), versions 0 to 4: the controller removes replicas from this broker, with or without their logs.
 
-- 1 the broker's epoch, partitions by topic; 2 flexible; 3 of each partition its leader epoch, and whether its log goes;
-  4 KRaft controllers during a migration.
-- Requests of controllers that were replaced, and for an earlier life of this broker, are refused as a whole.
+- 1 the broker's epoch, partitions by topic; 2 flexible; 3 leader epoch of each partition, and whether its log is
+  deleted; 4 KRaft controllers during a migration.
+- Requests with an old controller epoch or an old broker epoch are refused as a whole.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""UpdateMetadata (key 6), versions 0 to 8: the controller says who is alive and who leads.
+"""UpdateMetadata (key 6), versions 0 to 8: the controller sends the live brokers and the leaders.
 
-- 1 several endpoints of a broker; 2 racks; 3 names of listeners, before which the protocol's name stands for them;
+- 1 several endpoints of a broker; 2 racks; 3 names of listeners, in place of the protocol's name;
   4 offline replicas; 5 the broker's epoch, partitions by topic; 6 flexible; 7 topic ids; 8 KRaft controllers during a
   migration.
-- Requests of controllers that were replaced, and for an earlier life of this broker, are refused.
+- Requests with an old controller epoch or an old broker epoch are refused.
 """
 
 from __future__ import annotations

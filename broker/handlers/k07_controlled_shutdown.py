@@ -1,8 +1,8 @@
-"""ControlledShutdown (key 7), versions 0 to 3: a broker that is about to stop has the controller move what it leads.
+"""ControlledShutdown (key 7), versions 0 to 3: a broker that is about to stop requests other leaders of its partitions.
 
 - 1 an ordinary request header, with a client id; 2 the broker's epoch; 3 flexible.
-- Answered by the controller; others say NOT_CONTROLLER. What the broker still leads, for want of another replica in
-  sync, stands in the answer.
+- The controller serves it; other brokers respond with NOT_CONTROLLER. The response names the partitions that the broker
+  still leads, as no other replica is in sync.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""OffsetCommit (key 8), versions 0 to 10: a group's positions, kept by its coordinator.
+"""OffsetCommit (key 8), versions 0 to 10: a group's positions, stored by its coordinator.
 
-- 0 kept as nodes of the metadata tree, beside those of the coordinator (store.consumer_offsets); 1 generation and
+- 0 stored as nodes of the metadata tree, beside those of the coordinator (store.consumer_offsets); 1 generation and
   member, a commit time for each partition; 2 a retention time instead; 3 throttle time; 5 no retention time any more;
   6 leader epochs; 7 static members; 8 flexible; 10 topic ids.
-- Positions of partitions that do not exist are refused one by one, the others kept.
+- Positions of partitions that do not exist are refused one by one, the others stored.
 """
 
 from __future__ import annotations

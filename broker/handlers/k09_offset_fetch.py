@@ -1,7 +1,7 @@
 """OffsetFetch (key 9), versions 0 to 10: the committed positions of groups.
 
-- 0 reads what commits of version 0 left as nodes of the metadata tree, and says UNKNOWN_TOPIC_OR_PARTITION where there
-  is nothing; 1 asks the coordinator; 2 null asks for all topics; 3 throttle time; 5 leader epochs; 6 flexible; 7 wait
+- 0 reads the nodes of the metadata tree that commits of version 0 wrote, and is UNKNOWN_TOPIC_OR_PARTITION where there
+  is none; 1 the coordinator's offsets; 2 null means all topics; 3 throttle time; 5 leader epochs; 6 flexible; 7 wait
   for open transactions (there are none); 8 many groups; 9 members of the consumer protocol; 10 topic ids.
 """
 
@@ -39,7 +39,7 @@ async def offset_fetch(broker: GroupContext, request: OffsetFetchRequest, call: 
         await turns.next()
         if answered.error_code:
             continue
-        # A topic that is gone has no id by which it could be named.
+        # A deleted topic has no id under which it could be named.
         answered.topics = [topic for topic in answered.topics if _identify(broker, topic)]
         answered.topics.extend(unknown.get(answered.group_id, []))
     return response
@@ -55,7 +55,7 @@ def _identify(broker: GroupContext, topic: OffsetFetchResponse.OffsetFetchRespon
 def _name_topics(
     broker: GroupContext, group: OffsetFetchRequest.OffsetFetchRequestGroup
 ) -> list[OffsetFetchResponse.OffsetFetchResponseTopics]:
-    """Give the topics asked for by id their names; returns the answers for those that have none."""
+    """Set the names of topics that are requested by id; return the answers for ids that are unknown."""
     if group.topics is None:
         return []
     unknown = []

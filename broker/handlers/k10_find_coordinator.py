@@ -1,8 +1,8 @@
-"""FindCoordinator (key 10), versions 0 to 6: which broker coordinates a group.
+"""FindCoordinator (key 10), versions 0 to 6: the coordinator of a group.
 
 - 1 key type, and an error message, which is "NONE" without an error; 3 flexible; 4 many keys in one request, and no
   message without an error; 5 and 6 name coordinator types that are not served here.
-- Asking for a group's coordinator creates `__consumer_offsets` where it does not exist yet.
+- The request creates `__consumer_offsets` if it does not exist yet.
 - Gap: transactional ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
 """
 
@@ -65,7 +65,7 @@ async def _find(broker: GroupContext, key_type: int, key: str, call: Call) -> tu
         try:
             await broker.topic_creator.create(GROUP_METADATA_TOPIC)
         except KafkaError as error:
-            # Whatever the reason: clients know this one, and come back.
+            # For every cause: clients know this error, and retry.
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from None
     state = broker.metadata.partition(GROUP_METADATA_TOPIC, broker.groups.partition_for(key))
     endpoint = None if state is None else broker.endpoint_of(state.leader, call)

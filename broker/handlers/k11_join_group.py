@@ -1,4 +1,5 @@
-"""JoinGroup (key 11), versions 0 to 9: a member wants to be in its group's next generation; answered when that begins.
+"""JoinGroup (key 11), versions 0 to 9: a member joins its group's next generation; the response is sent when that
+begins.
 
 - 1 rebalance timeout; 4 a first join gets its member id by MEMBER_ID_REQUIRED (KIP-394); 5 static members (KIP-345);
   6 flexible; 7 protocol type; 8 reason (KIP-800); 9 skip assignment (KIP-814).

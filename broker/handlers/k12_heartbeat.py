@@ -1,4 +1,4 @@
-"""Heartbeat (key 12), versions 0 to 4: a member is alive; the answer says whether a rebalance is under way.
+"""Heartbeat (key 12), versions 0 to 4: a member is alive; the response shows whether a rebalance is in progress.
 
 - 3 static members; 4 flexible.
 """

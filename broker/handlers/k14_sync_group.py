@@ -1,4 +1,4 @@
-"""SyncGroup (key 14), versions 0 to 5: the leader hands in the assignment, every member gets its part of it.
+"""SyncGroup (key 14), versions 0 to 5: the leader sends the assignment, and every member receives its part.
 
 - 3 static members; 4 flexible; 5 protocol type and name.
 """

@@ -1,7 +1,7 @@
 """ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates.
 
 - 3 flexible; 4 by state (KIP-518); 5 by type (KIP-848).
-- COORDINATOR_LOAD_IN_PROGRESS rather than some of the groups, also while a log of theirs is checked after a crash.
+- COORDINATOR_LOAD_IN_PROGRESS instead of an incomplete list, also while a log of groups is recovered after a crash.
 """
 
 from __future__ import annotations

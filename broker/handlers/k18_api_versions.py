@@ -1,10 +1,10 @@
-"""ApiVersions (key 18), versions 0 to 4: what this broker serves, derived from the handlers that registered themselves.
+"""ApiVersions (key 18), versions 0 to 4: the served APIs, derived from the registered handlers.
 
 A request of an unknown version gets the version-0 form with UNSUPPORTED_VERSION and the versions of this API (KIP-511);
 the connection does that, as there is no request to decode.
 
 - 1 throttle time; 3 flexible, client software name and version, features; 4 features may have minimum version 0.
-- Features: none are finalised; transaction.version and group.version follow with what they stand for.
+- Features: none are finalised; transaction.version and group.version will come with their functions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gregor.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 if TYPE_CHECKING:
     from gregor.broker.context import ApiContext, Call, ServedApi
 
-# KIP-511: what a client may call itself.
+# KIP-511: legal names of client software.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -49,6 +49,6 @@ def _served(table: Mapping[int, ServedApi]) -> ApiVersionsResponse:
     )
 
 
-# By version: the table of handlers that was asked about, how many there were, and the answer. Each client asks once,
-# all of them at once when a broker has started, and the answer is the same for all.
+# By version: the table of handlers, their number, and the response made from it. Each client sends one request, all of
+# them at once after the start of a broker, and the response is the same for all.
 _answers: dict[int, tuple[Mapping[int, ServedApi], int, EncodedResponse]] = {}

@@ -1,9 +1,10 @@
 """CreateTopics (key 19), versions 0 to 7.
 
-- 1 error messages, validation alone; 2 throttle time; 4 -1 for partitions or replication factor takes the broker's
-  default (KIP-464); 5 flexible, the answer has the numbers and settings of the new topic (KIP-525); 7 topic ids.
-- Answered by the controller; others say NOT_CONTROLLER of each topic.
-- Answered when every partition has a leader that this broker knows, or with REQUEST_TIMED_OUT after `timeout_ms`.
+- 1 error messages, validation alone; 2 throttle time; 4 -1 for partitions or replication factor means the broker's
+  default (KIP-464); 5 flexible, the response has the numbers and settings of the new topic (KIP-525); 7 topic ids.
+- The controller serves it; other brokers respond with NOT_CONTROLLER for each topic.
+- The response is sent when every partition has a leader that this broker knows, or with REQUEST_TIMED_OUT after
+  `timeout_ms`.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ async def create_topics(broker: AdminContext, request: CreateTopicsRequest, call
         if call.version >= DETAILS_FROM:
             answer.num_partitions = result.partitions
             answer.replication_factor = result.replication_factor
-            # Topics that are made together mostly have equal settings, and to describe them takes a millisecond.
+            # Topics of one request mostly have equal settings, and to describe settings costs a millisecond.
             own = tuple(sorted(result.configs.items()))
             if own not in described:
                 described[own] = _settings(broker, result)

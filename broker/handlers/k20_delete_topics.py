@@ -1,10 +1,11 @@
 """DeleteTopics (key 20), versions 0 to 6.
 
-- 1 throttle time; 3 TOPIC_DELETION_DISABLED, before which INVALID_REQUEST stands for it; 4 flexible; 5 error messages;
-  6 topics by name or by id. A topic that is named twice, in whatever way, is not deleted and is answered once.
-- Answered by the controller; others say NOT_CONTROLLER of each topic.
-- Answered when the topic is gone from this broker's metadata, or with REQUEST_TIMED_OUT after `timeout_ms`. Brokers
-  that are away are not waited for: they delete their replicas when they are back, and until then the name is taken.
+- 1 throttle time; 3 TOPIC_DELETION_DISABLED, which was INVALID_REQUEST before; 4 flexible; 5 error messages;
+  6 topics by name or by id. A topic that is named twice, by name or by id, is not deleted and is in the response once.
+- The controller serves it; other brokers respond with NOT_CONTROLLER for each topic.
+- The response is sent when the topic is removed from this broker's metadata, or with REQUEST_TIMED_OUT after
+  `timeout_ms`. It does not wait for brokers that are down: they delete their replicas after their start, and until then
+  the name is in use.
   Files are renamed at once and unlinked on a thread after `log.segment.delete.delay.ms`.
 """
 
@@ -32,7 +33,7 @@ IDS_FROM = 6
 @handles(ApiKey.DELETE_TOPICS, 0, 6, changes=True)
 async def delete_topics(broker: AdminContext, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
     if not broker.controller.is_active:
-        # Before names are looked up: this broker may not know of a topic yet.
+        # Checked before the topics: this broker may not know a topic yet.
         wanted = dict.fromkeys((topic.name, topic.topic_id) for topic in _wanted(request, call.version))
         refused = DeleteTopicsResponse.DeletableTopicResult
         return DeleteTopicsResponse(
@@ -71,7 +72,7 @@ def _wanted(request: DeleteTopicsRequest, version: int) -> Iterator[DeleteTopics
 async def _resolved(
     broker: AdminContext, wanted: Iterator[DeleteTopicsRequest.DeleteTopicState], turns: Turns
 ) -> list[DeleteTopicsResponse.DeletableTopicResult]:
-    """One answer for each topic, refused where it cannot be deleted."""
+    """Make an answer for each topic, with an error if it cannot be deleted."""
     answers: list[DeleteTopicsResponse.DeletableTopicResult] = []
     by_name: dict[str, DeleteTopicsResponse.DeletableTopicResult] = {}
     times: Counter[tuple[str | None, Uuid]] = Counter()
@@ -100,7 +101,7 @@ def _resolve(
     topic: DeleteTopicsRequest.DeleteTopicState,
     answer: DeleteTopicsResponse.DeletableTopicResult,
 ) -> None:
-    """Fill in the one of name and id that was not given. Raises KafkaError."""
+    """Set the name or the id, whichever the request lacks. Raises KafkaError."""
     if topic.topic_id != ZERO_UUID:
         if topic.name is not None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id, not by both")

@@ -1,8 +1,9 @@
-"""DeleteRecords (key 21), versions 0 to 2: hides the records below an offset, -1 for all that are committed.
+"""DeleteRecords (key 21), versions 0 to 2: removes the records below an offset, -1 for all that are committed.
 
 - 2 flexible.
-- Answered with the partition's low watermark once every live replica starts there, or with REQUEST_TIMED_OUT after
-  `timeout_ms`; then it happens all the same. The new start outlasts a crash of this broker when its answer is sent.
+- The response has the partition's low watermark and is sent when every live replica has this log start offset, or with
+  REQUEST_TIMED_OUT after `timeout_ms`; the deletion is effective all the same. When the response is sent, the new log
+  start offset survives a crash of this broker.
 - Whole segments below it are removed by the next retention run.
 - POLICY_VIOLATION on a topic that is only compacted; INVALID_TOPIC_EXCEPTION for internal topics, as in Apache Kafka.
 """
@@ -35,7 +36,7 @@ Answer = DeleteRecordsResponse.DeleteRecordsPartitionResult
 async def delete_records(broker: DataContext, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
     topics = []
     waits: list[_Wait] = []
-    # The answer names each topic and each partition once; the last of several offsets for one counts.
+    # The response names each topic and partition once; of several offsets for one the last counts.
     wanted: dict[str, dict[int, int]] = {}
     turns = broker.gate.turns()
     for topic in request.topics:
@@ -55,14 +56,14 @@ async def delete_records(broker: DataContext, request: DeleteRecordsRequest, cal
             answers.append(answer)
         topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=name, partitions=answers))
     if waits:
-        # Before the wait for the others: what a crash would bring back here is not deleted.
+        # Before the wait for the followers: records that return after a crash of this broker are not deleted.
         await broker.write_log_start_offsets()
         await _all_reached(broker.loop, waits, request.timeout_ms / 1000)
     return DeleteRecordsResponse(topics=topics)
 
 
 class _Wait:
-    """One partition on its way to a low watermark; `try_complete` fills in the answer when that is decided."""
+    """The wait of one partition for its low watermark; `try_complete` sets the answer when that is decided."""
 
     __slots__ = ("_answer", "_target", "partition")
 
@@ -96,7 +97,7 @@ def _begin(broker: DataContext, topic: str, index: int, offset: int, answer: Ans
 
 
 async def _all_reached(loop: asyncio.AbstractEventLoop, waits: list[_Wait], timeout_s: float) -> None:
-    """Until every wait is settled, or the time is over."""
+    """Wait until every partition is decided, or the time is over."""
     left = [wait for wait in waits if not wait.try_complete()]
     if not left:
         return

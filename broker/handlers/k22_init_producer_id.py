@@ -1,7 +1,7 @@
 """InitProducerId (key 22), versions 0 to 5: a producer id for an idempotent producer.
 
 - 2 flexible; 3 the producer names the id and epoch it has (KIP-360); 5 aborts of the new transaction protocol.
-- A producer without a transactional id simply gets a new id, epoch 0, whatever it names: nothing fences by it.
+- A producer without a transactional id gets a new id with epoch 0, even if it names one: such ids are not fenced.
 - Gap: a transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: fatal to every client, where a
   retriable error would leave it waiting.
 """

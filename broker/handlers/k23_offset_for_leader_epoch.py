@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (key 23), versions 0 to 4: where an epoch ended in the leader's log (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch (key 23), versions 0 to 4: the end of an epoch in the leader's log (KIP-101, KIP-320).
 
-- 1 the epoch itself in the answer; 2 current leader epoch; 3 replica id; 4 flexible.
+- 1 the epoch itself in the response; 2 current leader epoch; 3 replica id; 4 flexible.
 - A consumer that reads past that end after a leader change has read records that no longer exist.
 """
 

@@ -1,4 +1,4 @@
-"""DescribeAcls (key 29), versions 0 to 3: SECURITY_DISABLED, as a broker without an authorizer answers.
+"""DescribeAcls (key 29), versions 0 to 3: SECURITY_DISABLED, the response of a broker without an authorizer.
 
 - 1 pattern types; 2 flexible; 3 resources of type user.
 - Gap: there are no access rules.

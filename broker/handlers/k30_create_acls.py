@@ -1,4 +1,5 @@
-"""CreateAcls (key 30), versions 0 to 3: SECURITY_DISABLED for each rule, as a broker without an authorizer answers.
+"""CreateAcls (key 30), versions 0 to 3: SECURITY_DISABLED for each rule, the response of a broker without an
+authorizer.
 
 - 1 pattern types; 2 flexible; 3 resources of type user.
 - Gap: there are no access rules.

@@ -1,4 +1,5 @@
-"""DeleteAcls (key 31), versions 0 to 3: SECURITY_DISABLED for each filter, as a broker without an authorizer answers.
+"""DeleteAcls (key 31), versions 0 to 3: SECURITY_DISABLED for each filter, the response of a broker without an
+authorizer.
 
 - 1 pattern types; 2 flexible; 3 resources of type user.
 - Gap: there are no access rules.

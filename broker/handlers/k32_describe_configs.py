@@ -1,10 +1,11 @@
-"""DescribeConfigs (key 32), versions 0 to 4: settings, where their values come from, what they mean.
+"""DescribeConfigs (key 32), versions 0 to 4: settings, the sources of their values, and their meanings.
 
 - 1 sources and synonyms instead of "is default"; 3 types and documentation; 4 flexible.
-- Topics, this broker, what all brokers share (a broker without a name), this broker's loggers, groups, client metrics
-  subscriptions. Null or no keys ask for all. A group or subscription need not exist: it is shown with the defaults.
-- Every setting of Apache Kafka 4.3.1 is shown; the documentation says which of them change nothing here, and why.
-- One resource of a type that does not exist makes an INVALID_REQUEST of the whole request, as with Apache Kafka.
+- Topics, this broker, the defaults of all brokers (a broker without a name), this broker's loggers, groups, client
+  metrics subscriptions. Null or no keys mean all. A group or subscription need not exist: it is shown with the
+  defaults.
+- Every setting of Apache Kafka 4.3.1 is shown; the documentation names those without effect here, and why.
+- One resource of an unknown type makes the whole request an INVALID_REQUEST, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ async def _describe(
             return describe_broker_defaults(broker.config)
         check_own_number(name, broker.broker_id)
         keys = described_broker_keys(broker.config)
-        # One by one as they are drawn: all together they take milliseconds.
+        # A generator: all settings at once would need milliseconds.
         return (describe_broker_key(key, broker.config) for key in keys if not wanted or key in wanted)
     from gregor.config.describe_entities import describe_client_metrics, describe_group, describe_logger
 

@@ -1,11 +1,11 @@
 """AlterReplicaLogDirs (key 34), versions 0 to 2: move partitions to other data folders of this broker (KIP-113).
 
 - 2 flexible.
-- Answered when the moves have begun; DescribeLogDirs shows them until they are over. A partition that lies there
-  already is no error, and ends a move of it to another folder.
-- LOG_DIR_NOT_FOUND for a path that is none of log.dirs, KAFKA_STORAGE_ERROR for a failed folder, and as long as any
-  folder has failed. REPLICA_NOT_AVAILABLE for a partition that this broker does not have: the folder is remembered
-  until it gets one, as in Apache Kafka.
+- The response is sent when the moves have begun; DescribeLogDirs shows them until they are over. A partition that is in
+  the folder already is no error, and ends a move of it to another folder.
+- LOG_DIR_NOT_FOUND for a path that is none of log.dirs, KAFKA_STORAGE_ERROR for a failed folder, and while any folder
+  has failed. REPLICA_NOT_AVAILABLE for a partition without a replica on this broker: the folder is stored for the time
+  when it gets one, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def alter_replica_log_dirs(
     broker: LogDirsContext, request: AlterReplicaLogDirsRequest, call: Call
 ) -> AlterReplicaLogDirsResponse:
     turns = broker.gate.turns()
-    # A partition that is named with several folders goes to the last of them, and is answered once.
+    # A partition that is named with several folders moves to the last of them, and is in the response once.
     wanted: dict[str, dict[int, str]] = {}
     for folder in request.dirs:
         for topic in folder.topics:

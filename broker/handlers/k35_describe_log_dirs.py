@@ -1,9 +1,9 @@
 """DescribeLogDirs (key 35), versions 0 to 5: the data folders, their partitions with sizes, and their volumes.
 
-- 2 flexible; 3 an error of the whole answer; 4 total and usable bytes of the volume (KIP-827); 5 whether the folder
-  takes no new partitions (KIP-1066), which is never so here.
-- A failed folder is answered with KAFKA_STORAGE_ERROR and without partitions.
-- A partition that moves to another folder is there twice: as it is, and as the copy under way, marked as future.
+- 2 flexible; 3 an error of the whole response; 4 total and usable bytes of the volume (KIP-827); 5 whether the folder
+  is closed to new partitions (KIP-1066), which is never so here.
+- A failed folder has KAFKA_STORAGE_ERROR and no partitions.
+- A partition that moves to another folder is listed twice: as it is, and as the unfinished copy, marked as future.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _volumes(folders: Sequence[DataFolder]) -> list[tuple[int, int] | None]:
 
 
 def _volume(folder: DataFolder) -> tuple[int, int] | None:
-    """(total, usable) bytes of the volume that the folder lies on; None when it cannot be asked."""
+    """Return (total, usable) bytes of the folder's volume; None if the system does not report them."""
     try:
         volume = os.statvfs(folder.path)
     except OSError:

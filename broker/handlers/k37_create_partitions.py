@@ -1,8 +1,9 @@
-"""CreatePartitions (key 37), versions 0 to 3: widen topics. Keys then map to other partitions than before.
+"""CreatePartitions (key 37), versions 0 to 3: add partitions to topics. Keys then map to other partitions than before.
 
-- Answered by the controller; others say NOT_CONTROLLER of each topic.
-- Answered when this broker knows the leaders of the new partitions, or with REQUEST_TIMED_OUT after `timeout_ms`.
-- 2 flexible; 3 may be answered with a quota error (there are no quotas yet).
+- The controller serves it; other brokers respond with NOT_CONTROLLER for each topic.
+- The response is sent when this broker knows the leaders of the new partitions, or with REQUEST_TIMED_OUT after
+  `timeout_ms`.
+- 2 flexible; 3 a quota error is possible (there are no quotas yet).
 """
 
 from __future__ import annotations

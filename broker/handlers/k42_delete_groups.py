@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42), versions 0 to 2: forget groups that have no members, with their offsets.
+"""DeleteGroups (key 42), versions 0 to 2: delete groups that have no members, with their offsets.
 
 - 2 flexible.
 """

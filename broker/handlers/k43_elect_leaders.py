@@ -1,9 +1,9 @@
-"""ElectLeaders (key 43), versions 0 to 2: let the preferred replica lead again, or where nobody leads any replica.
+"""ElectLeaders (key 43), versions 0 to 2: elect the preferred leader, or any replica of a partition without a leader.
 
-- 1 the type of election (0 preferred, 1 unclean) and an error for the whole answer, before which every partition gets
-  it; 2 flexible.
-- Null asks for all partitions; those that need no election are left out of the answer then. Answered when this broker's
-  metadata names the new leader, or with REQUEST_TIMED_OUT after `timeout_ms`.
+- 1 the type of election (0 preferred, 1 unclean) and an error for the whole response, which every partition had before;
+  2 flexible.
+- Null means all partitions; the response omits those that need no election then. It is sent when this broker's metadata
+  names the new leader, or with REQUEST_TIMED_OUT after `timeout_ms`.
 """
 
 from __future__ import annotations

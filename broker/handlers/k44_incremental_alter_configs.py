@@ -67,7 +67,7 @@ async def _alter(
 
 
 def _lists(kind: int, changes: list[ConfigChange]) -> dict[str, ConfigDef]:
-    """Return the definitions that say which settings are lists; groups and subscriptions have no lists."""
+    """Return the definitions, which show which settings are lists; groups and subscriptions have no lists."""
     if kind == ResourceType.TOPIC:
         return TOPIC_KEYS
     if kind != ResourceType.BROKER:

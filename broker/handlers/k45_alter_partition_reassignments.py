@@ -1,11 +1,12 @@
-"""AlterPartitionReassignments (key 45), versions 0 to 1: send partitions to other brokers, or call them back (KIP-455).
+"""AlterPartitionReassignments (key 45), versions 0 to 1: move partitions to other brokers, or cancel the move
+(KIP-455).
 
 - 1 may forbid another number of replicas (KIP-860).
-- Answered by the controller; others say NOT_CONTROLLER.
-- Answered when the move has begun and every replica is told, or with REQUEST_TIMED_OUT after `timeout_ms`; it is over
-  when ListPartitionReassignments does not name the partition any more. Replicas that stay where they are are accepted,
-  as by Apache Kafka, whose kafka-reassign-partitions asks so before it moves replicas between the folders of one
-  broker.
+- The controller serves it; other brokers respond with NOT_CONTROLLER.
+- The response is sent when the move has begun and every replica is notified, or with REQUEST_TIMED_OUT after
+  `timeout_ms`; the move is over when ListPartitionReassignments does not name the partition any more. An unchanged list
+  of replicas is legal, as in Apache Kafka, whose kafka-reassign-partitions sends it before it moves replicas between
+  the folders of one broker.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ async def alter_partition_reassignments(
             await turns.next()
             key = TopicPartition(topic.name, partition.partition_index)
             if key not in refusals:
-                continue  # named twice, answered once
+                continue  # named twice, in the response once
             refusal = refusals.pop(key)
             reassigned = _Partition(partition_index=partition.partition_index, error_message=None)
             if refusal is not None:

@@ -1,7 +1,7 @@
 """ListPartitionReassignments (key 46), versions 0 to 0: partitions whose replicas move to others (KIP-455).
 
-- Answered by the controller from its picture; others say NOT_CONTROLLER. Topics and partitions that do not exist are
-  left out, as are those that stay where they are.
+- The controller serves it from its context; other brokers respond with NOT_CONTROLLER. The response omits topics and
+  partitions that do not exist or do not move.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""OffsetDelete (key 47), versions 0 to 0: forget what a group committed for some partitions (KIP-496).
+"""OffsetDelete (key 47), versions 0 to 0: delete the committed offsets of a group for some partitions (KIP-496).
 
 - GROUP_SUBSCRIBED_TO_TOPIC for topics that members of a consumer group subscribe to, NON_EMPTY_GROUP for other groups
-  with members, GROUP_ID_NOT_FOUND where there is no group. What was never committed is forgotten with success.
+  with members, GROUP_ID_NOT_FOUND where there is no group. To delete an offset that was never committed is a success.
 """
 
 from __future__ import annotations

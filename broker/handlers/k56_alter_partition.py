@@ -1,8 +1,8 @@
-"""AlterPartition (key 56), versions 0 to 3: leaders ask the controller for other in-sync sets (KIP-497).
+"""AlterPartition (key 56), versions 0 to 3: leaders request other in-sync replicas from the controller (KIP-497).
 
 - 1 recovery from an unclean election; 2 topic ids for names, and INELIGIBLE_REPLICA, which was OPERATION_NOT_ATTEMPTED
-  before; 3 the epochs of the brokers in the set, which must be their present ones.
-- Answered by the controller; others say NOT_CONTROLLER.
+  before; 3 the epochs of these brokers, which must be their present ones.
+- The controller serves it; other brokers respond with NOT_CONTROLLER.
 """
 
 from __future__ import annotations

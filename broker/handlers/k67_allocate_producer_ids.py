@@ -1,6 +1,6 @@
 """AllocateProducerIds (key 67), versions 0 to 0: the controller gives a broker a block of producer ids (KIP-730).
 
-- Answered by the controller; others say NOT_CONTROLLER.
+- The controller serves it; other brokers respond with NOT_CONTROLLER.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ListConfigResources (key 74), versions 0 to 1 (KIP-1142): the names of what has settings.
+"""ListConfigResources (key 74), versions 0 to 1 (KIP-1142): the names of resources that have settings.
 
 - 0 is ListClientMetricsResources of Apache Kafka before 4.1: client metrics subscriptions only.
-- No types ask for all. Topics and brokers are listed in any case, groups and subscriptions where something is set.
-- A type that does not exist: UNSUPPORTED_VERSION, and nothing else.
+- No types mean all. Topics and brokers are always listed, groups and subscriptions if they have settings.
+- An unknown type: UNSUPPORTED_VERSION, and nothing else.
 """
 
 from __future__ import annotations

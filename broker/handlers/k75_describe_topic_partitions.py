@@ -1,10 +1,10 @@
-"""DescribeTopicPartitions (key 75), versions 0 to 0: topics in slices, so no answer grows with the cluster (KIP-966).
+"""DescribeTopicPartitions (key 75), versions 0 to 0: topics in slices, so no response grows with the cluster (KIP-966).
 
-- Topics come sorted by name, each once. At most `max.request.partition.size.limit` partitions to an answer; the cursor
-  says where the next request goes on. A topic that is gone by then is passed over where all were asked for, else it is
-  answered with its error.
-- INVALID_REQUEST, for each topic asked for, when the cursor is not among them or its partition is negative.
-- Eligible leader replicas are empty: this broker keeps the ISR as brokers without that feature do.
+- Topics are sorted by name, each once. A response has at most `max.request.partition.size.limit` partitions; the cursor
+  names the first one of the next request. A topic that was deleted by then is omitted if all were requested, else it
+  has its error.
+- INVALID_REQUEST, for each requested topic, when the cursor is not among them or its partition is negative.
+- Eligible leader replicas are empty: this broker manages the ISR as brokers without that feature do.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOCAL_NAMES = ("localhost", "ip6-localhost", "ip6-loopback")
 _SOMEWHERE = ("192.0.2.1", 9)
-"""TEST-NET-1: only the route to it is looked up, nothing is sent."""
+"""TEST-NET-1: only the route to it is determined, nothing is sent."""
 
 
 class OwnAddresses:

@@ -62,6 +62,11 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def addresses(self) -> frozenset[str]:
+        """The addresses of the peers with open connections."""
+        return frozenset(self._by_host)
+
     def add(self, connection: OpenConnection) -> str | None:
         """Count a new connection. Return why it must be refused, or None."""
         self._open.add(connection)

@@ -1,9 +1,9 @@
-"""Sends the bytes of a connection: responses through its transport, pieces of segment files by one of two ways.
+"""The sending side of a connection: responses through its transport, pieces of segment files in one of two ways.
 
 A piece below `SENDFILE_MIN_BYTES` is read into a buffer that all connections share, and sent from there. That copies
 once more than `os.sendfile`, and is faster for few bytes, as sendfile works page by page and wakes the peer more often;
-a buffer for each response would cost twice as much as either, in page faults. Larger pieces, which fetches of 10 MB
-get, leave through `os.sendfile`: a quarter less processor time, measured. Bytes that the socket does not accept are
+a buffer for each response would cost twice as much as either, in page faults. Larger pieces, of fetches of
+10 MB, are sent by `os.sendfile`: a quarter less processor time, measured. Bytes that the socket does not accept are
 read again when there is room. Both ways send only bytes that are in the page cache (RWF_NOWAIT; a cache probe); a
 thread reads the rest ahead, so that a cold segment delays its own reader and not the event loop.
 
@@ -26,21 +26,21 @@ from typing import Protocol
 from gregor.storage.fs.page_cache import CacheProbe, cache_probe
 
 JOINED_BELOW_BYTES = 128 * 1024
-"""Pieces up to here leave with what stands before them in one write."""
+"""Pieces up to this size are sent in one write with the bytes before them."""
 
 WINDOW_BYTES = 2 * 1024 * 1024
 SENDFILE_MIN_BYTES = 2 * 1024 * 1024
 _SENDFILE_BYTES = 1024 * 1024
-"""Size of one call: the socket rarely has room for more, and the cache probe is asked for each."""
+"""Size of one call: the socket rarely has room for more, and the cache is probed for each."""
 _MIN_WINDOW_BYTES = 256 * 1024
 _BURST_BYTES = 4 * 1024 * 1024
-"""After so much (some milliseconds) the loop gets a turn, even if the peer takes everything at once."""
+"""After this many bytes (some milliseconds) other work proceeds, even if the peer receives everything at once."""
 
 _buffer = memoryview(bytearray(0))
 
 
 def _window() -> memoryview:
-    """The shared buffer, made when first needed: a broker that nobody reads from does not pay for it."""
+    """Return the shared buffer, which is made on first use: a broker without consumers does not need it."""
     global _buffer
     if not _buffer:
         _buffer = memoryview(bytearray(WINDOW_BYTES))
@@ -48,17 +48,17 @@ def _window() -> memoryview:
 
 
 def _read_cached(descriptor: int, view: memoryview, position: int) -> int:
-    """As preadv, but only from the page cache. Raises BlockingIOError if the first byte is not there."""
+    """Read as preadv, but only from the page cache. Raises BlockingIOError if the first byte is not in it."""
     try:
         return os.preadv(descriptor, [view], position, os.RWF_NOWAIT)
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:
             raise
-        return os.preadv(descriptor, [view], position)  # a file system that cannot tell
+        return os.preadv(descriptor, [view], position)  # a file system without RWF_NOWAIT
 
 
 def _read_ahead(descriptor: int, size_bytes: int, position: int) -> None:
-    """On a thread: have the kernel fetch what the next `_read_cached` wants. Closes the descriptor."""
+    """Read the next bytes into the page cache, on a thread, and close the descriptor."""
     try:
         os.pread(descriptor, size_bytes, position)
     finally:
@@ -87,8 +87,8 @@ Chunk = bytes | bytearray | FileRegion
 
 
 def _read_small(region: FileRegion) -> bytes | None:
-    """The region's bytes if they are few and at hand, else None: also where they cannot be read, which the usual way
-    finds out again."""
+    """Return the region's bytes if they are few and in the page cache. None also if they cannot be read, an error that
+    the usual way finds as well."""
     size = region.size_bytes
     if size > JOINED_BELOW_BYTES:
         return None
@@ -104,9 +104,9 @@ def _nothing() -> None:
 
 
 class Outbound:
-    """Sends chunks in order and keeps what the socket does not take yet. To be used on the loop's thread only.
+    """Sends chunks in order and keeps those for which the socket has no room. Belongs to the thread of the event loop.
 
-    `blocked` is true while something waits for the peer to read; the connection then takes up no further request.
+    `blocked` is true while bytes wait for the peer to read; the connection then dispatches no further request.
     `on_drained` is called whenever that ends.
     """
 
@@ -145,7 +145,7 @@ class Outbound:
         transport.set_write_buffer_limits(high=0)
 
     def send(self, chunks: Sequence[Chunk]) -> None:
-        """Send as much as the socket takes now. Regions are released once sent, or when the connection ends."""
+        """Send as much as the socket has room for. Regions are released once sent, or when the connection ends."""
         if len(chunks) == 1 and not (self.blocked or self._closed):
             chunk = chunks[0]
             if isinstance(chunk, (bytes, bytearray)):
@@ -162,17 +162,18 @@ class Outbound:
 
     def transport_resumed(self) -> None:
         self._transport_paused = False
-        self._go_on()
+        self._resume()
 
     def moved(self) -> bool:
-        """Whether the peer took something of what waits for it since this was asked last. Not for a closed one."""
+        """Return whether the peer received any of the waiting bytes since the last call. Not for a closed
+        connection."""
         before, self._left = self._left, (len(self._queue), self._region_sent, self._transport.get_write_buffer_size())
         return before != self._left
 
     def close(self) -> None:
-        """Drop what was not sent. Comes before the transport's own close. Idempotent."""
+        """Drop the unsent bytes, before the transport is closed. Idempotent."""
         self._closed = True
-        self._on_drained = _nothing  # the way back to the connection: a cycle, which would be for the collector
+        self._on_drained = _nothing  # it refers to the connection: a cycle, which would be work for the collector
         self._drop()
         if self._duplicate is not None:
             self._watch(False)
@@ -185,7 +186,7 @@ class Outbound:
                 chunk.release()
         self._queue.clear()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self.blocked = False
         if not self._closed:
             self._pump()
@@ -214,7 +215,7 @@ class Outbound:
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def _write_before_region(self, parts: list[bytes | bytearray]) -> None:
-        """The peer is woken once, by the file's bytes, and not for a response header alone."""
+        """Send the bytes before a region so that they wake the peer together with the bytes of the file."""
         if not parts:
             return
         data = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -229,7 +230,7 @@ class Outbound:
             self._transport.write(data[sent:])
 
     def _send_region(self, region: FileRegion) -> bool:
-        """Returns whether the region is out; if not, `blocked` is set and its rest follows when there is room."""
+        """Return whether the whole region is sent; if not, `blocked` is set and the rest follows when there is room."""
         start, end = region.position, region.position + region.size_bytes
         position = start + self._region_sent
         burst_end = min(position + _BURST_BYTES, end)
@@ -246,7 +247,7 @@ class Outbound:
                 except _NotCached as missing:
                     self._wait_for_disk(source, missing.size_bytes, position)
                     return False
-                if sent == 0:  # the file is shorter than the response's length field says: the stream is broken
+                if sent == 0:  # the file is shorter than the response's length field: the stream is broken
                     self._transport.abort()
                     return True
                 position += sent
@@ -262,7 +263,8 @@ class Outbound:
         return True
 
     def _send_by_buffer(self, out: socket.socket, source: int, position: int, end: int) -> int:
-        """Bytes sent; 0 at the end of the file. Raises BlockingIOError when the socket has no room, and _NotCached."""
+        """Return the sent bytes; 0 at the end of the file. Raises BlockingIOError when the socket has no room, and
+        _NotCached."""
         view = _window()[: min(self._window_bytes, end - position)]
         try:
             got = _read_cached(source, view, position)
@@ -279,8 +281,8 @@ class Outbound:
         return sent
 
     def _send_by_sendfile(self, out: socket.socket, source: int, position: int, end: int, is_cached: CacheProbe) -> int:
-        """As `_send_by_buffer`. Bytes that were read ahead leave even if the probe does not find them: some file
-        systems keep nothing in the page cache."""
+        """Send as `_send_by_buffer`. Bytes that were read ahead are sent even if the probe does not find them: some
+        file systems keep nothing in the page cache."""
         size_bytes = min(_SENDFILE_BYTES, end - position)
         if position >= self._read_ahead_end and not is_cached(source, position, size_bytes):
             if position + size_bytes > os.fstat(source).st_size:
@@ -297,9 +299,9 @@ class Outbound:
 
     def _fetched(self, done: asyncio.Future[None]) -> None:
         if not done.cancelled() and done.exception() is not None:
-            self._transport.abort()  # the disk cannot give what was promised
+            self._transport.abort()  # the disk cannot deliver the announced bytes
         elif not self._transport_paused:
-            self._go_on()
+            self._resume()
 
     def _socket(self) -> socket.socket:
         if self._duplicate is None:
@@ -315,7 +317,7 @@ class Outbound:
                 self._loop.remove_writer(self._duplicate.fileno())
 
     def _writable(self) -> None:
-        # Stays registered while the region goes on: taking the descriptor out and in again costs as much as a send.
-        self._go_on()
+        # The writer stays registered until the region is sent: to remove and add it again costs as much as a send.
+        self._resume()
         if not self.blocked or self._transport_paused:
             self._watch(False)

@@ -1,1 +1,1 @@
-"""One broker as a whole: what it opens at its start, and how its parts are connected."""
+"""One broker as a whole: the files and stores that it opens, and the connections of its parts."""

@@ -1,4 +1,4 @@
-"""Folders of partitions that the metadata does not know: from Apache Kafka, or the store's file was lost."""
+"""Partition folders that are not in the metadata: written by Apache Kafka, or the store's file was lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Adoption:
-    """In a cluster such folders are left alone: their topic may have been deleted, or moved to other brokers."""
+    """Registers such folders. Not in a cluster: their topic may have been deleted, or moved to other brokers."""
 
     def __init__(self, store: MetadataStore, logs: LogManager, broker_id: int, gate: Gate, *, in_cluster: bool) -> None:
         self._store = store
@@ -25,7 +25,7 @@ class Adoption:
         self._is_over = False
 
     async def run(self) -> None:
-        """Register the topics of these folders, once all logs are loaded."""
+        """Register the topics of the folders, once all logs are loaded."""
         adopted = 0
         if not self._in_cluster:
             adopted = len(await adopt(self._store, self._broker_id, list(self._logs.logs.values()), self._gate))
@@ -34,5 +34,5 @@ class Adoption:
             logger.info("adopted %d partitions whose folders were not in the metadata", adopted)
 
     def is_reserved(self, topic: str) -> bool:
-        """Whether the topic may be adopted still, so that no other of this name can be created."""
+        """Return whether the topic may still be adopted, so that no other of this name can be created."""
         return not self._is_over and self._logs.has_topic(topic)

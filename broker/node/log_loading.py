@@ -1,4 +1,4 @@
-"""The logs at the start of a broker: loaded before it serves, but for those whose check takes long."""
+"""The logs at the start of a broker: loaded before it serves, except those whose recovery needs long."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRESS_EVERY_S = 5.0
 
 
 class StartupLoading:
-    """One broker's. The processes of `scan_helper` end with it."""
+    """Loads the logs of one broker. The processes of `scan_helper` end with the last log."""
 
     def __init__(self, logs: LogManager, scan_helper: ScanHelper) -> None:
         self._logs = logs
@@ -30,10 +30,10 @@ class StartupLoading:
     def is_over(self) -> bool:
         return self._steps is None
 
-    async def begin(self, most_s: float) -> None:
-        """Load logs for this time, but at least until it is known which there are."""
+    async def begin(self, limit_s: float) -> None:
+        """Load logs for `limit_s`, but at least until all of them are listed."""
         self._steps = self._logs.load()
-        until = time.monotonic() + most_s
+        until = time.monotonic() + limit_s
         for log in self._steps:
             if time.monotonic() > until and self._logs.listed:
                 return
@@ -42,7 +42,7 @@ class StartupLoading:
         await self._end()
 
     async def finish(self, loaded: Callable[[Log], None]) -> None:
-        """Load the rest; `loaded` is called with each log."""
+        """Load the other logs; `loaded` is called with each."""
         assert self._steps is not None
         logged_s = time.monotonic()
         for log in self._steps:
@@ -54,11 +54,11 @@ class StartupLoading:
             await self._give_turn(PROGRESS_EVERY_S)
         await self._end()
 
-    async def _give_turn(self, most_s: float) -> None:
-        """Between two steps."""
+    async def _give_turn(self, limit_s: float) -> None:
+        """Let other work proceed between two steps, or wait `limit_s` for a scan of another process."""
         if self._logs.waits:
             with suppress(TimeoutError):
-                async with asyncio.timeout(most_s):
+                async with asyncio.timeout(limit_s):
                     await self._scan_helper.wait()
         else:
             await asyncio.sleep(0)

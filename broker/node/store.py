@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class StartError(Exception):
-    """The broker cannot start; the message says why and what to do."""
+    """The broker cannot start; the message has the cause and the remedy."""
 
 
 async def open_own_store(
@@ -33,8 +33,8 @@ async def open_own_store(
     lifetimes: AsyncExitStack,
     on_failed: Callable[[StoreError], None],
 ) -> tuple[EmbeddedStore, str]:
-    """The store in one of the data folders, and the cluster's id."""
-    wanted = logs.load_meta(None, config.broker_id)  # folders where that fails are offline from here on
+    """Open the store in one of the data folders; return it and the cluster's id."""
+    wanted = logs.load_meta(None, config.broker_id)  # a folder that cannot be read is offline from here on
     store = EmbeddedStore(f"{home_of_store(logs, files).path}/{FILE_NAME}")
     lifetimes.push_async_callback(store.close)
     store.on_failed.append(on_failed)
@@ -46,7 +46,8 @@ async def open_own_store(
 async def open_zookeeper(
     config: BrokerConfig, logs: LogManager, lifetimes: AsyncExitStack
 ) -> tuple[ZooKeeperStore, str]:
-    """ZooKeeper, and the cluster's id, which the data folders must agree with; sets this broker's number."""
+    """Connect to ZooKeeper; return the store and the cluster's id, which the data folders must agree with. Set the
+    broker id."""
     store = zookeeper_store(config)
     lifetimes.push_async_callback(store.close)
     try:
@@ -67,7 +68,7 @@ async def open_zookeeper(
 
 
 def home_of_store(logs: LogManager, files: Files) -> DataFolder:
-    """The data folder of a broker's own store: the first, or the one that has it from an earlier order of them."""
+    """Return the data folder of a broker's own store: the first, or the one that was first in an earlier log.dirs."""
     folders = logs.online_folders()
     for folder in folders:
         if files.exists(f"{folder.path}/{FILE_NAME}"):

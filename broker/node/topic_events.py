@@ -1,4 +1,4 @@
-"""What a broker does when leaders, topics and settings change: its groups, logs and settings follow."""
+"""Changes of leaders, topics and settings, which the groups, logs and settings of a broker follow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TopicEvents:
-    """Subscribes itself to the changes of `replicas`, `image` and `configs`."""
+    """Passes changes of `replicas`, `image` and `configs` on; it subscribes to them itself."""
 
     def __init__(
         self, replicas: ReplicaManager, image: MetadataImage, configs: TopicConfigs, groups: GroupCoordinator

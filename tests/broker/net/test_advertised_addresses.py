@@ -45,7 +45,7 @@ def test_a_name_that_leads_nowhere(
     machine: dict[str, str], monkeypatch: pytest.MonkeyPatch, address: str | None, told: str
 ) -> None:
     machine.clear()
-    monkeypatch.setattr(advertising, "_address_of_the_way_out", lambda: address)
+    monkeypatch.setattr(advertising, "_address_of_default_route", lambda: address)
     assert own_name(True) == told
 
 
