@@ -26,8 +26,6 @@ ALLOWED_NAMES = {
     "KafkaError.*": "the error codes of librdkafka: the client defines them with an underscore",
     "functools._lru_cache_wrapper": "the type that typeshed gives to a cached function",
     "client._call": "kazoo sends requests that it has no method for, as MultiRead, by nothing else",
-    "client._connection": "kazoo has no way to give up an attempt to connect",
-    "client._connection._socket": "kazoo has no way to give up an attempt to connect",
     "SparkContext.*": "PySpark has no other way to the JVM that it started or has to start",
     "spark._jvm": "PySpark has no other way to the JVM that it started",
     "spark._jsc": "PySpark has no other way to Hadoop's configuration",
