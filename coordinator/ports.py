@@ -70,4 +70,4 @@ class Shard(Protocol):
         """All that is in the log has been replayed: start timers."""
 
     def on_unloaded(self, error: ErrorCode) -> None:
-        """Answer whoever waits; the shard is not used any more."""
+        """Fail the parked requests; the shard is not used any more."""

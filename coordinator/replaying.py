@@ -1,4 +1,4 @@
-"""Feeds a shard with what lies in the log."""
+"""Replays the records of the log into a shard."""
 
 import logging
 from collections.abc import Callable
@@ -25,8 +25,8 @@ def replay(
 ) -> Steps[int]:
     """Replay batches, which begin at `offset`, record by record; returns the offset that comes next.
 
-    A record that cannot be decoded is skipped with a warning: one bad record must not take all others with it. Raises
-    CorruptBatch where batches themselves are broken.
+    A record that cannot be decoded is skipped with a warning: one bad record must not make the others unreadable.
+    Raises CorruptBatch where batches themselves are broken.
     """
     for batch in iter_batches(data):
         if batch.is_control:

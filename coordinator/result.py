@@ -1,7 +1,7 @@
-"""What an operation of a coordinator gives back.
+"""The result of an operation of a coordinator.
 
-An operation never changes hard state: it says which records would, and what to answer once they are committed. The
-runtime appends the records, replays them (that is the change) and lets the answers go at commit.
+An operation never changes hard state: its result has the records that would, and the response for the time when they
+are committed. The runtime appends the records, replays them (that is the change) and completes the responses at commit.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,8 @@ class Result:
     """The outcome of one operation.
 
     `response` is the answer, or the Deferred of it. `releases` are other pending answers and what completes them once
-    the records are committed. `on_failure` leads soft state back when the records could not be appended; hard state
-    needs no way back, it did not change. `atomic` False lets the runtime spread the records over several batches.
+    the records are committed. `on_failure` restores soft state when the records could not be appended; hard state
+    did not change. `atomic` False lets the runtime spread the records over several batches.
     """
 
     response: Any = None

@@ -1,18 +1,18 @@
 """Runs operations of coordinator shards on the event loop: append, replay, wait for commit, answer.
 
 One shard per partition of the internal topic that this broker leads. Everything happens on the loop's thread; an
-operation, its append and its replay are one step that nothing comes between. Answers wait until the high watermark has
-passed what was written here, those of reads too, so nobody is told what a change of leader could take back.
+operation, its append and its replay are one step. Responses, those of reads too, wait until the high watermark has
+passed the records that were written here, so that no client sees a state that a change of leader could undo.
 
 Reads do not wait where that could be for long. With too few replicas in sync, or one that does not fetch, the high
-watermark stands still: then what was loaded is told all the same (Apache Kafka fills its cache to the log's end), and
-once a wait has timed out nothing more is waited for until the high watermark moves. Writes wait or are refused.
+watermark stands still: then reads see the state that was loaded all the same (Apache Kafka fills its cache to the log's
+end), and after one wait has timed out no other read waits until the high watermark moves. Writes wait or are refused.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from gregor.coordinator.ports import LogLoader, LogWriter, Shard, TimedOperation, Timers
 from gregor.coordinator.replaying import replay
@@ -25,7 +25,7 @@ from gregor.protocol.turns import Gate
 _log = logging.getLogger(__name__)
 
 MAX_BATCH_BYTES = 256 * 1024
-"""Where a non-atomic list of records is cut into batches; well below what any topic takes."""
+"""The limit of the batches of a non-atomic list of records; well below `max.message.bytes` of any topic."""
 
 _RECORD_OVERHEAD = 21  # at most, of a record without headers
 
@@ -33,19 +33,34 @@ _RECORD_OVERHEAD = 21  # at most, of a record without headers
 S = TypeVar("S", bound=Shard)
 
 
+class RecordFormat(NamedTuple):
+    """The bytes of the internal topic's records. `decode` returns None for a record of a kind that is not served."""
+
+    encode: Callable[[Record], tuple[bytes, bytes | None]]
+    decode: Callable[[bytes | None, bytes | None], Record | None]
+
+
+class RuntimeSettings(NamedTuple):
+    """`name` is that of the internal topic, for the log."""
+
+    name: str
+    commit_timeout_ms: int
+    load_buffer_bytes: int
+
+
 class _Owned(Generic[S]):
     """A partition that this broker coordinates."""
 
     __slots__ = (
         "after_load",
+        "commit_timed_out",
         "end_offset",
         "epoch",
         "error",
         "load",
+        "readable_offset",
         "refused_with",
-        "settled",
         "shard",
-        "stalled",
         "timers",
         "waits",
     )
@@ -58,14 +73,14 @@ class _Owned(Generic[S]):
         self.error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self.load: asyncio.Task[None] | None = None
         self.after_load: list[Callable[[S], Result]] = []
-        # Everything below `end_offset` has been replayed; what was loaded or is known to be committed, below `settled`.
+        # All records below `end_offset` have been replayed; those below `readable_offset` were loaded or are committed.
         self.end_offset = 0
-        self.settled = 0
+        self.readable_offset = 0
         # A wait for a commit has timed out, and nothing was committed since.
-        self.stalled = False
+        self.commit_timed_out = False
         # Waits for commits, in the order in which they began, and whether they are those of reads.
         self.waits: dict[Deferred[None], bool] = {}
-        # Why the log took no records the last time.
+        # The error of the last append, NONE if it succeeded.
         self.refused_with = ErrorCode.NONE
 
 
@@ -75,26 +90,21 @@ class CoordinatorRuntime(Generic[S]):
     def __init__(
         self,
         make_shard: Callable[[Timers], S],
-        encode: Callable[[Record], tuple[bytes, bytes | None]],
-        decode: Callable[[bytes | None, bytes | None], Record | None],
+        record_format: RecordFormat,
         writer: LogWriter,
         loader: LogLoader,
         clock_ms: Callable[[], int],
         gate: Gate,
-        *,
-        name: str,
-        commit_timeout_ms: int,
-        load_buffer_bytes: int,
+        settings: RuntimeSettings,
     ) -> None:
         self._make_shard = make_shard
-        self._encode = encode
-        self._decode = decode
+        self._encode, self._decode = record_format
         self._writer = writer
         self._loader = loader
         self._clock_ms = clock_ms
-        self._name = name
-        self._commit_timeout_s = commit_timeout_ms / 1000
-        self._load_buffer_bytes = load_buffer_bytes
+        self._name = settings.name
+        self._commit_timeout_s = settings.commit_timeout_ms / 1000
+        self._load_buffer_bytes = settings.load_buffer_bytes
         self._owned: dict[int, _Owned[S]] = {}
         self._gate = gate
 
@@ -155,7 +165,7 @@ class CoordinatorRuntime(Generic[S]):
     # --- operations
 
     async def run(self, partition: int, operation: Callable[[S, int], Result]) -> Any:
-        """Run an operation with the wall clock in ms; returns its response once that may be told.
+        """Run an operation with the wall clock in ms; returns its response once all that it depends on is committed.
 
         Raises KafkaError, with the code that a client of a coordinator expects.
         """
@@ -169,7 +179,7 @@ class CoordinatorRuntime(Generic[S]):
         return await outcome_of(pending, asyncio.get_running_loop().create_future())
 
     def run_everywhere(self, operation: Callable[[S], Result]) -> None:
-        """Run an operation that nobody waits for on every shard; on those that are loading, after that."""
+        """Run an operation without a response on every shard; on those that are loading, after that."""
         for partition, owned in list(self._owned.items()):
             if owned.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 owned.after_load.append(operation)
@@ -189,7 +199,7 @@ class CoordinatorRuntime(Generic[S]):
     def _run_quietly(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> None:
         try:
             self._release(partition, owned, self._perform(partition, owned, operation))
-        except KafkaError as error:  # why, has been told
+        except KafkaError as error:  # the reason has been logged
             _log.debug("%s-%d: a change could not be written: %s", self._name, partition, error)
 
     def _perform(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> Result:
@@ -204,7 +214,7 @@ class CoordinatorRuntime(Generic[S]):
         try:
             self._append(partition, owned, result)
         except KafkaError as error:
-            # Told once and not with every request; of a disk that is full or failed its own watch speaks.
+            # Logged once and not with every request; the disk watch logs a disk that is full or has failed.
             known = error.code in (ErrorCode.KAFKA_STORAGE_ERROR, owned.refused_with)
             owned.refused_with = error.code
             level = logging.DEBUG if known else logging.WARNING
@@ -247,7 +257,7 @@ class CoordinatorRuntime(Generic[S]):
             pending = Deferred()
             answers.append((pending, response))
         wrote = bool(result.records)
-        if answers and owned.end_offset > owned.settled and (wrote or not owned.stalled):
+        if answers and owned.end_offset > owned.readable_offset and (wrote or not owned.commit_timed_out):
             self._await_commit(partition, owned, answers, wrote=wrote)
         else:
             for waiting, answer in answers:
@@ -263,10 +273,10 @@ class CoordinatorRuntime(Generic[S]):
 
         def decided(error: ErrorCode) -> None:
             if error is ErrorCode.NONE or error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-                owned.settled = max(owned.settled, end_offset)
-                owned.stalled = False
+                owned.readable_offset = max(owned.readable_offset, end_offset)
+                owned.commit_timed_out = False
                 if not wrote:
-                    # It is committed; that few are in sync by now concerns who wrote, not who reads.
+                    # It is committed; that few are in sync by now concerns the writer, not readers.
                     error = ErrorCode.NONE
             if error:
                 commit.fail(KafkaError(coordinator_error(error)))
@@ -274,11 +284,11 @@ class CoordinatorRuntime(Generic[S]):
                 commit.complete(None)
 
         def timed_out() -> None:
-            owned.stalled = True
+            owned.commit_timed_out = True
             for wait in [wait for wait, reads in owned.waits.items() if reads]:
                 wait.complete(None)
             if wrote:
-                # The records stay in the log and may yet be committed; the client is told to ask again.
+                # The records stay in the log and may yet be committed; the client gets an error to retry on.
                 decided(ErrorCode.REQUEST_TIMED_OUT)
 
         def give_answers(commit: Deferred[None]) -> None:
@@ -329,7 +339,7 @@ class CoordinatorRuntime(Generic[S]):
             if reached == offset:
                 break
             offset = reached
-        owned.end_offset = owned.settled = max(offset, end_offset)
+        owned.end_offset = owned.readable_offset = max(offset, end_offset)
 
 
 def _timeless(operation: Callable[[S], Result]) -> Callable[[S, int], Result]:

@@ -7,13 +7,13 @@ from gregor.coordinator.ports import TimedOperation
 
 
 class TimerHandle(Protocol):
-    """What an event loop returns for a call that is due later."""
+    """The handle that an event loop returns for a call that is due later."""
 
     def cancel(self) -> None: ...
 
 
 class TimerLoop(Protocol):
-    """The little of an event loop that is needed here."""
+    """The methods of an event loop that timers need."""
 
     def time(self) -> float: ...
 
@@ -21,7 +21,7 @@ class TimerLoop(Protocol):
 
 
 class LoopTimers:
-    """The timers of one shard over an event loop; see the port for what they promise.
+    """The timers of one shard over an event loop; `ports.Timers` describes their behaviour.
 
     A timer whose deadline moved away stays armed for the old one and arms itself again when that comes, so pushing it
     out, the common case by far, is two assignments.
@@ -55,6 +55,10 @@ class LoopTimers:
         entry = self._entries.pop(key, None)
         if entry is not None:
             entry.handle.cancel()
+
+    def keys(self) -> set[Hashable]:
+        """The keys of the timers that run."""
+        return set(self._entries)
 
     def cancel_all(self) -> None:
         """Stop all timers."""

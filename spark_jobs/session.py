@@ -101,7 +101,7 @@ def _started_jvm(given: "SparkConf", log_file: Path | None, jvm_options: str) ->
     elif SparkContext._gateway is None:
         require_java()
         try:
-            with _launch_environment(jvm_options), _stderr(log_file) as popen_arguments:
+            with launch_environment(jvm_options), _stderr(log_file) as popen_arguments:
                 SparkContext._ensure_initialized(gateway=launch_gateway(given, popen_arguments))
         except PySparkRuntimeError as error:
             where = f"its log is in {log_file}" if log_file else "the cause is above"
@@ -110,7 +110,7 @@ def _started_jvm(given: "SparkConf", log_file: Path | None, jvm_options: str) ->
 
 
 @contextmanager
-def _launch_environment(jvm_options: str = "") -> Iterator[None]:
+def launch_environment(jvm_options: str = "") -> Iterator[None]:
     """Set variables of the launch scripts during the launch, where the user has not set them."""
     log_settings = Path(__file__).with_name("log4j2.properties").as_uri()
     additions = {"PYSPARK_PYTHON": sys.executable}

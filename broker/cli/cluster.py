@@ -6,8 +6,6 @@ A broker that dies is shown and stays down, so that the behaviour of the other b
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,7 +15,16 @@ from typing import Any
 
 import click
 
-from gregor.broker.cli.cluster_view import COLUMNS, ClusterSnapshot, Member, changes, rows, snapshot_of, summary
+from gregor.broker.cli.cluster_view import (
+    COLUMNS,
+    ClusterSnapshot,
+    Member,
+    changes,
+    last_error,
+    rows,
+    snapshot_of,
+    summary,
+)
 from gregor.broker.cli.command import KEY_VALUE, run
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.start_brokers import (
@@ -29,7 +36,7 @@ from gregor.broker.cli.start_brokers import (
     stop_on_signals,
     zookeeper_beside,
 )
-from gregor.broker.cli.tables import on_terminal
+from gregor.broker.cli.tables import on_terminal, print_if_open
 from gregor.broker.cli.wire import WireClient
 from gregor.broker.cluster.store_factory import NoSuchStore, check_members
 from gregor.broker.launch.local_zookeeper import DEFAULT_PORT, free_ports
@@ -155,7 +162,7 @@ async def _run(plan: Plan) -> int:
                 watching.cancel()
                 screen.draw(_members(supervisor))
     except StartFailed as error:
-        raise CommandError(f"{error}{_last_words(error.child)}") from None
+        raise CommandError(f"{error}{_cause(error.child)}") from None
     if failed:
         raise CommandError(f"all brokers have ended; {plan.folder / 'logs'} contains their logs.")
     return 0 if supervisor.clean else 1
@@ -166,14 +173,9 @@ async def _wait_for(task: asyncio.Future[Any]) -> None:
         await task
 
 
-def _last_words(child: Child) -> str:
-    """Return the last line of a failed process's log, the last error if there is one: mostly the cause."""
-    if child.output is not None:
-        with suppress(OSError):
-            lines = [line for line in child.output.read_text(errors="replace").splitlines()[-50:] if line.strip()]
-            errors = [line for line in lines if " ERROR " in line or " CRITICAL " in line]
-            return "".join(f": {line}" for line in (errors or lines)[-1:])
-    return "."
+def _cause(child: Child) -> str:
+    line = last_error(child.output) if child.output is not None else ""
+    return f": {line}" if line else "."
 
 
 async def _watch(supervisor: Supervisor, screen: _Screen) -> None:
@@ -218,7 +220,7 @@ class _Screen:
             self._live.__enter__()
         else:
             for line in (self._title, *self._events):
-                _print(line)
+                print_if_open(line)
         return self
 
     def __exit__(self, *exception: Any) -> None:
@@ -230,7 +232,7 @@ class _Screen:
     def add_event(self, line: str) -> None:
         """Show an event."""
         if self._live is None:
-            _print(line)
+            print_if_open(line)
         else:
             self._events.append(f"{time.strftime('%H:%M:%S')} {line}")
             del self._events[:-_EVENTS_SHOWN]
@@ -240,7 +242,7 @@ class _Screen:
         if self._live is None:
             names = {member.broker_id: f"broker {member.broker_id}" for member in members}
             for line in changes(self._snapshot, snapshot, names):
-                _print(line)
+                print_if_open(line)
         self._snapshot = snapshot
         self.draw(members)
 
@@ -261,14 +263,6 @@ class _Screen:
         lines = [Text(line, style="dim") for line in self._events]
         with suppress(OSError):
             self._live.update(Group(table, Text(summary(self._snapshot)), *lines), refresh=True)
-
-
-def _print(line: str) -> None:
-    """Print a line. The cluster keeps running if its output was closed (`| head`, or a closed terminal)."""
-    try:
-        print(line, flush=True)
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(arguments: Sequence[str]) -> int:

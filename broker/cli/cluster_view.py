@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gregor.broker.cli.tables import Column
 from gregor.broker.launch.supervisor import State
@@ -129,6 +130,16 @@ def changes(before: ClusterSnapshot | None, after: ClusterSnapshot | None, names
     if summary(before) != summary(after):
         lines.append(summary(after))
     return lines
+
+
+def last_error(log: Path) -> str:
+    """Return the last error in a log, else its last line: mostly the cause of the end; "" without a log."""
+    try:
+        lines = [line for line in log.read_text(errors="replace").splitlines()[-50:] if line.strip()]
+    except OSError:
+        return ""
+    errors = [line for line in lines if " ERROR " in line or " CRITICAL " in line]
+    return (errors or lines or [""])[-1]
 
 
 def _plural(count: int, noun: str) -> str:

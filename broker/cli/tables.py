@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -57,3 +58,11 @@ def confirm(message: str) -> None:
     """Print a confirmation on a terminal; as in Kafka's tools, there is none in a pipe."""
     if on_terminal():
         print(message)
+
+
+def print_if_open(line: str) -> None:
+    """Print a line; if the output was closed (`| head`, or a closed terminal), discard this and all later output."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

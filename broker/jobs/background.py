@@ -76,6 +76,11 @@ class Background:
         """Logs whose flush is awaited, and the event at the end of the flush that is under way
         (jobs.maintenance.flush_to)."""
 
+    @property
+    def spawned_count(self) -> int:
+        """The number of spawned coroutines that are not done."""
+        return len(self._tasks)
+
     def fsync(
         self, function: Callable[ArgsT, ResultT], *args: ArgsT.args, **kwargs: ArgsT.kwargs
     ) -> Coroutine[Any, Any, ResultT]:

@@ -115,6 +115,11 @@ class LogCleaner:
         found = self._trouble.get(TopicPartition(log.topic, log.partition))
         return found.reason if found is not None and found.log is log else None
 
+    def skips(self, log: Log) -> bool:
+        """Whether only an order compacts the log, as its compaction has failed for good."""
+        found = self._trouble.get(TopicPartition(log.topic, log.partition))
+        return found is not None and found.log is log and found.retry_at_ms is None
+
     async def compact_now(self, log: Log) -> CleaningResult:
         """Compact the log as far as is allowed, however small its dirty part, before all other logs."""
         key = TopicPartition(log.topic, log.partition)

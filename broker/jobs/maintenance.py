@@ -99,13 +99,13 @@ class Maintenance:
     def start(self) -> None:
         config = self._config
         for job, interval_s in (
-            (self._flush, _FLUSH_CHECK_S),
-            (self._forget_removed, _EXPIRY_CHECK_S),
+            (self.flush, _FLUSH_CHECK_S),
+            (self.forget_removed, _EXPIRY_CHECK_S),
             # Without the 30 s that Apache Kafka waits before its first run: a disk may be full already.
             (self.retain, config["log.retention.check.interval.ms"] / 1000),
-            (self._checkpoint_high_watermarks, config["replica.high.watermark.checkpoint.interval.ms"] / 1000),
-            (self._checkpoint, config["log.flush.offset.checkpoint.interval.ms"] / 1000),
-            (self._expire_producers, config["producer.id.expiration.check.interval.ms"] / 1000),
+            (self.checkpoint_high_watermarks, config["replica.high.watermark.checkpoint.interval.ms"] / 1000),
+            (self.checkpoint, config["log.flush.offset.checkpoint.interval.ms"] / 1000),
+            (self.expire_producers, config["producer.id.expiration.check.interval.ms"] / 1000),
         ):
             self._background.spawn(self._repeat(job, interval_s))
 
@@ -114,15 +114,16 @@ class Maintenance:
             try:
                 await job()
             except (KafkaError, OSError) as error:
-                logger.error("%s failed: %s", job.__name__.strip("_"), error)
+                logger.error("%s failed: %s", job.__name__, error)
             except Exception:  # a bug: this round is lost, the next ones must not be
-                logger.exception("%s failed", job.__name__.strip("_"))
+                logger.exception("%s failed", job.__name__)
             await asyncio.sleep(interval_s)
 
     def _all(self) -> Iterator[Log]:
         return iter(list(self._logs.logs.values()))
 
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
+        """Flush the logs for which flush.ms or flush.messages is due, and rolled segments of the others."""
         now_ms = self._clock_ms()
         await self.withdraw_recovery_points()
         for log in await self._background.run_steps(_due(list(self._logs.logs.values()), now_ms)):
@@ -159,11 +160,13 @@ class Maintenance:
                 logger.info("retention removes %s", ", ".join(paths))
                 self._background.remove_later(paths, delays_ms[os.path.dirname(paths[0])])
 
-    async def _checkpoint_high_watermarks(self) -> None:
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write the checkpoints of high watermarks."""
         plan = await self._background.run_steps(self._logs.checkpoints.high_watermarks())
         self._logs.report(await self._background.run(plan))
 
-    async def _checkpoint(self) -> None:
+    async def checkpoint(self) -> None:
+        """Write the checkpoints of recovery points and log start offsets."""
         async with self._checkpointing:
             await self._write_checkpoints()
 
@@ -171,10 +174,12 @@ class Maintenance:
         plan = await self._background.run_steps(self._logs.checkpoints.recovery_points())
         self._logs.report(await self._background.run(plan))
 
-    async def _forget_removed(self) -> None:
+    async def forget_removed(self) -> None:
+        """Remove deleted partitions from the checkpoints."""
         await self._background.run_steps(self._logs.forget_removed())
 
-    async def _expire_producers(self) -> None:
+    async def expire_producers(self) -> None:
+        """Forget the producers that have been idle for producer.id.expiration.ms."""
         now_ms = self._clock_ms()
 
         def expire() -> Steps[None]:

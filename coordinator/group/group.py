@@ -1,8 +1,8 @@
-"""A group: what the log says about it, and its live membership.
+"""A group: its state in the log, and its live membership.
 
 `Group` is hard state: the last records of the log, nothing else; only `GroupShard.replay` changes it. `Membership` is
-soft state: it starts as what the log says, runs ahead of it during a rebalance, and takes in what is replayed. A
-coordinator that loses it loses a rebalance, no more: members find out by their next request and join again.
+soft state: it begins as the state in the log, runs ahead of that during a rebalance, and adopts each generation that is
+replayed. A coordinator that loses it loses a rebalance, no more: members join again after their next request.
 """
 
 from collections.abc import Iterable, Mapping
@@ -59,7 +59,7 @@ class Membership:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.state_timestamp_ms = -1
-        # A rebalance that began with no members: it waits for more to come, whoever has joined already.
+        # A rebalance that began with no members: it waits for more of them, even if all known ones have joined.
         self.forming = False
         self.newcomers = False
         self.protocol_type: str | None = None
@@ -81,23 +81,23 @@ class Membership:
 
     @classmethod
     def from_metadata(cls, group_id: str, metadata: GroupMetadataValue | None) -> "Membership":
-        """What the log says; an empty group if it knows no generation."""
+        """Make the membership that the log describes; it is empty if the log has no generation."""
         membership = cls(group_id)
         if metadata is not None:
-            membership._take(metadata)
+            membership._load(metadata)
         return membership
 
     def adopt(self, metadata: GroupMetadataValue) -> None:
-        """Take in a generation that was just replayed. Members that stay keep their soft state."""
+        """Adopt a generation that was just replayed. Members that stay keep their soft state."""
         if not metadata.members and metadata.generation <= self.generation:
-            # The birth of a group: whoever joins is ahead of it.
+            # The first record of a group: the membership of those that join is newer.
             return
         state = GroupState.STABLE if metadata.members else GroupState.EMPTY
         if state is not self.state:
             self._check_transition(state)
-        self._take(metadata)
+        self._load(metadata)
 
-    def _take(self, metadata: GroupMetadataValue) -> None:
+    def _load(self, metadata: GroupMetadataValue) -> None:
         known, self.members = self.members, {}
         self.static_members.clear()
         self.support.clear()
@@ -137,7 +137,7 @@ class Membership:
     # --- states
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
-        """Go on to a state that only exists in memory; Stable and Empty come by `adopt`."""
+        """Change to a state that only exists in memory; `adopt` changes to Stable and Empty."""
         self._check_transition(state)
         self.state = state
         self.state_timestamp_ms = now_ms
@@ -157,7 +157,7 @@ class Membership:
         self._count(member, 1)
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """A new member; the first one decides the protocol type and leads."""
+        """Add a member; the first one decides the protocol type and leads."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader is None:
@@ -180,7 +180,7 @@ class Membership:
         self.unsynced.discard(member_id)
 
     def replace(self, old: Member, new: Member) -> None:
-        """A static member goes on under a new id. Whoever still waits under the old one is a double and is fenced."""
+        """Continue a static member under a new id. Requests parked under the old id are fenced, as a duplicate's."""
         self.answer_join(old, error=ErrorCode.FENCED_INSTANCE_ID)
         self.answer_sync(old, error=ErrorCode.FENCED_INSTANCE_ID)
         leads = self.leader == old.member_id
@@ -190,7 +190,7 @@ class Membership:
             self.leader = new.member_id
 
     def update(self, member: Member, protocols: dict[str, bytes], rebalance_ms: int, session_ms: int) -> None:
-        """A member offers something else than before."""
+        """Replace the protocols and timeouts that a member offers."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
@@ -226,7 +226,7 @@ class Membership:
         member.parked_join = parked
 
     def answer_join(self, member: Member, response: object = None, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Give the response, or the error, to the member's parked join if there is one."""
+        """Complete the member's parked join, if there is one, with the response or the error."""
         parked = member.parked_join
         if parked is not None:
             member.parked_join = None
@@ -238,7 +238,7 @@ class Membership:
                 parked.complete(response)
 
     def answer_sync(self, member: Member, error: ErrorCode) -> bool:
-        """Give the error to the member's parked sync; says whether there was one."""
+        """Fail the member's parked sync with the error; return whether there was one."""
         parked, member.parked_sync = member.parked_sync, None
         if parked is not None:
             parked.fail(KafkaError(error))
@@ -247,7 +247,7 @@ class Membership:
     # --- protocols, generations
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether somebody who offers this could be a member together with the present ones."""
+        """Return whether a client that offers this could be a member beside the present ones."""
         if not self.members:
             return bool(protocol_type) and any(True for _ in protocols)
         size = len(self.members)
@@ -269,26 +269,26 @@ class Membership:
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is missing that a rebalance waits for."""
+        """Whether all members that a rebalance waits for have joined."""
         return self.parked_joins == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long a rebalance waits: what the most patient member asks for."""
+        """The time for which a rebalance waits: the longest rebalance timeout of a member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def sync_timeout_ms(self) -> int:
-        """How long its members may take to fetch their assignments.
+        """The time within which members must fetch their assignments.
 
         The rebalance timeout, as in Apache Kafka; but with a rebalance timeout of 0 (kafkajs joins with it where none
-        is given) nobody could ever be in time, so then the longest session has to do.
+        is given) no member could be in time, so then the longest session timeout counts.
         """
         longest_ms = max((member.session_timeout_ms for member in self.members.values()), default=0)
         return self.rebalance_timeout_ms or longest_ms
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is among those who joined; False if nobody joined."""
+        """Make sure that the leader is among the members that joined; return False if none joined."""
         if self.leader is not None and self.members[self.leader].parked_join is not None:
             return True
         joined = next((member for member in self.members.values() if member.parked_join is not None), None)

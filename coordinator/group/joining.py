@@ -1,7 +1,7 @@
-"""JoinGroup (v0 to v9): who gets into a group, and under which id.
+"""JoinGroup (v0 to v9): admission of members, and their ids.
 
-v4: a dynamic member without id is told one and comes again with it (KIP-394). v5: static members (KIP-345). v7: the
-protocol type is in the response. v9: a static leader that came back may be told to skip the assignment.
+v4: a dynamic member without id is sent one and joins again with it (KIP-394). v5: static members (KIP-345). v7: the
+protocol type is in the response. v9: the response may let a static leader that came back skip the assignment.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,7 @@ class Joiner:
 
     @property
     def reason(self) -> str:
-        """What the client says about why it joins (v8)."""
+        """The reason for the join that the client gives (v8)."""
         return repr(self.request.reason or "not provided")
 
 
@@ -134,7 +134,7 @@ class Joining:
         result = Result()
         if member is not None:
             self._rebalances.discharge(membership, member)
-            result = self._rebalances.go_on(membership, now_ms)
+            result = self._rebalances.try_complete_join(membership, now_ms)
         elif member_id in membership.pending:
             result = self._rebalances.drop_pending(membership, member_id, now_ms)
         result.response = _refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER).response
@@ -204,7 +204,7 @@ class Joining:
     # --- static members
 
     def _replace(self, membership: Membership, joiner: Joiner, old: Member, member_id: str, now_ms: int) -> Result:
-        """A static member comes back without its id: its new process takes the place, under a new id."""
+        """Let the new process of a static member replace the old one, under a new id."""
         request = joiner.request
         new = old.replaced_by(member_id, membership.group_id)
         answer = ANSWERS[Request.REPLACE][membership.state]
@@ -221,7 +221,7 @@ class Joining:
         return self._park(membership, new, reason, now_ms)
 
     def _keep_generation(self, membership: Membership, joiner: Joiner, old: Member, new: Member) -> Result:
-        """No rebalance: only the new id goes to the log, and the replay of that record puts it in place."""
+        """Write only the new id to the log, without a rebalance; the replay of that record puts it in place."""
         new.rebalance_timeout_ms = joiner.rebalance_timeout_ms
         new.session_timeout_ms = joiner.request.session_timeout_ms
         members = [new if member is old else member for member in membership.members.values()]
@@ -234,7 +234,7 @@ class Joining:
             response.skip_assignment = leads
             if leads:
                 response.members = described(members, membership.protocol)
-        # Before v9 a leader that came back is told its old id as the leader's, so that it does not assign anew.
+        # Before v9 the leader in the response is the old id, so that a leader that came back does not assign anew.
         membership.candidates[new.member_id] = new
         self._rebalances.cancel_session(old)
         self._rebalances.watch_session(membership, new)

@@ -1,6 +1,6 @@
-"""SyncGroup (v0 to v5), Heartbeat (v0 to v4) and LeaveGroup (v0 to v5): what members ask for between joins.
+"""SyncGroup (v0 to v5), Heartbeat (v0 to v4) and LeaveGroup (v0 to v5): the requests of members between joins.
 
-SyncGroup v5 carries the protocol type and name, which must be the group's (KIP-559). LeaveGroup v3 takes several
+SyncGroup v5 carries the protocol type and name, which must be the group's (KIP-559). LeaveGroup v3 names several
 members, also static ones by instance id alone (KIP-345), so that an administrator can remove them.
 """
 
@@ -40,7 +40,7 @@ class Memberships:
     # --- heartbeat
 
     def heartbeat(self, group_id: str, generation: int, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Keep a member's session alive, and tell it how its group is."""
+        """Restart a member's session; return the error that stands for the state of its group."""
         membership = self._soft.memberships.get(group_id)
         if membership is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -82,7 +82,7 @@ class Memberships:
         return result
 
     def _stabilise(self, membership: Membership, request: SyncGroupRequest, now_ms: int) -> Result:
-        """The leader's assignment goes to the log; replay makes the group Stable, commit lets the parked syncs go."""
+        """Write the leader's assignment; replay makes the group Stable, and commit completes the parked syncs."""
         assignments = {given.member_id: given.assignment for given in request.assignments}
         forgotten = sum(member_id not in assignments for member_id in membership.members)
         if forgotten:
@@ -121,7 +121,7 @@ class Memberships:
         if gone and _LEAVE[membership.state] is Action.REBALANCE:
             result = self._rebalances.begin(membership, f"{gone} members left", now_ms)
         else:
-            result = self._rebalances.go_on(membership, now_ms)
+            result = self._rebalances.try_complete_join(membership, now_ms)
         self._soft.tidy(membership.group_id)
         result.response = LeaveGroupResponse(members=answers)
         return result
@@ -147,9 +147,9 @@ def _request_error(membership: Membership, member_id: str, group_instance_id: st
     return error
 
 
-def _differs(told: str | None, present: str | None) -> bool:
-    """Before v5 clients say nothing, which is never wrong."""
-    return told is not None and present is not None and told != present
+def _differs(given: str | None, present: str | None) -> bool:
+    """Before v5 requests have no protocol, which is never wrong."""
+    return given is not None and present is not None and given != present
 
 
 def _refuse_sync(error: ErrorCode) -> Result:

@@ -46,7 +46,7 @@ _FetchedPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
 class Offsets:
-    """The committed offsets of the groups of one shard. Reads hard state and says which records would change it."""
+    """The committed offsets of the groups of one shard. Methods read hard state and return records that change it."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Offsets:
         member = membership.members.get(request.member_id) if membership is not None else None
         if membership is not None and member is not None:
             self._rebalances.watch_session(membership, member)
-        # Who asks for all eternity gets as much of it as the record can hold.
+        # A retention time beyond the range of the field lasts as long as the field can express.
         expire_ms = (
             NO_TIMESTAMP if request.retention_time_ms < 0 else min(now_ms + request.retention_time_ms, INT64_MAX)
         )
@@ -133,7 +133,7 @@ class Offsets:
     def fetch(self, wanted: _FetchGroup, require_stable: bool) -> _FetchedGroup:
         """The offsets of one group; without topics those of all partitions that have one.
 
-        What is not there has offset -1, also if there is no such group. With `require_stable`, a partition whose
+        A partition without an offset has -1, also if there is no such group. With `require_stable`, a partition whose
         offset an open transaction is about to move is answered with a retriable error (KIP-447).
         """
         group = self._groups.get(wanted.group_id)
@@ -149,7 +149,7 @@ class Offsets:
         return _FetchedGroup(group_id=wanted.group_id, topics=topics)
 
     def committed(self, group_id: str) -> list[OffsetFetchRequest.OffsetFetchRequestTopics]:
-        """What a group has offsets of."""
+        """Return the topics and partitions of which a group has offsets."""
         group = self._groups.get(group_id)
         return [
             OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=list(offsets))
@@ -164,8 +164,8 @@ class Offsets:
     # --- delete
 
     def delete(self, request: OffsetDeleteRequest) -> Result:
-        """Answers with an OffsetDeleteResponse. What members of a consumer group subscribe to stays, and all that
-        other groups with members have (KIP-496)."""
+        """Answers with an OffsetDeleteResponse. Offsets of topics that members of a consumer group subscribe to stay,
+        and all offsets of other groups with members (KIP-496)."""
         answer = ANSWERS[Request.DELETE_OFFSETS][self._soft.state(request.group_id)]
         if isinstance(answer, ErrorCode):
             return Result(OffsetDeleteResponse(error_code=answer))
@@ -197,7 +197,7 @@ class Offsets:
             )
         return Result(OffsetDeleteResponse(topics=topics), list(records.values()))
 
-    # --- what goes away
+    # --- removal
 
     def tombstones(self, group: Group) -> list[Record]:
         """Records that remove all offsets of a group, those of open transactions too."""
@@ -213,7 +213,7 @@ class Offsets:
         return [_tombstone(group.group_id, name, index) for name, index in sorted(partitions)]
 
     def expired(self, group: Group, now_ms: int) -> tuple[list[Record], bool]:
-        """Records that remove what is past its time, and whether nothing is left then (KIP-211).
+        """Return records that remove expired offsets, and whether none is left then (KIP-211).
 
         The time counts from when the group became empty; for simple groups, and for topics that a running consumer
         group no longer subscribes to, from the commit. A group that is neither empty nor known to be without a topic

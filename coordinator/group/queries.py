@@ -1,6 +1,6 @@
-"""DescribeGroups (v0 to v6) and ListGroups (v0 to v5): looking at groups without touching them.
+"""DescribeGroups (v0 to v6) and ListGroups (v0 to v5): reading groups without a change.
 
-DescribeGroups v6 says GROUP_ID_NOT_FOUND where older versions show a group in state Dead (KIP-1043). ListGroups v4
+DescribeGroups v6 answers GROUP_ID_NOT_FOUND where older versions show a group in state Dead (KIP-1043). ListGroups v4
 filters by state, v5 by type (KIP-518, KIP-848); all groups here are of type "classic".
 """
 
@@ -26,7 +26,7 @@ class Queries:
         self._soft = soft
 
     def describe(self, group_id: str, version: int) -> _DescribedGroup:
-        """One group; protocol and metadata only while it is Stable, before they are not settled."""
+        """Describe one group; protocol and metadata only while it is Stable, when they are final."""
         membership = self._soft.find(group_id)
         if membership is None:
             if version < 6:

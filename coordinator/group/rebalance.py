@@ -32,9 +32,9 @@ class Rebalances:
     # --- begin
 
     def begin_or_continue(self, membership: Membership, reason: str, now_ms: int) -> Result:
-        """After a member came or changed: begin a rebalance, or see whether the present one can go on."""
+        """After a member came or changed: begin a rebalance, or complete the join of the present one if all joined."""
         if membership.state is GroupState.PREPARING_REBALANCE:
-            return self.go_on(membership, now_ms)
+            return self.try_complete_join(membership, now_ms)
         return self.begin(membership, reason, now_ms)
 
     def begin(self, membership: Membership, reason: str, now_ms: int) -> Result:
@@ -58,8 +58,8 @@ class Rebalances:
         self._schedule_join(membership)
         return Result()
 
-    def go_on(self, membership: Membership, now_ms: int) -> Result:
-        """Hand out the next generation if everybody joined; a group that forms waits for its timer instead."""
+    def try_complete_join(self, membership: Membership, now_ms: int) -> Result:
+        """Complete the join if all members joined; a group that forms waits for its timer instead."""
         if membership.state is GroupState.PREPARING_REBALANCE and not membership.forming and membership.all_joined:
             return self.complete_join(membership, now_ms)
         return Result()
@@ -84,15 +84,16 @@ class Rebalances:
     # --- the next generation
 
     def complete_join(self, membership: Membership, now_ms: int) -> Result:
-        """Go on without the dynamic members that did not join, and hand out the next generation."""
+        """Remove the dynamic members that did not join, and answer the joins with the next generation."""
         group_id = membership.group_id
         self._timers.cancel(join_key(group_id))
-        late = [member for member in membership.members.values() if member.parked_join is None and not member.is_static]
-        for member in late:
+        members = list(membership.members.values())
+        removed = [member for member in members if member.parked_join is None and not member.is_static]
+        for member in removed:
             membership.remove(member.member_id)
             self._timers.cancel(member.timer_key)
-        if late:
-            _log.info("Group %r: removed %d members that did not rejoin in time", group_id, len(late))
+        if removed:
+            _log.info("Group %r: removed %d members that did not rejoin in time", group_id, len(removed))
         if not membership.members:
             return self._become_empty(membership, now_ms)
         if not membership.elect_joined_leader():
@@ -113,7 +114,7 @@ class Rebalances:
         return Result()
 
     def _become_empty(self, membership: Membership, now_ms: int) -> Result:
-        """Nobody is left. Replay makes the group Empty; if the log takes no record, it is again what the log says."""
+        """Write that no member is left. Replay makes the group Empty; a failed append leaves it as it is in the log."""
         _log.info("Group %r: empty after generation %d", membership.group_id, membership.generation)
         value = GroupMetadataValue(
             protocol_type=membership.protocol_type or "",
@@ -129,7 +130,7 @@ class Rebalances:
         )
 
     def restore(self, group_id: str) -> None:
-        """Start over from what the log says: after a load, and after a change that could not be written."""
+        """Begin again with the state in the log: after a load, and after a change that could not be written."""
         self._soft.close(group_id)
         if self._soft.state(group_id) is GroupState.STABLE:
             membership = self._soft.open(group_id)
@@ -139,7 +140,7 @@ class Rebalances:
     # --- sync
 
     def synced(self, membership: Membership, member_id: str) -> None:
-        """The member has asked for its assignment."""
+        """Record that the member requested its assignment."""
         membership.unsynced.discard(member_id)
         if not membership.unsynced:
             self._timers.cancel(sync_key(membership.group_id))
@@ -157,10 +158,10 @@ class Rebalances:
         return self.begin(membership, f"{len(gone)} members did not sync in time", now_ms)
 
     def sync_failed(self, membership: Membership, now_ms: int, error: ErrorCode) -> None:
-        """The assignment could not be written: have everybody join again."""
+        """The assignment could not be written: have all members join again."""
         if membership.state is GroupState.COMPLETING_REBALANCE:
             self._drop_assignments(membership, error)
-            # Nobody has a parked join in this state, so this only starts the wait and has no records.
+            # No member has a parked join in this state, so this only starts the wait and has no records.
             self.begin(membership, f"assignment not written: {error.name}", now_ms)
 
     def _drop_assignments(self, membership: Membership, error: ErrorCode) -> None:
@@ -172,7 +173,7 @@ class Rebalances:
     # --- sessions
 
     def watch_session(self, membership: Membership, member: Member, timeout_ms: int | None = None) -> None:
-        """(Re)start the member's session; what every heartbeat comes to."""
+        """(Re)start the member's session, as every heartbeat does."""
         delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         self._timers.schedule(member.timer_key, delay_ms, partial(self._end_session, membership, member))
 
@@ -187,14 +188,14 @@ class Rebalances:
         return self.remove(membership, member, f"session of member {member.member_id!r} ended", now_ms)
 
     def remove(self, membership: Membership, member: Member, reason: str, now_ms: int) -> Result:
-        """A member is gone; one that waits in a join is told to come back as a new one."""
+        """Remove a member; one whose join is parked is answered UNKNOWN_MEMBER_ID, and joins again as a new one."""
         self.discharge(membership, member)
         if membership.state is not GroupState.PREPARING_REBALANCE:
             return self.begin(membership, reason, now_ms)
         return self.complete_join(membership, now_ms) if membership.all_joined else Result()
 
     def discharge(self, membership: Membership, member: Member) -> None:
-        """Take a member out and answer what it waits for, without drawing conclusions for the group."""
+        """Remove a member and answer its parked requests, without a rebalance of the group."""
         response = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id="")
         membership.answer_join(member, response)
         membership.answer_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -208,7 +209,7 @@ class Rebalances:
         self._timers.schedule(session_key(membership.group_id, member_id), session_timeout_ms, end)
 
     def forget_pending(self, membership: Membership, member_id: str) -> None:
-        """An id that was handed out will not be used; without drawing conclusions for the group."""
+        """Forget an id that was handed out and will not be used, without a rebalance of the group."""
         membership.remove(member_id)
         self._timers.cancel(session_key(membership.group_id, member_id))
 

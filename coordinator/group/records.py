@@ -1,6 +1,6 @@
 """The records of `__consumer_offsets`, as bytes.
 
-Key and value each begin with an int16, their version; the key's version also says what the record is about:
+Key and value each begin with an int16, their version; the key's version also is the kind of the record:
 
 ====  ==================  ========================================  =================================================
 key   value               key fields                                value fields, in the version that is written

@@ -1,7 +1,7 @@
 """The groups of one partition of `__consumer_offsets`: a state machine that is fed with records.
 
 `replay` is the only place where hard state changes, for live traffic, after a restart and after a change of leader
-alike. Operations look at hard and soft state and return a Result.
+alike. Operations read hard and soft state and return a Result.
 """
 
 import logging
@@ -36,8 +36,7 @@ _log = logging.getLogger(__name__)
 
 NO_PRODUCER_ID = -1
 GROUPS_PER_CLEANUP_STEP = 500
-"""An operation cannot be interrupted before its records are written; one for so many groups takes about a
-millisecond."""
+"""An operation cannot be interrupted before its records are written; one for so many groups lasts a millisecond."""
 
 _EXPIRY_KEY = ("expiry",)
 
@@ -129,7 +128,7 @@ class GroupShard:
 
     def on_loaded(self, now_ms: int) -> Steps[None]:
         """Everything in the log has been replayed: sessions start anew, and the search for expired offsets begins.
-        Nothing else is asked of the shard between two steps.
+        The shard serves no operation between two steps.
         """
         for group in self.groups.values():
             if group.metadata is None or not group.metadata.members:
@@ -144,7 +143,7 @@ class GroupShard:
         self._schedule_cleanup()
 
     def on_unloaded(self, error: ErrorCode) -> None:
-        """Soft state is dropped; whoever waits gets the error."""
+        """Drop the soft state; parked requests fail with the error."""
         self._timers.cancel(_EXPIRY_KEY)
         self.soft.close_all(error)
 
@@ -198,7 +197,7 @@ class GroupShard:
         return self._cleanup_step(iter(list(self.groups)), now_ms)
 
     def _cleanup_step(self, group_ids: Iterator[str], now_ms: int) -> Result:
-        """Look at some groups, and go on with the rest as soon as others had their turn."""
+        """Clean up some groups, and the rest after other operations had their turn."""
         records: list[Record] = []
         for _ in range(GROUPS_PER_CLEANUP_STEP):
             group_id = next(group_ids, None)

@@ -1,4 +1,4 @@
-"""All that a shard may forget: live memberships with their parked answers, and timers."""
+"""The soft state of a shard: live memberships with their parked answers, and timers."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from gregor.protocol.errors import ErrorCode
 class SoftState:
     """Soft state of one shard. Dropped at unload and rebuilt from the log; reads hard state, never writes it.
 
-    A group without entry here is exactly what the log says.
+    A group without entry here is exactly as the log describes it.
     """
 
     def __init__(self, groups: Mapping[str, Group], timers: Timers) -> None:
@@ -21,7 +21,7 @@ class SoftState:
         self.memberships: dict[str, Membership] = {}
 
     def find(self, group_id: str) -> Membership | None:
-        """The live membership of a group, or a look at what the log says; None if there is no such group."""
+        """Return the live membership of a group, or one made from the log; None if there is no such group."""
         membership = self.memberships.get(group_id)
         if membership is None and (group := self._groups.get(group_id)) is not None:
             return Membership.from_metadata(group_id, group.metadata)
@@ -33,7 +33,7 @@ class SoftState:
         return self.memberships.setdefault(group_id, membership)
 
     def state(self, group_id: str) -> GroupState:
-        """Where a group stands; Dead if there is none."""
+        """Return the state of a group; Dead if there is none."""
         membership = self.memberships.get(group_id)
         if membership is not None:
             return membership.state
@@ -43,7 +43,7 @@ class SoftState:
         return GroupState.STABLE if group.metadata is not None and group.metadata.members else GroupState.EMPTY
 
     def close(self, group_id: str, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-        """Forget what is live about a group; who waits for it gets the error."""
+        """Forget the live membership of a group; its parked requests fail with the error."""
         membership = self.memberships.pop(group_id, None)
         if membership is None:
             return
@@ -57,7 +57,7 @@ class SoftState:
         self.timers.cancel(sync_key(group_id))
 
     def tidy(self, group_id: str) -> None:
-        """Forget the entry of an empty group that nobody is about to join."""
+        """Forget the entry of an empty group without pending member ids."""
         membership = self.memberships.get(group_id)
         if membership is not None and membership.state is GroupState.EMPTY and not membership.pending:
             self.close(group_id)

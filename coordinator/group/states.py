@@ -1,7 +1,7 @@
-"""The states of a classic consumer group, as tables: where each may come from, what each answers to each request.
+"""The states of a classic consumer group, as tables: the predecessors of each, and its answer to each request.
 
 `Dead` stands for "there is no such group (any more)": a group is born out of it by the first join or by a commit of a
-simple consumer, and returns to it by tombstone. What is not in a table does not happen. Behaviour: Kafka's
+simple consumer, and returns to it by tombstone. A transition that is in no table is illegal. Behaviour: Kafka's
 ClassicGroupState.
 """
 
@@ -20,7 +20,7 @@ class GroupState(StrEnum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     """A generation exists; waiting for the leader to send its assignment: the syncs of the others are parked."""
     STABLE = "Stable"
-    """Every member has, or can fetch, its assignment. This and Empty are what the log can tell."""
+    """Every member has, or can fetch, its assignment. The log has this state and Empty alone."""
     DEAD = "Dead"
     """No such group."""
 
@@ -42,14 +42,14 @@ PREDECESSORS: dict[GroupState, frozenset[GroupState]] = {
 
 
 class Request(Enum):
-    """What may be asked of a group, apart by who asks where that decides the answer."""
+    """The requests about a group; one API has several where the answer depends on the sender."""
 
     ADMIT = auto()
-    """JoinGroup of somebody who is not a member: without id, or with one that was just handed out."""
+    """JoinGroup of a client that is no member: without id, or with one that was just handed out."""
     REJOIN = auto()
     """JoinGroup of a member."""
     REPLACE = auto()
-    """JoinGroup without id of a static member that is known: the new process takes the old one's place."""
+    """JoinGroup without id of a static member that is known: the new process replaces the old one."""
     SYNC = auto()
     HEARTBEAT = auto()
     LEAVE = auto()
@@ -64,18 +64,18 @@ class Request(Enum):
 
 
 class Action(Enum):
-    """What a group does with a request that it does not refuse."""
+    """The ways to serve a request that is not refused."""
 
     SERVE = auto()
     """Carry it out and answer."""
     PARK = auto()
     """Hold the answer until the phase is over."""
     REBALANCE = auto()
-    """Take the change in and start a rebalance; a join is parked in it."""
+    """Apply the change and begin a rebalance; a join is parked in it."""
     REPEAT = auto()
     """Answer with the current generation if the member offers what it offered before; else rebalance."""
     REPEAT_TO_FOLLOWER = auto()
-    """As REPEAT, but the leader gets a rebalance: that is how it asks for one when topics changed."""
+    """As REPEAT, but the leader gets a rebalance: that is how it requests one when topics changed."""
     KEEP_PROTOCOL = auto()
     """Answer with the current generation if the group's protocol stays chosen; else rebalance."""
 
@@ -92,7 +92,7 @@ def _row(
     return dict(zip(GroupState, (empty, preparing, completing, stable, dead), strict=True))
 
 
-# A static member exists only while the group has members, so REPLACE has no entry for Empty and Dead. Who asks is
+# A static member exists only while the group has members, so REPLACE has no entry for Empty and Dead. The sender is
 # checked first: a member that is unknown, fenced or of another generation gets that error in every state that has
 # members.
 ANSWERS: dict[Request, dict[GroupState, Answer]] = {

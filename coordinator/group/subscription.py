@@ -1,6 +1,6 @@
 """The topics that a member of protocol type "consumer" subscribes to, read out of its metadata.
 
-Only the common start of all versions of Kafka's ConsumerProtocolSubscription is looked at: version int16, topic count
+Only the common start of all versions of Kafka's ConsumerProtocolSubscription is decoded: version int16, topic count
 int32, then per topic a length int16 and its name in UTF-8.
 """
 
@@ -14,7 +14,7 @@ _LENGTH = struct.Struct(">h")
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics that the members with this metadata subscribe to; None if one of them does not tell."""
+    """All topics that the members with this metadata subscribe to; None if one of them cannot be decoded."""
     topics: set[str] = set()
     try:
         for data in metadata:

@@ -40,7 +40,7 @@ receive theirs: the first fetch may come too early, and the next should not come
 MAX_CHANGES = 500
 """Partitions in one request within a session; the changes of the others are in the next request."""
 MAX_BATCHES = 250
-"""Batches appended in one step, which takes a millisecond or less."""
+"""Batches appended in one step, in a millisecond or less."""
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 """The epoch of a session's first request."""
@@ -414,7 +414,7 @@ class Fetcher:
     def _write(
         self, followed: _FetchState, data: FetchResponse.PartitionData, now_ms: int
     ) -> Generator[None, None, None]:
-        """Append in steps of MAX_BATCHES, as many small batches take long to check."""
+        """Append in steps of MAX_BATCHES, as the checks of many small batches are slow."""
         diverging = data.diverging_epoch
         try:
             if diverging.epoch >= 0 or diverging.end_offset >= 0:

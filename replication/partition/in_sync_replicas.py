@@ -103,7 +103,7 @@ class InSyncReplicas:
     # -- the followers -----------------------------------------------------------------------------------------
 
     def stays_in_sync(self, replica_id: int, offset: int) -> bool:
-        """Whether a follower is known to be at `offset`, is in the ISR, and no pending change takes it out."""
+        """Whether a follower is known to be at `offset`, is in the ISR, and stays in it with a pending change."""
         follower = self.followers.get(replica_id)
         is_there = follower is not None and follower.log_end_offset == offset and replica_id in self.isr
         return is_there and (self.proposed_isr is None or replica_id in self.proposed_isr)

@@ -74,7 +74,7 @@ class Partition:
         self.controller_epoch = -1
         self.replicas: list[int] = []
         self.in_sync = InSyncReplicas(local_id, lag_time_max_ms, is_alive)
-        #: What clients get while this broker does not lead.
+        #: The error for clients while this broker does not lead.
         self._offline_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         #: Leader of a partition with no other replica: the HW is always the log end offset.
         self._sole_leader = False

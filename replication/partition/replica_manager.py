@@ -42,7 +42,7 @@ class ReplicaManager:
     """The table of partitions.
 
     `generation` grows with every change of leadership, every move to another data folder and every deletion: a cached
-    Partition is valid while the generation is the one in which it was looked up.
+    Partition is valid in the generation in which it was found.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ReplicaManager:
     def apply(self, request: LeaderAndIsrRequest) -> Steps[LeaderAndIsrResponse]:
         """Make this broker leader or follower of partitions. Errors are in the response, none is raised.
 
-        A step for each partition: to create a log takes several system calls. No other request of the controller may
+        A step for each partition: to create a log costs several system calls. No other request of the controller may
         be applied in between.
         """
         if request.controller_epoch < self.controller_epoch:
@@ -252,7 +252,7 @@ class ReplicaManager:
         self.take_offline(keys, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def suspend(self, keys: Iterable[TopicPartitionKey]) -> list[TopicPartitionKey]:
-        """Take replicas offline until `resume` where other brokers can serve them; returns these.
+        """Stop serving replicas until `resume` where other brokers can serve them; returns these.
 
         Of a partition that this broker leads, another replica must be in sync. Clients get NOT_LEADER_OR_FOLLOWER, so
         that they find the new leader; the controller learns it as in `disk_failed`.
@@ -281,7 +281,7 @@ class ReplicaManager:
         self._notify_of_stops(lost)
 
     def resign(self, keys: Iterable[TopicPartitionKey]) -> Steps[None]:
-        """Take partitions offline that other brokers may lead by now."""
+        """Stop serving partitions that other brokers may lead by now."""
         left = list(keys)
         for start in range(0, len(left), NOTIFIED_AT_A_TIME):
             self.take_offline(left[start : start + NOTIFIED_AT_A_TIME], ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -292,7 +292,7 @@ class ReplicaManager:
         self.controller_epoch = epoch
 
     def settings_changed(self) -> None:
-        """Make produce routes void that were looked up under other settings of a topic."""
+        """Make produce routes void that were made under other settings of a topic."""
         self.generation += 1
 
     def log_moved(self, log: Log) -> None:

@@ -2,7 +2,7 @@
 files.
 
     run = CleaningRun(files, job)
-    run.build_map()                     # now `end_offset` says how far this run gets
+    run.build_map()                     # now `end_offset` is where this run will end
     for group in run.groups():
         cleaned = run.clean(group)      # <base offset>.log.cleaned and its indexes, synced
 

@@ -186,7 +186,7 @@ class DataFolder:
 
     def remove_clean_marker(self) -> bool:
         """Return whether the last stop was clean. The marker has been removed, durably, when this returns: a crash from
-        now on must not look like a clean stop."""
+        now on must not count as a clean stop."""
         path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         self.was_clean = self._files.exists(path)
         if self.was_clean:

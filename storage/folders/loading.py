@@ -316,7 +316,7 @@ class LogLoader:
 
     def _not_loaded(self, loading: _Loading, error: Exception) -> None:
         """Note that a partition cannot be loaded. The others are served; but where the disk is at fault, its whole data
-        folder is taken offline (as in Kafka's LogManager)."""
+        folder goes offline (as in Kafka's LogManager)."""
         folder = loading.pending.folder
         self._finish(loading)
         self._table.failed[loading.key] = error

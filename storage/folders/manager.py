@@ -324,7 +324,7 @@ class LogManager:
                 )
             except (OSError, KafkaError) as failure:
                 last_error = failure
-                # A next folder may take it, and none may be left behind then.
+                # The log may be created in the next folder, and then this one must not remain.
                 with suppress(OSError):
                     self._files.remove_directory(directory)
                 cause = failure if isinstance(failure, OSError) else failure.__cause__
@@ -336,7 +336,7 @@ class LogManager:
             folder.partitions_count += 1
             self.checkpoints.names_changed(folder.path)
             return log
-        raise _storage_error(f"no data folder takes {topic}-{partition}", last_error) from last_error
+        raise _storage_error(f"no data folder accepts {topic}-{partition}", last_error) from last_error
 
     def _empty_parts(self, directory: str) -> LoadedParts:
         """Return the parts of a folder that has just been created, in which nothing needs to be searched."""

@@ -1,21 +1,21 @@
-"""Moving a log to another data folder while it is written to.
+"""Moves a log to another data folder while it is written to.
 
     <topic>-<partition>.<id>-future     in the other folder: the copy under way
     <topic>-<partition>.<id>-delete     in the old folder: the original, after the swap, with the id of the copy
 
     move = LogMove(files, log, directory)
     while (plan := move.plan(CHUNK_BYTES)) is not None:
-        in_a_thread(plan.run); move.copied(plan)        # appends go on meanwhile
+        in_a_thread(plan.run); move.copied(plan)        # appends continue meanwhile
     moved = move.finish(...)                            # on the loop: the last bytes, two renames, the new Log
 
-All three files of a segment only ever grow (a truncation, which changes the log's generation, begins the move anew),
-so a copy is right as far as it goes, and catching up is copying what came since. Segments that retention or compaction
-took away meanwhile are dropped from the copy. An interrupted move goes on behind the segments that were copied whole
-(gregor.storage.folders.move_progress); what else there is of the copy is removed.
+All three files of a segment only ever grow (a truncation, which changes the log's generation, restarts the move),
+so a copy is a prefix of them, and to catch up only new bytes are copied. Segments that retention or compaction has
+removed meanwhile are dropped from the copy. An interrupted move resumes behind the segments that were copied whole
+(gregor.storage.folders.move_progress); the rest of the copy is removed.
 
-A crash before the first rename leaves the original, one after it the copy, which the next start gives its name: the id
-that both share tells that it was complete. A power cut may keep the second rename and lose the first; then MOVED_FILE
-tells which of both is the newer one.
+A crash before the first rename leaves the original, one after it the copy, which the next start renames: the id that
+both share proves that it was complete. A power cut may keep the second rename and lose the first; then MOVED_FILE marks
+the newer one of the two.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ if TYPE_CHECKING:
     from gregor.storage.fs.files import File, Files
 
 MOVED_FILE = "gregor-moved"
-"""In a copy, and in a log that was one until its name is on the disk. Apache Kafka passes it over."""
+"""In a copy, and in a log that was one until its name is on the disk. Apache Kafka ignores it."""
 
 CHUNK_BYTES = 32 * 1024 * 1024
-"""Copied and synced between two looks at the log."""
+"""Copied and synced in one plan."""
 LAST_BYTES = 128 * 1024
-"""So little the loop copies itself, when the swap comes."""
+"""At most this much is copied on the loop, in the swap."""
 READ_BYTES = 1024 * 1024
 
 _STREAMS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 class _SegmentCopy:
-    """One segment's files in the other folder, and how far they are."""
+    """The files of one segment in the other folder, and their progress."""
 
     __slots__ = ("_files", "_system", "copied", "copied_bytes", "has_small_files", "is_complete", "source", "stem")
 
@@ -73,10 +73,10 @@ class _SegmentCopy:
         self._system = files
         self._files: list[File] = []
         self.copied = copied
-        """What the next attempt has to know of it; None until it is complete."""
+        """The record of the copy for the next attempt; None until it is complete."""
         self.copied_bytes = [0, 0, 0] if copied is None else [*copied.sizes]
         self.has_small_files = copied is not None
-        """Its snapshot, too, which may be all that is known of some producers."""
+        """Including its snapshot, which may be the only state of some producers."""
         self.is_complete = copied is not None
         if copied is not None:
             self._files = [files.open(path) for path in self.paths()]
@@ -85,7 +85,7 @@ class _SegmentCopy:
         return [self.stem + suffix for suffix in _STREAMS]
 
     def files(self) -> list[File]:
-        """Made when they are first wanted: with many segments it would take long to make all at once."""
+        """Return the files; they are created at the first use, as creating those of all segments at once is slow."""
         if not self._files:
             self._files = [self._system.create(path) for path in self.paths()]
         return self._files
@@ -95,8 +95,8 @@ class _SegmentCopy:
             file.close()
 
     def target_bytes(self) -> tuple[int, int, int]:
-        """Up to where the files can be copied. A full disk, which many a log is moved away from, has no room for the
-        last index entries: `finish` copies these from memory."""
+        """Return the sizes up to which the files can be copied. A full disk, from which logs are often moved, has no
+        room for the last index entries: `finish` copies these from memory."""
         source = self.source
         try:
             source.write_indexes()
@@ -114,7 +114,7 @@ class _SegmentCopy:
 
 
 class CopyPlan:
-    """What a thread is to copy next. Must come back through `LogMove.copied`, whatever became of its run."""
+    """The next piece to copy on a thread. Must be passed to `LogMove.copied`, whether its run has succeeded or not."""
 
     __slots__ = (
         "_directory",
@@ -145,8 +145,8 @@ class CopyPlan:
         progress: bytes,
     ) -> None:
         """`pieces` are (from, to, start, end); `small` files are (from, to) and may be missing. `completes`: nothing
-        more can come to this segment. `end_offset`: up to where the log is copied then, -1 if there is more to come.
-        `progress`: what was complete before. Raises OSError; then nothing is held."""
+        can be appended to this segment any more. `end_offset`: the log is copied up to it then, -1 if more follows.
+        `progress`: the segments that were complete before. Raises OSError; then nothing is held."""
         self.copy = copy
         self._files = files
         self._directory = directory
@@ -171,11 +171,11 @@ class CopyPlan:
 
     @property
     def size_bytes(self) -> int:
-        """What its run copies."""
+        """The size of all pieces."""
         return sum(end - start for _, _, start, end in self._pieces)
 
     def run(self) -> None:
-        """Copies and syncs, on any thread. Keeps an error for `copied`."""
+        """Copy and sync, on any thread. Keeps an error for `copied`."""
         try:
             for source, target, start, end in self._pieces:
                 if end > start:
@@ -198,7 +198,7 @@ class CopyPlan:
 
 
 class LogMove:
-    """One log on its way from `home` to `folder`; `directory` is the copy's place until the swap."""
+    """The move of one log from `home` to `folder`; `directory` is the directory of the copy until the swap."""
 
     def __init__(
         self,
@@ -211,8 +211,8 @@ class LogMove:
         on_error: Callable[[Log, OSError], None],
         resumes: bool = False,
     ) -> None:
-        """Make the copy's directory; or it is that of an earlier attempt, and the move `resumes`. `on_error` is that of
-        the log at its new place. Raises OSError."""
+        """Create the directory of the copy, unless the move `resumes` with that of an earlier attempt. `on_error` is
+        that of the moved log. Raises OSError."""
         self.log = log
         self.home = home
         self.folder = folder
@@ -225,7 +225,7 @@ class LogMove:
         self._synced_offset = log.log_start_offset
         self.directory = f"{folder.path}/{self._name(FolderKind.FUTURE)}"
         marker = f"{log.directory}/{MOVED_FILE}"
-        if files.exists(marker):  # an earlier move was cut short at its very end: the original must not look newer
+        if files.exists(marker):  # an earlier move was interrupted at its end: the original must not count as newer
             files.sync_directory(home.path)
             files.unlink(marker)
         self.unlinkable: list[str] = []
@@ -242,7 +242,7 @@ class LogMove:
 
     @property
     def recovery_point(self) -> int:
-        """Below it the copy is synced."""
+        """The copy is synced below this offset."""
         return min(self._synced_offset, self.log.log_end_offset)
 
     @property
@@ -251,7 +251,7 @@ class LogMove:
 
     @property
     def lag(self) -> int:
-        """How many offsets the copy is behind, by what is synced."""
+        """The number of offsets that the synced part of the copy is behind."""
         return self.log.log_end_offset - self.recovery_point
 
     @property
@@ -259,15 +259,15 @@ class LogMove:
         return self.log.size_bytes - self.size_bytes
 
     def failed_folder(self, error: OSError) -> DataFolder:
-        """Which of both an error of this move is about."""
+        """Return the folder that an error of this move concerns."""
         path = error.filename
         at_home = isinstance(path, str) and path.startswith(f"{self.log.directory}/")
         return self.home if at_home or path == self.log.directory else self.folder
 
-    # Going on
+    # Resuming
 
     def _resume(self) -> None:
-        """Keeps the copies of segments that are the same as they were."""
+        """Keep the copies of segments that have not changed."""
         files = self._files
         there = {entry.name: entry.size_bytes for entry in files.list_directory(self.directory)}
         known = parse_progress(files.read_bytes(f"{self.directory}/{MOVED_FILE}")) if MOVED_FILE in there else {}
@@ -283,7 +283,7 @@ class LogMove:
                     kept.update(os.path.basename(path) for _, path in self._small_files_of(copy))
         for name in there.keys() - kept:
             path = f"{self.directory}/{name}"
-            if not name.endswith(DELETED_SUFFIX):  # whoever makes it anew must not lose it to the late unlink
+            if not name.endswith(DELETED_SUFFIX):  # the later unlink must not remove a new file of that name
                 files.rename(path, path + DELETED_SUFFIX)
                 path += DELETED_SUFFIX
             self.unlinkable.append(path)
@@ -296,7 +296,7 @@ class LogMove:
     # Copying
 
     def plan(self, max_bytes: int = CHUNK_BYTES) -> CopyPlan | None:
-        """The next piece; None when only what `finish` copies itself is left. Raises OSError, KafkaError."""
+        """Plan the next piece; None when only the part is left that `finish` copies. Raises OSError, KafkaError."""
         self._follow_segments()
         log = self.log
         active = log.segments[-1]
@@ -332,10 +332,10 @@ class LogMove:
         return None
 
     def copied(self, plan: CopyPlan) -> None:
-        """Takes a plan back after its run. Raises what it failed with."""
+        """Release a plan after its run. Raises the error of the run."""
         plan.release()
         if plan.generation != self.log.generation:
-            return  # to be copied again, all of it; an error may only say that the source became shorter
+            return  # all of it is copied again; the error may only mean that the source was truncated
         if plan.error is not None:
             raise plan.error
         plan.copy.copied_bytes = plan.done_bytes
@@ -381,17 +381,17 @@ class LogMove:
         for suffix in (*_STREAMS, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX):
             self._files.unlink(copy.stem + suffix)
 
-    # The end
+    # Swapping
 
     def is_caught_up(self) -> bool:
-        """Whether `finish` may be called now: in the same turn of the loop. Raises OSError."""
+        """Return whether `finish` may be called in the same turn of the loop. Raises OSError."""
         if self.log.cleaning or self.log.offline or self.log.distrusted:
             return False
         self._follow_segments()
         return self.remaining_bytes <= LAST_BYTES
 
     def finish(self, now_ms: int) -> tuple[Log, str]:
-        """Swaps the copy in: returns the log at its new place, and the path of the old one, to be removed. The old Log
+        """Replace the log by its copy; returns the moved log, and the path of the old one, to be removed. The old Log
         must not be used any more. After an error (OSError, KafkaError, ValueError) nothing has changed."""
         log = self.log
         for copy in self._copies:
@@ -439,7 +439,7 @@ class LogMove:
         epochs = LeaderEpochs.load(self._files, directory)
         epochs.dirty = True
         segments = [self._opened(directory, copy.source) for copy in self._copies]
-        # What these got in the end was not synced, and a recovery looks for it only above the recovery point.
+        # The last bytes of these are not synced, and recovery only checks what lies above the recovery point.
         incomplete = [copy.source.base_offset for copy in self._copies[:-1] if not copy.is_complete]
         moved = Log.open(
             directory,
@@ -463,13 +463,13 @@ class LogMove:
         segment = Segment.open(self._files, directory, source.base_offset, size_bytes=source.size_bytes)
         segment.created_ms = source.created_ms
         segment.roll_jitter_ms = source.roll_jitter_ms
-        # The active segment's time index has not seen all of it.
+        # The time index of the active segment does not cover all of it.
         segment.max_timestamp = source.max_timestamp
         segment.max_timestamp_offset = source.max_timestamp_offset
         return segment
 
     def cancel(self) -> str:
-        """Gives the move up; returns the path of what was copied, to be removed. Raises OSError."""
+        """Cancel the move; returns the path of the copy, to be removed. Raises OSError."""
         self.cancelled = True
         deleted_path = f"{self.folder.path}/{self._name(FolderKind.DELETE)}"
         for copy in self._copies:
@@ -478,9 +478,8 @@ class LogMove:
         return deleted_path
 
     def leave_wish(self) -> None:
-        """Gives the move up for now: its directory stays, from which the next start knows of it, with the segments that
-        are copied whole; empty without such. Apache Kafka takes it for a copy that it has begun, and goes on with it.
-        Raises OSError."""
+        """Suspend the move: its directory stays, by which the next start finds it, with the segments that are copied
+        whole. Apache Kafka treats it as a copy that it has begun itself, and resumes it. Raises OSError."""
         self.cancelled = True
         for copy in self._copies:
             copy.close()
@@ -495,7 +494,7 @@ class LogMove:
 
 
 def _copy(source: File, target: File, start: int, end: int) -> None:
-    """Appends those bytes of one file, which must be held, to another. May run on a thread if both are held."""
+    """Append these bytes of one file, which must be held, to another. May run on a thread if both are held."""
     descriptor = source.fileno()
     while start < end:
         try:

@@ -1,8 +1,8 @@
-"""What a copy that is being made in another data folder holds already, for a start after a stop or a crash.
+"""The progress of a copy in another data folder, for a start after a stop or a crash.
 
-It stands in the copy's MOVED_FILE (storage.folders.move) as JSON: of each segment that was copied whole and synced the
-sizes of its three files, and which file it was copied from. A segment of that name may have been compacted, cut short
-or made anew since; then its .log file is another one, or was changed, and the copy of it is worth nothing.
+It is written to the copy's MOVED_FILE (storage.folders.move) as JSON: of each segment that was copied whole and synced
+the sizes of its three files, and the identity of the file that it was copied from. A segment of that name may have been
+compacted, truncated or replaced since; then its .log file is another one, or was changed, and the copy of it is void.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ class CopiedSegment(NamedTuple):
 
 
 def format_progress(segments: Mapping[int, CopiedSegment]) -> bytes:
-    """By base offset."""
+    """Format the copied segments, by base offset."""
     return json.dumps({"version": VERSION, "segments": list(segments.items())}, separators=(",", ":")).encode()
 
 
 def parse_progress(data: bytes) -> dict[int, CopiedSegment]:
-    """What cannot be read says nothing: an empty file, of a move that had only begun, or one that a crash has left."""
+    """Parse the copied segments. An unreadable file has none: it is empty when a move has only begun, or damaged by a
+    crash."""
     try:
         content = json.loads(data)
         if content["version"] != VERSION:

@@ -1,4 +1,4 @@
-"""Which logs are on their way to another data folder, and where those not made yet are to be made."""
+"""The moves of logs to other data folders, and the preferred folders of logs that do not exist yet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_PREFERRED = 10_000
-"""Wishes for partitions that do not exist: anybody may have any number."""
+"""Of partitions that do not exist: a client may send any number of them."""
 
 
 class LogMoves:
@@ -39,23 +39,24 @@ class LogMoves:
     ) -> None:
         self.under_way: dict[TopicPartition, LogMove] = {}
         self.wishes: dict[TopicPartition, DataFolder] = {}
-        """Moves that the last stop or a crash has interrupted: to be begun again."""
+        """Moves that the last stop or a crash has interrupted, and that are to be resumed."""
         self._files = files
         self._on_error = on_error
         self._table = table
         self._preferred: dict[TopicPartition, DataFolder] = {}
         self._left: dict[TopicPartition, tuple[DataFolder, str]] = {}
-        """What these moves have copied: data folder, path."""
+        """The copies of these moves: data folder, path."""
 
     def wish(self, key: TopicPartition, folder: DataFolder, path: str) -> list[str]:
-        """A start has found the copy of a partition that is here. Returns what is to be removed: an older find."""
+        """Note that a start has found the copy of a partition that is here. Returns the paths to remove: an older
+        copy."""
         older = self._left.get(key)
         self.wishes[key] = folder
         self._left[key] = folder, path
         return [] if older is None else [older[1]]
 
     def prefer(self, key: TopicPartition, folder: DataFolder) -> None:
-        """Where a log is to be made that does not exist yet."""
+        """Set the folder in which a log is created that does not exist yet."""
         if len(self._preferred) < MAX_PREFERRED:
             self._preferred[key] = folder
 
@@ -63,7 +64,7 @@ class LogMoves:
         return self._preferred.pop(key, None)
 
     def begin(self, key: TopicPartition, folder: DataFolder) -> LogMove:
-        """A log that is not under way is from now on. Raises OSError."""
+        """Begin the move of a log that is not being moved. Raises OSError."""
         log = self._table.logs[key]
         self.wishes.pop(key, None)
         left = self._left.get(key)
@@ -86,7 +87,7 @@ class LogMoves:
         return move
 
     def finish(self, move: LogMove, now_ms: int) -> tuple[Log, str]:
-        """As LogMove.finish; the log is in the tables at its new place then."""
+        """Do as LogMove.finish; the tables have the moved log then."""
         key = TopicPartition(move.log.topic, move.log.partition)
         moved, old = move.finish(now_ms)
         move.home.partitions_count -= 1
@@ -96,8 +97,8 @@ class LogMoves:
         return moved, old
 
     def cancel(self, key: TopicPartition) -> str | None:
-        """Gives a move up, if there is one; returns what is to be removed of it. Raises nothing: what cannot be renamed
-        is found by the next start."""
+        """Cancel a move, if there is one; returns the path to remove. Raises nothing: the next start finds a copy that
+        cannot be renamed."""
         move = self._forget(key)
         if move is None:
             return self.drop_left(key)
@@ -110,7 +111,7 @@ class LogMoves:
             return None
 
     def drop_left(self, key: TopicPartition) -> str | None:
-        """The move is not gone on with; returns what is to be removed of it. Raises nothing, as `cancel`."""
+        """Abandon an interrupted move; returns the path to remove. Raises nothing, as `cancel`."""
         folder, path = self._left.pop(key, (None, ""))
         if folder is None or folder.failure is not None:
             return None
@@ -123,7 +124,7 @@ class LogMoves:
         return deleted_path
 
     def folder_failed(self, folder: DataFolder) -> None:
-        """No move comes from there or goes there any more."""
+        """Drop all moves from and to the folder."""
         for key, move in list(self.under_way.items()):
             if folder in (move.home, move.folder):
                 self._forget(key)
@@ -138,15 +139,15 @@ class LogMoves:
         return move
 
     def leave_wishes(self) -> None:
-        """At a stop: the next start goes on with the moves."""
+        """Suspend the moves at a stop: the next start resumes them."""
         for key, move in list(self.under_way.items()):
             del self.under_way[key]
             with suppress(OSError):  # then the next start finds a part of a copy, and removes it itself
                 move.leave_wish()
 
     def add_offsets(self, name: str, contents: dict[str, Offsets]) -> None:
-        """Puts what a checkpoint file says of a log into that of the folder it moves to as well: it counts there from
-        the moment of the swap. Until then that folder's entries have no partition, and are passed over."""
+        """Add the entry of a log to the checkpoint file of the folder that it moves to as well: it is valid there from
+        the moment of the swap. Until then it belongs to no partition of that folder, and is ignored."""
         for key, move in self.under_way.items():
             offsets = contents.get(f"{move.folder.path}/{name}")
             offset = offset_of(name, move.log)
@@ -155,7 +156,7 @@ class LogMoves:
 
 
 def _unique_id(key: TopicPartition, path: str) -> bytes | None:
-    """That of a copy's folder; None if this is not how we name one."""
+    """Return the id in the name of a copy's folder; None if this broker does not name one like that."""
     with suppress(ValueError):
         unique_id = bytes.fromhex(path.rpartition(".")[2].removesuffix(f"-{FolderKind.FUTURE.value}"))
         if marked_folder_name(*key, FolderKind.FUTURE, unique_id) == path.rpartition("/")[2]:

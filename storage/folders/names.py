@@ -1,7 +1,7 @@
-"""Names of the folders inside a data folder, and the partitions they stand for.
+"""Names of the folders inside a data folder, and their partitions.
 
     orders-0                                            a partition
-    orders-0.<32 hex digits>-delete                     renamed so that its files can be unlinked at leisure
+    orders-0.<32 hex digits>-delete                     renamed so that its files can be unlinked later
     orders-0.<32 hex digits>-stray                      set aside: it should not be on this broker
     orders-0.<32 hex digits>-future                     the copy that is to replace orders-0 in another data folder
 
@@ -29,7 +29,7 @@ class FolderKind(Enum):
 
 
 class PartitionFolder(NamedTuple):
-    """What a folder's name says. Of a DELETE or STRAY folder the topic may be cut short."""
+    """The parts of a folder's name. The topic of a DELETE or STRAY folder may be shortened."""
 
     topic: str
     partition: int
@@ -41,10 +41,10 @@ def folder_name(topic: str, partition: int) -> str:
 
 
 def marked_folder_name(topic: str, partition: int, kind: FolderKind, unique_id: bytes) -> str:
-    """The name that sets a partition's folder aside; `unique_id` is 16 bytes that were never used before.
+    """Return the name that marks a partition's folder; `unique_id` is 16 bytes that were never used before.
 
-    File systems end names at 255 bytes, so a long topic is cut, as Kafka does it. A FUTURE folder must keep its whole
-    topic (it becomes the partition): of a topic that leaves no room for that the name is refused by the system.
+    File systems limit names to 255 bytes, so a long topic is shortened, as Kafka does it. A FUTURE folder must keep its
+    whole topic (it becomes the partition): if the name is too long for that, the system refuses it.
     """
     suffix = f"-{partition}.{unique_id.hex()}-{kind.value}"
     if kind is not FolderKind.FUTURE:
@@ -53,7 +53,7 @@ def marked_folder_name(topic: str, partition: int, kind: FolderKind, unique_id: 
 
 
 def parse_folder_name(name: str) -> PartitionFolder | None:
-    """None when the name is not one that Kafka gives to a partition's folder."""
+    """Parse a name; None when it is not one that Kafka gives to a partition's folder."""
     kind = FolderKind.CURRENT
     if marked := _MARKED.fullmatch(name):
         name = marked[1]

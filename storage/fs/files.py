@@ -397,7 +397,7 @@ class OsFiles:
         _sync_path(path or ".")
 
     def sync_everything(self, path: str) -> bool:
-        # Errors are told from Linux 5.8 on: those that come now, and those that nobody was told yet.
+        # Linux reports errors from 5.8 on: those of this call, and earlier ones that were not reported yet.
         if sys.platform != "linux" or _linux_release() < (5, 8):
             return False
         import ctypes

@@ -23,7 +23,7 @@ class FolderLock:
     """
 
     def __init__(self, folder: str) -> None:
-        """Raises FolderInUse at once rather than wait, and OSError when the file cannot be made."""
+        """Raise FolderInUse at once rather than wait, and OSError when the file cannot be made."""
         self._fd = os.open(os.path.join(folder, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _lock(self._fd)

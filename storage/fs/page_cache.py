@@ -1,4 +1,4 @@
-"""Which bytes of a file are in the page cache, so that a call that cannot be told not to wait need not wait.
+"""Finds out which bytes of a file are in the page cache, for calls that have no option not to wait.
 
 Linux has the system call for it from 6.5 on (cachestat), and Python has none of its own.
 """

@@ -57,7 +57,7 @@ class Pace:
         """
         now_s = self._clock_s()
         left_bytes = self._charged_bytes - (now_s - self._reduced_s) * bytes_per_second
-        # A rounding error is no part of a byte; to wait for it may take less than the clock can tell.
+        # A rounding error is no part of a byte; the wait for it may be shorter than a tick of the clock.
         self._charged_bytes = left_bytes if left_bytes >= 1 else 0.0
         self._reduced_s = now_s
         if bytes_per_second <= 0:

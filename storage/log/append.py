@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
     from gregor.storage.log.epochs import LeaderEpochs
     from gregor.storage.log.roll import Roller
-    from gregor.storage.log.segments import Segments
-    from gregor.storage.log.state import AppendLimits, LogHealth, LogOffsets
+    from gregor.storage.log.state import AppendLimits, LogHealth, LogOffsets, Segments
     from gregor.storage.producers.state import AppendedBatch, ProducerStates
 
 _unpack_header = HEADER.unpack_from

@@ -1,16 +1,16 @@
-"""What a log is made from when it is opened: the partition it belongs to, and what its folder holds."""
+"""The input of an open log: the partition that it belongs to, and the contents of its folder."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.storage.log.epochs import LeaderEpochs
-from gregor.storage.log.segments import epochs_of_batches, list_segments
 from gregor.storage.log.state import LogOffsets
 from gregor.storage.producers.replay import replay_producers
 from gregor.storage.producers.state import ProducerStates
-from gregor.storage.segment.segment import Segment
+from gregor.storage.segment.segment import LOG_SUFFIX, Segment
 
 if TYPE_CHECKING:
     from gregor.storage.fs.files import Files
@@ -76,6 +76,29 @@ def load_contents(
         producers = ProducerStates(files, directory, producer_expiration_ms)
         _load_producers(producers, files, directory, segments, offsets, now_ms)
     return LogContents(segments, producers, epochs, offsets, is_new)
+
+
+def list_segments(files: Files, directory: str, now_ms: int = 0) -> list[Segment]:
+    """List the segments in a folder, in offset order, without reading them."""
+    found = []
+    for name, is_directory, size_bytes in files.list_directory(directory):
+        stem = name.removesuffix(LOG_SUFFIX)
+        if name.endswith(LOG_SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit() and not is_directory:
+            found.append((int(stem), size_bytes))
+    return [
+        Segment.open(files, directory, base_offset, size_bytes=size_bytes, now_ms=now_ms)
+        for base_offset, size_bytes in sorted(found)
+    ]
+
+
+def epochs_of_batches(segments: Sequence[Segment]) -> list[tuple[int, int]]:
+    """Return the (leader epoch, start offset) pairs of the batches themselves; reads all their headers."""
+    entries: list[tuple[int, int]] = []
+    for segment in segments:
+        for batch in segment.scan(verify_crc=False):
+            if batch.leader_epoch > (entries[-1][0] if entries else -1):
+                entries.append((batch.leader_epoch, batch.base_offset))
+    return entries
 
 
 def _activate(active: Segment) -> int:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
     from gregor.storage.fs.files import File, Files
     from gregor.storage.log.epochs import LeaderEpochs
-    from gregor.storage.log.segments import Segments
-    from gregor.storage.log.state import LogHealth, LogOffsets
+    from gregor.storage.log.state import LogHealth, LogOffsets, Segments
     from gregor.storage.producers.state import ProducerStates
     from gregor.storage.segment.segment import Segment
 

@@ -29,8 +29,7 @@ from gregor.storage.log.read import LogSlice, Reader
 from gregor.storage.log.retention import Retention
 from gregor.storage.log.roll import Roller
 from gregor.storage.log.search import Found, Searcher
-from gregor.storage.log.segments import Segments
-from gregor.storage.log.state import AppendLimits, LogHealth
+from gregor.storage.log.state import AppendLimits, LogHealth, Segments
 from gregor.storage.log.swap import SegmentSwap
 from gregor.storage.log.truncate import Truncation
 from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS, ProducerEntry

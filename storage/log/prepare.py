@@ -63,9 +63,9 @@ LISTED_ERRORS = 200
 QUICK_BYTES = 20 * 1024
 QUICK_PLAIN_BYTES = 40 * 1024
 QUICK_RECORDS = 400
-"""A batch below all three limits takes about a millisecond. Those of a producer with default settings are below."""
+"""A batch below all three limits needs about a millisecond. Those of a producer with default settings are below."""
 _SLOW_LEVEL = 9
-"""Levels of lz4 and zstd above this one take long even for few bytes."""
+"""Levels of lz4 and zstd above this one are slow even for few bytes."""
 
 _LZ4_FAST_LEVEL = 9
 """Java's clients and brokers use the fast compressor at LZ4's default level, and the thorough one at all others."""
@@ -76,7 +76,7 @@ NO_BOUND_MS = 2**62
 
 
 class NeedsPreparation(KafkaError):
-    """Reading the records of this batch takes longer than an append may: `prepare` must be run on it first."""
+    """Reading the records of this batch needs longer than an append may: `prepare` must be run on it first."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, "the batch is too large to be prepared on the way")

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
     from gregor.storage.fs.files import File
-    from gregor.storage.log.segments import Segments
-    from gregor.storage.log.state import LogHealth, LogOffsets
+    from gregor.storage.log.state import LogHealth, LogOffsets, Segments
     from gregor.storage.segment.segment import Segment
 
 

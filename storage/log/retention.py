@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
     from gregor.storage.log.epochs import LeaderEpochs
     from gregor.storage.log.roll import Roller
-    from gregor.storage.log.segments import Segments
-    from gregor.storage.log.state import LogHealth, LogOffsets
+    from gregor.storage.log.state import LogHealth, LogOffsets, Segments
     from gregor.storage.producers.state import ProducerStates
 
 

@@ -14,8 +14,7 @@ from gregor.storage.segment.index import OffsetIndex, TimeIndex
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
     from gregor.storage.log.flush import Flusher
-    from gregor.storage.log.segments import Segments
-    from gregor.storage.log.state import AppendLimits, LogHealth, LogOffsets
+    from gregor.storage.log.state import AppendLimits, LogHealth, LogOffsets, Segments
     from gregor.storage.producers.state import ProducerStates
     from gregor.storage.segment.segment import Segment
 
@@ -133,7 +132,7 @@ class Roller:
         )
 
     def set_limits(self, first_timestamp: int | None = None) -> None:
-        """Set the limits anew. The first batch of an empty segment is always past one: it decides the others."""
+        """Recalculate the limits. The first batch of an empty segment is always past one: it decides the others."""
         active, config, limits = self._segments.active, self._config, self._limits
         limits.offset = active.base_offset + MAX_RELATIVE_OFFSET
         limits.timestamp = NEVER

@@ -1,7 +1,7 @@
 """Finding offsets by timestamp, in steps: neither the records of a batch nor a cold disk may block the caller.
 
 A search reads the time index of each segment until one may hold the timestamp, from there the headers of batches, and
-at last the records of one batch. What is not in memory is fetched by a call between two steps (fs.cached_reads).
+at last the records of one batch. A call between two steps fetches bytes that are not in memory (fs.cached_reads).
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.segment.batches import APPEND_TIME_BIT, CODEC_MASK, HEADER_BYTES, BatchHeader
 
 if TYPE_CHECKING:
-    from gregor.storage.log.segments import Segments
-    from gregor.storage.log.state import LogHealth, LogOffsets
+    from gregor.storage.log.state import LogHealth, LogOffsets, Segments
     from gregor.storage.segment.segment import Segment
 
 ResultT = TypeVar("ResultT")

@@ -30,8 +30,7 @@ from gregor.storage.segment.segment import (
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
     from gregor.storage.fs.files import Files
-    from gregor.storage.log.segments import Segments
-    from gregor.storage.log.state import LogHealth, LogOffsets
+    from gregor.storage.log.state import LogHealth, LogOffsets, Segments
     from gregor.storage.producers.state import ProducerStates
 
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)

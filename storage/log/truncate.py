@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from gregor.storage.log.epochs import LeaderEpochs
     from gregor.storage.log.flush import Flusher
     from gregor.storage.log.roll import Roller
-    from gregor.storage.log.segments import Segments
-    from gregor.storage.log.state import LogHealth, LogOffsets
+    from gregor.storage.log.state import LogHealth, LogOffsets, Segments
     from gregor.storage.log.swap import SegmentSwap
     from gregor.storage.producers.state import ProducerStates
 

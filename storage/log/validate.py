@@ -57,7 +57,7 @@ def check_batch(view: memoryview, config: LogConfig, *, from_client: bool, any_s
         raise _refusal(ErrorCode.INVALID_RECORD, f"{len(view)} bytes hold no whole record batch")
     magic = view[MAGIC_POSITION]
     if magic != 2:
-        raise _refusal(ErrorCode.INVALID_RECORD, f"magic {magic}, only record batches of magic 2 are taken")
+        raise _refusal(ErrorCode.INVALID_RECORD, f"magic {magic}, only record batches of magic 2 are accepted")
     if _batch_bytes(view[batch_bytes:]) is not None:
         raise _refusal(
             ErrorCode.INVALID_RECORD, f"exactly one batch expected: {len(view) - batch_bytes} bytes follow it"

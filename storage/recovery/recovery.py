@@ -89,7 +89,8 @@ class FolderLoader:
         self._trail = ProducerTrail()
 
     def load(self, clean: bool) -> Generator[int, None, Log]:
-        """`clean` says that the folder was closed as a stop closes it. Raises OldMessageFormat, KafkaError, OSError."""
+        """Load the log. `clean`: the folder was closed by a clean stop. Raises OldMessageFormat, KafkaError,
+        OSError."""
         sizes, self.unlinkable = tidy_folder(self._files, self._directory)
         self._segments = [
             Segment.open(
@@ -172,7 +173,7 @@ class FolderLoader:
                 and (segment is not self._segments[-1] or _last_entry_is_sound(segment))
             )
             if not sound:
-                logger.warning("%s: an index is missing or broken, making it anew", segment.log.path)
+                logger.warning("%s: an index is missing or broken and is rebuilt", segment.log.path)
                 yield from self._check(segment, 0, ProducerTrail(), [])
 
     def _check_from(self, first: int) -> Steps:
@@ -200,7 +201,7 @@ class FolderLoader:
             end, next_offset = yield from self._check(segment, self._recovery_point, self._trail, epochs)
             if end < file_bytes:
                 logger.warning(
-                    "%s: no valid batch at position %d: cutting off %d bytes, the log ends with offset %d",
+                    "%s: no valid batch at position %d: truncating %d bytes, the log ends with offset %d",
                     segment.log.path, end, file_bytes - end, next_offset,
                 )  # fmt: skip
                 # In this order: if the file were truncated first, a crash would leave a valid segment with a gap

@@ -183,7 +183,7 @@ class BatchWalk:
             window = read(want_bytes, position)
             limit = len(window)
             if limit < want_bytes:
-                end = position + limit  # the file is shorter than it is said to be
+                end = position + limit  # the file is shorter than its expected size
             view = memoryview(window)
             self.window, self.window_position = window, position
             at = 0

@@ -36,7 +36,7 @@ def check_segment(
     """Check a segment; yields the walk, with its present position, about every millisecond. Another process may
     continue the walk then (`Scan.job`, `Scan.complete`): the check is resumed when that process has completed it.
 
-    What lies below `from_offset` is known to be good, index entries included: checking begins at the last batch below
+    Everything below `from_offset` is known to be valid, index entries included: checking begins at the last batch below
     it that has an index entry, or with the segment. Each batch checked is noted in `producers`; `epochs` gets (leader
     epoch, base offset) where one begins that is higher than the last in it. Afterwards the segment's indexes are as if
     it had been closed: the time index ends with the largest timestamp. Cutting the file is the caller's.

@@ -119,7 +119,7 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({self.stem!r}, {self.size_bytes} bytes)"
 
-    # What is in it
+    # Contents
 
     @property
     def first_timestamp(self) -> int:

@@ -58,7 +58,7 @@ _LEFT_OVER = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)
 _IGNORED = {
     RECOVERY_POINT_FILE: "A start ignores it and, after a crash, checks the logs from their beginning",
     LOG_START_OFFSET_FILE: "A start ignores it: records that were deleted from the middle of a segment appear again",
-    HIGH_WATERMARK_FILE: "A start ignores it and takes what the replicas in sync have",
+    HIGH_WATERMARK_FILE: "A start ignores it and uses the offsets of the replicas in sync",
     CLEANER_OFFSETS_FILE: "A start ignores it and compacts from the beginning",
 }
 
@@ -98,7 +98,7 @@ def read_folder(files: Files, path: str, found: Callable[[Finding], None]) -> Fo
     try:
         parse_meta_properties(files.read_bytes(meta_path), meta_path)
     except FileNotFoundError:
-        found(Finding(meta_path, "the file is missing", "Is this a data folder? A start would take it for a new one"))
+        found(Finding(meta_path, "the file is missing", "Is this a data folder? A start would treat it as a new one"))
     except MalformedFile as error:
         found(Finding(meta_path, error.reason, "Write broker.id, cluster.id and version=0 into it, or remove it"))
     checkpoints: dict[str, Offsets] = {}
@@ -170,7 +170,7 @@ def verify_folder(
             if not report.in_use:
                 raise
             what = f"{error.filename} went away meanwhile"
-            found(Finding(path, what, "The broker removed it; look again", harmless=True))
+            found(Finding(path, what, "The broker removed it; run the check again", harmless=True))
         except OSError as error:
             what = f"{error.filename or 'a file'}: {(error.strerror or str(error)).lower()}"
             found(Finding(path, what, "Check permissions and the disk"))
@@ -238,7 +238,7 @@ class _Partition:
             try:
                 parse_partition_metadata(self._files.read_bytes(path), path)
             except MalformedFile as error:
-                self._note(PARTITION_METADATA_FILE, error.reason, "A start that knows the topic's id writes it anew")
+                self._note(PARTITION_METADATA_FILE, error.reason, "A start that knows the topic's id writes it again")
         logs = {name for name in self._names if is_segment_name(name)}
         if not logs:
             self._note("", "there is no segment", "A start makes an empty one", harmless=self._report.in_use)
@@ -303,7 +303,7 @@ class _Partition:
         for name in CHECKPOINT_FILES:
             offset = folder.checkpoints[name].get(key)
             if offset is not None and offset > end_offset:
-                what = f"{key[0]}-{key[1]} is said to reach offset {offset}, but its log ends at {end_offset}"
+                what = f"{key[0]}-{key[1]} has offset {offset} in the checkpoint, but its log ends at {end_offset}"
                 remedy = "Records were lost with the end of the log. A start continues with the records that are there"
                 self._found(Finding(f"{folder.path}/{name}", what, remedy))
         closed_at = folder.checkpoints[RECOVERY_POINT_FILE].get(key, end_offset)

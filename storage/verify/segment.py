@@ -129,7 +129,7 @@ class _Entries:
         except FileNotFoundError:
             self.present = False
             if missing_is_wrong:
-                self.note("the file is missing", "The next start makes it anew")
+                self.note("the file is missing", "The next start rebuilds it")
             return
         self.columns = list(index.ENTRY.iter_unpack(data[: len(data) // index.ENTRY_BYTES * index.ENTRY_BYTES]))
         rest = size_bytes % index.ENTRY_BYTES
@@ -216,9 +216,7 @@ class _TimeEntries(_Entries):
         while self._next < len(self.columns) and self.columns[self._next][1] <= last_offset:
             timestamp, offset = self.columns[self._next]
             if latest != timestamp:
-                self.note(
-                    f"up to offset {offset} the latest timestamp is {latest}, the entry says {timestamp}", REBUILT
-                )
+                self.note(f"up to offset {offset} the latest timestamp is {latest}, the entry has {timestamp}", REBUILT)
             self._next += 1
         self.next_offset = self.columns[self._next][1] if self._next < len(self.columns) else 2**63
 
@@ -310,7 +308,7 @@ class _Epochs:
         forgotten = recorded is None and (start_offset is None or base_offset < start_offset)
         if epoch >= 0 and recorded != epoch and not forgotten:
             path = f"{self._path.rpartition('/')[0]}/leader-epoch-checkpoint"
-            what = f"offset {base_offset} is of leader epoch {epoch}, the file says {recorded}"
+            what = f"offset {base_offset} is of leader epoch {epoch}, the file has {recorded}"
             self._note(Finding(path, what, EPOCHS_AGAIN))
 
     def _note(self, finding: Finding) -> None:
@@ -357,7 +355,7 @@ def _compare_producer(recorded: LastBatch, batch: BatchHeader, found: Callable[[
             Finding(
                 recorded.snapshot,
                 f"offset {batch.last_offset} is of producer {batch.producer_id}, epoch {batch.producer_epoch}, "
-                f"sequence {sequence}; the snapshot says producer {recorded.producer_id}, epoch {recorded.epoch}, "
+                f"sequence {sequence}; the snapshot has producer {recorded.producer_id}, epoch {recorded.epoch}, "
                 f"sequence {recorded.last_sequence}",
                 PRODUCERS_AGAIN,
             )

@@ -263,7 +263,7 @@ def test_loading_the_package_loads_nothing_heavy() -> None:
     assert heavy.isdisjoint(done.stdout.split())
 
 
-def test_a_dynamic_setting_takes_the_place_of_its_synonyms() -> None:
+def test_dynamic_setting_replaces_its_synonyms() -> None:
     config = BrokerConfig({"log.retention.minutes": "77"})
     config.update_dynamic({}, {"log.retention.ms": "5"})
     assert (config["log.retention.ms"], config["log.retention.minutes"]) == (5, None)

@@ -48,7 +48,7 @@ def test_each_broker_of_the_compose_file(number: int) -> None:
     assert found.topics == [TopicWish("greetings", 6, 3, None), TopicWish("latest", 3, 3, "compact")]
 
 
-def test_ports_and_volumes_are_nobody_elses() -> None:
+def test_ports_and_volumes_are_not_shared() -> None:
     ports = re.findall(r'ports: \["(\d+):', COMPOSE)
     assert len(set(ports)) == len(ports) == 3
     used = re.findall(r'"([\w-]+):/', COMPOSE)
@@ -62,7 +62,7 @@ def test_the_image_alone_listens_on_every_network() -> None:
     assert config.advertised_listeners[0].host == ""
 
 
-def test_the_image_takes_the_environment() -> None:
+def test_image_uses_the_environment() -> None:
     assert 'CMD ["start", "--env"]' in DOCKERFILE
 
 

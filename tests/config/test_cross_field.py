@@ -38,7 +38,7 @@ def test_the_dedupe_buffer_has_a_share_for_each_thread() -> None:
         ("listeners", "PLAINTEXT://localhost:1", True),
     ],
 )
-def test_a_running_broker_takes_no_leaps(key: str, text: str, taken: bool) -> None:
+def test_running_broker_refuses_large_changes(key: str, text: str, taken: bool) -> None:
     broker = BrokerConfig()
     if taken:
         broker.check_dynamic({key: text}, {})

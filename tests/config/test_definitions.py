@@ -38,7 +38,7 @@ def definition(type: str, validator: Validator = ANY_VALUE) -> ConfigDef:
         ("password", "secret", "secret"),
     ],
 )
-def test_texts_that_are_taken(type: str, text: str, value: ConfigValue) -> None:
+def test_legal_texts_are_parsed(type: str, text: str, value: ConfigValue) -> None:
     assert definition(type).parse(text) == value
 
 
@@ -99,7 +99,7 @@ def test_choices() -> None:
         some.parse("a,c")
 
 
-def test_a_password_is_not_told() -> None:
+def test_password_is_hidden_in_errors() -> None:
     secret = definition("password", one_of("x"))
     assert secret.sensitive
     with pytest.raises(ConfigError) as caught:
@@ -149,7 +149,7 @@ def test_values_as_texts(type: str, value: ConfigValue, text: str | None) -> Non
         (float("-inf"), "-Infinity"),
     ],
 )
-def test_doubles_look_as_in_java(value: float, text: str) -> None:
+def test_doubles_are_formatted_as_in_java(value: float, text: str) -> None:
     assert java_double_text(value) == text
 
 

@@ -124,7 +124,7 @@ def test_settings_without_effect_say_so() -> None:
     assert bad.value == "many"
 
 
-def test_what_is_retired_or_unknown_is_shown_where_it_is_set() -> None:
+def test_retired_and_unknown_keys_are_described_where_they_are_set() -> None:
     given = {"zookeeper.session.timeout.ms": "5", "my.plugin.secret": "x", "listener.name.a.ssl.key.password": "y"}
     found = {entry.name: entry for entry in described(BrokerConfig(given))}
     assert found["zookeeper.session.timeout.ms"].value == "5"
@@ -159,6 +159,6 @@ def test_the_brokers_number_has_two_names(given: dict[str, str], shown: str) -> 
         assert (entry.value, entry.source) == (shown, "STATIC_BROKER_CONFIG" if given else "DEFAULT_CONFIG")
 
 
-def test_what_cannot_be_taken_is_shown_as_it_was_written() -> None:
+def test_illegal_value_is_described_as_it_was_written() -> None:
     entry = describe_topic_key("retention.ms", {"retention.ms": "soon"}, BrokerConfig())
     assert (entry.value, entry.source) == ("soon", "DYNAMIC_TOPIC_CONFIG")

@@ -94,7 +94,7 @@ def test_several_listeners() -> None:
         ({}, {"advertised.listeners": "PLAINTEXT://kafka1:9092"}, "PLAINTEXT://localhost:9092"),
     ],
 )
-def test_who_is_promised_an_address_listens_on_every_network(
+def test_advertised_address_makes_the_broker_listen_on_every_network(
     environ: dict[str, str], file: dict[str, str], listeners: str
 ) -> None:
     assert ",".join(one.text for one in config_of(environ, file).listeners) == listeners
@@ -150,7 +150,7 @@ COMPOSE_FILES = {
 
 
 @pytest.mark.parametrize("image", COMPOSE_FILES)
-def test_what_users_of_other_images_have_in_their_files(image: str) -> None:
+def test_variables_of_other_images(image: str) -> None:
     found = read_environment(COMPOSE_FILES[image])
     config = BrokerConfig(found.settings)
     assert found.warnings == config.warnings == []
@@ -158,7 +158,7 @@ def test_what_users_of_other_images_have_in_their_files(image: str) -> None:
     assert {one.port for one in config.listeners} == ({29092, 9092} if image == "Confluent" else {9092})
 
 
-def test_bitnamis_form_wins_and_says_so() -> None:
+def test_bitnamis_form_has_precedence_with_a_warning() -> None:
     found = read_environment({"KAFKA_CFG_NUM_PARTITIONS": "3", "KAFKA_NUM_PARTITIONS": "4"})
     assert found.settings == {"num.partitions": "3"}
     assert found.warnings == ["KAFKA_CFG_NUM_PARTITIONS overrides KAFKA_NUM_PARTITIONS, which has another value"]
@@ -187,7 +187,7 @@ def test_variables_of_others_are_named_and_set_nothing(name: str, value: str) ->
     assert ignored_variables({name: value}) == []
 
 
-def test_an_unknown_variable_is_not_taken_and_names_the_nearest_key() -> None:
+def test_unknown_variable_is_ignored_with_the_nearest_key() -> None:
     found = read_environment({"KAFKA_NUM_PARTITION": "3"})
     assert found.settings == {}
     assert found.warnings == [
@@ -239,7 +239,7 @@ def test_empty_and_secret_values() -> None:
     ]
 
 
-def test_a_service_link_in_the_place_of_the_images_port_is_told() -> None:
+def test_service_link_in_place_of_the_port_is_warned_about() -> None:
     link = {"KAFKA_PORT": "tcp://10.0.0.1:9092"}
     (warning,) = read_environment(link).warnings
     assert warning.startswith("KAFKA_PORT is the link of a service") and "set KAFKA_LISTENERS=" in warning
@@ -247,7 +247,7 @@ def test_a_service_link_in_the_place_of_the_images_port_is_told() -> None:
     assert read_environment({**link, "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:9092"}).warnings == []
 
 
-def test_what_is_left_aside_without_being_asked() -> None:
+def test_ignored_variables() -> None:
     environ = {
         "KAFKA_BROKER_ID": "1",
         "KAFKA_URL": "x",

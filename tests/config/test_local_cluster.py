@@ -86,7 +86,7 @@ def test_no_room(texts: dict[str, str], count: int, message: str) -> None:
         member_settings(BrokerConfig(texts), count)
 
 
-def test_copies_on_up_to_three_brokers_unless_somebody_chose() -> None:
+def test_copies_are_on_up_to_three_brokers_by_default() -> None:
     keys = (OFFSETS_COPIES, TOPICS_COPIES)
     assert copies_for(2, (), keys) == {"offsets.topic.replication.factor": "2", "default.replication.factor": "2"}
     assert copies_for(5, {"default.replication.factor": "1"}, keys) == {"offsets.topic.replication.factor": "3"}

@@ -47,7 +47,7 @@ def test_one_key(before: dict[str, str], after: dict[str, str], applied: bool, r
     assert (lines(config, after) == {}) is applied
 
 
-def test_what_wins_over_the_file() -> None:
+def test_environment_has_precedence_over_the_file() -> None:
     config = BrokerConfig({"message.max.bytes": "1", "log.segment.bytes": "2000000"})
     config.overrides = {"log.segment.bytes": "2000000"}
     config.update_dynamic({"message.max.bytes": "2"}, {"min.insync.replicas": "3"})

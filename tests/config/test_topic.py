@@ -57,7 +57,7 @@ def test_defaults_are_those_of_the_table() -> None:
         ({"log.cleaner.min.cleanable.ratio": "0.25"}, "min_cleanable_dirty_ratio", 0.25),
     ],
 )
-def test_what_comes_from_the_broker(broker: dict[str, str], attribute: str, value: object) -> None:
+def test_values_that_come_from_the_broker(broker: dict[str, str], attribute: str, value: object) -> None:
     assert getattr(LogConfig.defaults(BrokerConfig(broker)), attribute) == value
 
 
@@ -121,7 +121,7 @@ def test_refusals(overrides: dict[str, str], message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_limits_between_keys_look_at_the_brokers_values_too() -> None:
+def test_limits_between_keys_include_the_brokers_values() -> None:
     base = LogConfig.defaults(BrokerConfig({"log.cleaner.max.compaction.lag.ms": "5"}))
     with pytest.raises(ConfigError, match="at most max"):
         base.with_overrides({"min.compaction.lag.ms": "6"})

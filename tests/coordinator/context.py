@@ -17,6 +17,7 @@ from gregor.coordinator.group.group import Group
 from gregor.coordinator.group.records import decode_record
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.group.states import GroupState
+from gregor.coordinator.timers import LoopTimers
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
     DescribeGroupsRequest,
@@ -251,14 +252,16 @@ class Context:
     @property
     def shard(self) -> GroupShard:
         """The shard of the first, mostly the only partition."""
-        return self.coordinator._runtime.shard(0)
+        return self.coordinator.shard(0)
 
     def timers(self) -> set[Hashable]:
         """The keys of that shard's timers."""
-        return set(self.coordinator._runtime._owned[0].timers._entries)
+        timers = self.shard.soft.timers
+        assert isinstance(timers, LoopTimers)
+        return timers.keys()
 
     def state(self, group: str = "g") -> GroupState:
-        return self.coordinator._runtime.shard(self.coordinator.partition_for(group)).soft.state(group)
+        return self.coordinator.shard(self.coordinator.partition_for(group)).soft.state(group)
 
     def hard_state(self) -> dict[str, tuple[Any, Any]]:
         """Hard state of that shard."""

@@ -13,7 +13,7 @@ from gregor.broker.jobs.turns import LoopGate
 from gregor.coordinator import runtime as runtime_module
 from gregor.coordinator.ports import Timers
 from gregor.coordinator.result import Record, Result
-from gregor.coordinator.runtime import CoordinatorRuntime
+from gregor.coordinator.runtime import CoordinatorRuntime, RecordFormat, RuntimeSettings
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from gregor.protocol.records.batch import build_batch
@@ -76,15 +76,12 @@ class Bench:
         self.tasks: list[asyncio.Task[Any]] = []
         self.runtime: CoordinatorRuntime[ListShard] = CoordinatorRuntime(
             self._make_shard,
-            encode,
-            decode,
+            RecordFormat(encode, decode),
             self.log,
             self.log,
             lambda: START_MS + round(self.loop.now_s * 1000),
             LoopGate(self.clock),
-            name="topic",
-            commit_timeout_ms=COMMIT_TIMEOUT_MS,
-            load_buffer_bytes=1_000,
+            RuntimeSettings("topic", COMMIT_TIMEOUT_MS, load_buffer_bytes=1_000),
         )
 
     def _make_shard(self, timers: Timers) -> ListShard:

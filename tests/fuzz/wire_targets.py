@@ -126,7 +126,7 @@ class Peer:
         assert taken == len(data) or transport.aborted or not transport.reading
         connection.connection_lost(None)
         budget = self.broker.receive_budget
-        assert budget.waiting == 0 and all(lane.used == 0 for lane in budget._lanes), "the memory budget is not whole"
+        assert budget.waiting == 0 and budget.used_bytes == 0, "the memory budget is not whole"
         assert len(self.broker.connections) == 0 and self.broker.connections.queued == 0
 
 

@@ -1,4 +1,4 @@
-"""A ControllerLoop over the embedded store, with brokers that write down what they hear."""
+"""A ControllerLoop over the embedded store, with brokers that record the requests they receive."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ ENDPOINT = Listener("PLAINTEXT", "h", 1, "PLAINTEXT")
 
 
 class Brokers:
-    """The other end: writes down what each broker hears, and answers well unless told otherwise."""
+    """The other end: records the requests to each broker, and responds without error unless set otherwise."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[int, Any]] = []
         self.unreachable: set[int] = set()
         self.broken: set[tuple[int, str, int]] = set()
         self.ready = asyncio.Event()
-        """Without it broker 1 is still at what it was told."""
+        """Without it broker 1 still handles a request."""
         self.ready.set()
         self.changed = asyncio.Event()
 
@@ -93,7 +93,7 @@ class Brokers:
         return [request for id_, request in self.heard if id_ == broker_id]
 
     def led_by(self, broker_id: int) -> set[tuple[str, int]]:
-        """What the broker was last told to lead."""
+        """Return the partitions that the broker leads by its last requests."""
         led: set[tuple[str, int]] = set()
         for id_, request in self.heard:
             if id_ == broker_id and isinstance(request, LeaderAndIsrRequest):
@@ -145,7 +145,7 @@ class Subject:
         await self.settle()
 
     async def settle(self) -> None:
-        """Until the controller rests and every reachable broker has heard everything."""
+        """Wait until the controller is idle and every reachable broker has received everything."""
         for _ in range(20):
             await self.loop.until_idle(30_000)
             await asyncio.sleep(0)

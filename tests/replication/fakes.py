@@ -74,7 +74,7 @@ class CountingLog:
 
 
 class HandClock:
-    """Milliseconds that pass only when told."""
+    """Milliseconds that pass only by `sleep`."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000

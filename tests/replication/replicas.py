@@ -1,11 +1,13 @@
-"""Replicas of one partition at several brokers, with questions and answers carried by hand."""
+"""Replicas of one partition at several brokers; tests pass the requests and responses between them."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-from gregor.protocol.errors import KafkaError
+import pytest
+
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchRequest, FetchResponse
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import run_all
@@ -16,11 +18,12 @@ from tests.storage.logs import batch, open_log
 from tests.storage.memory_files import MemoryFiles
 
 NOW = 1_700_000_000_000
+LAG = 10_000
 TOPIC_ID = bytes(range(16))
 
 
 def state(leader: int, epoch: int, isr: list[int], replicas: list[int], partition_epoch: int = 0) -> Any:
-    """What LeaderAndIsr says of partition 0."""
+    """Return the state of partition 0 in a LeaderAndIsr request."""
     return SimpleNamespace(
         partition_index=0,
         controller_epoch=1,
@@ -29,18 +32,28 @@ def state(leader: int, epoch: int, isr: list[int], replicas: list[int], partitio
         isr=isr,
         partition_epoch=partition_epoch,
         replicas=replicas,
-        adding_replicas=[],
-        removing_replicas=[],
     )
 
 
+def leader_of(log: Any, replicas: list[int], isr: list[int] | None = None, epoch: int = 0) -> Partition:
+    """Return a partition that broker 0 leads."""
+    partition = Partition("t", 0, bytes(16), 0, lag_time_max_ms=LAG)
+    partition.use_log(log)
+    partition.become_leader(state(0, epoch, replicas if isr is None else isr, replicas), NOW)
+    return partition
+
+
+def code_of(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
+    return error.value.code
+
+
 class Replica:
-    """A broker with one replica of one partition, and what it needs to lead or to follow."""
+    """A broker with one replica of one partition, and the fetcher with which it follows."""
 
     def __init__(self, broker_id: int, topic: str = "orders", topic_id: bytes = TOPIC_ID) -> None:
         self.broker_id = broker_id
         self.files = MemoryFiles()
-        self.partition = Partition(topic, 0, topic_id, broker_id, lag_time_max_ms=10_000)
+        self.partition = Partition(topic, 0, topic_id, broker_id, lag_time_max_ms=LAG)
         self.partition.use_log(open_log(self.files, segment_bytes=600))
         self.fetcher = Fetcher(FetcherSettings(broker_id, backoff_ms=1000))
         self.session: dict[TopicPartitionKey, FetchRequest.FetchPartition] = {}
@@ -111,7 +124,7 @@ def answer(leader: Replica, asker: Replica, request: FetchRequest, max_bytes: in
 
 
 def sync(follower: Replica) -> None:
-    """What was cut is brought to the disk at once."""
+    """Sync the follower's truncated logs."""
     for log in follower.fetcher.truncated_logs():
         log.flush()
         follower.fetcher.synced(log)

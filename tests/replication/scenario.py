@@ -49,7 +49,7 @@ class Phase(Enum):
     | NON_EXISTENT | not assigned, or its topic is being deleted     | any                    |
     | NEW          | assigned, never had a leader: no state node     | NON_EXISTENT           |
     | ONLINE       | a live broker leads it                          | NEW, ONLINE, OFFLINE   |
-    | OFFLINE      | it had a leader; that one is gone, nobody leads | ONLINE                 |
+    | OFFLINE      | it had a leader; that one is gone, there is none | ONLINE                 |
     """
 
     NON_EXISTENT = "NonExistent"

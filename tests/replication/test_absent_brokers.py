@@ -1,4 +1,4 @@
-"""Topics that have replicas on brokers that are away: made, deleted, and what is said of their names."""
+"""Topics that have replicas on brokers that are away: created, deleted, and the errors for their names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_deletion_does_not_wait_for_a_broker_that_is_away(tmp_path: Path
 
 
 @on_loop
-async def test_replicas_may_be_given_to_a_broker_that_is_away_but_not_to_one_that_nobody_knows(tmp_path: Path) -> None:
+async def test_replicas_may_be_given_to_a_broker_that_is_away_but_not_to_an_unknown_one(tmp_path: Path) -> None:
     async with node(tmp_path) as running:
         new = NewTopic("new", assignments={0: [0, AWAY], 1: [AWAY, 0]})
         (refused,) = await running.admin.create_topics([new])

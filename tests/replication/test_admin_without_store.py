@@ -27,7 +27,7 @@ AWAY_MS = 20
 
 
 class Away:
-    """Stands before a store; while it is shut, whoever asks waits."""
+    """Stands before a store; while it is shut, its callers wait."""
 
     def __init__(self, store: EmbeddedStore) -> None:
         self.open = asyncio.Event()
@@ -66,7 +66,7 @@ def codes(results: Any) -> list[ErrorCode]:
 
 
 @on_loop
-async def test_what_is_to_be_written_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writes_are_given_up_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with node(tmp_path) as running:
         await running.admin.create_topic("t")
         away = shut(running, monkeypatch)
@@ -94,7 +94,7 @@ async def test_what_is_to_be_written_is_given_up(tmp_path: Path, monkeypatch: py
 
 
 @on_loop
-async def test_what_waits_for_the_controller_s_turn_is_given_up(
+async def test_work_that_waits_for_its_turn_is_given_up_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with node(tmp_path) as running:
@@ -125,7 +125,7 @@ async def test_what_waits_for_the_controller_s_turn_is_given_up(
 
 
 @on_loop
-async def test_who_was_replaced_meanwhile_learns_from_the_next_controller_how_it_ended(tmp_path: Path) -> None:
+async def test_metadata_of_the_next_controller_completes_a_wait(tmp_path: Path) -> None:
     async with node(tmp_path) as running:
         decided = asyncio.ensure_future(
             running.controller.wait_until(lambda: running.image.topic("t") is not None, 30_000)

@@ -1,4 +1,5 @@
-"""Three brokers as processes, on a real ZooKeeper: what all in-sync replicas have acknowledged stays, whoever stops."""
+"""Three brokers as processes, on a real ZooKeeper: what all in-sync replicas have acknowledged stays, whichever broker
+stops."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def contents(cluster: GregorCluster, topic: str) -> list[bytes]:
         found: list[bytes] = []
         ended = False
         while not ended:
-            for message in consumer.consume(10_000, 0.2):  # it waits for so many, or for so long
+            for message in consumer.consume(10_000, 0.2):  # it waits for this many, or this time
                 if message.error() is None:
                     found.append(message.value())
                 elif message.error().code() == KafkaError._PARTITION_EOF:
@@ -138,7 +139,7 @@ def test_after_a_leader_is_killed_another_has_all_and_the_old_one_follows(cluste
     until(lambda: same_everywhere(cluster, "killed"), "all replicas have the same log")
 
 
-def test_too_few_in_sync_take_no_more_with_all_acknowledgements(cluster: GregorCluster) -> None:
+def test_too_few_in_sync_replicas_refuse_records_with_all_acknowledgements(cluster: GregorCluster) -> None:
     create(cluster, "few", min_insync_replicas="3")
     writer = Writer(cluster, "few", **{"message.timeout.ms": 4000})
     writer.write(10)
@@ -154,13 +155,13 @@ def test_too_few_in_sync_take_no_more_with_all_acknowledgements(cluster: GregorC
     one = Writer(cluster, "few", acks="1")
     one.write(5)
     assert one.errors == []
-    # What is not on enough replicas is not committed, and nobody is shown it.
+    # A record that is not on enough replicas is not committed, and no consumer gets it.
     assert contents(cluster, "few") == writer.acknowledged
     cluster.start(killed)
     cluster.until_isr("few", [0, 1, 2])
 
     def committed() -> list[bytes]:
-        # The leader may have taken what was not acknowledged, before it had heard that its follower is out of sync.
+        # The leader may have appended the unacknowledged record before it noticed that its follower is out of sync.
         return [value for value in contents(cluster, "few") if value != b"10"]
 
     until(lambda: committed() == writer.acknowledged + one.acknowledged, "what waited is committed")

@@ -279,7 +279,7 @@ async def test_a_failed_disk_takes_its_partitions_offline_and_leaves_the_others(
         assert topic is not None
         assert {index: state.leader for index, state in topic.partitions.items()} == {0: 0, 1: -1, 2: 0}
         assert topic.partitions[1].offline_replicas == [0]
-        # There is room again, and the broker says so.
+        # There is room again, and the broker reports it.
         monkeypatch.setattr(running.logs, "get_or_create", real)
         await announce_disk_event(running.store, 0)
         await running.controller.wait_until(lambda: running.image.topic("t").partitions[1].leader == 0, 30_000)  # type: ignore[union-attr]
@@ -346,7 +346,7 @@ async def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
         await running.admin.create_topic("t")
         (error,) = await running.admin.delete_topics(["t"])
         assert error is not None and error.code is ErrorCode.TOPIC_DELETION_DISABLED
-        # A tool's request by node is taken away without effect.
+        # A tool's request by node is removed without effect.
         await running.store.create("/admin/delete_topics/t")
         await running.controller.until_idle(30_000)
         assert await running.store.children("/admin/delete_topics") == []
@@ -359,7 +359,7 @@ async def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_a_deletion_cut_short_is_finished_by_the_next_start(tmp_path: Path) -> None:
+async def test_an_interrupted_deletion_is_finished_by_the_next_start(tmp_path: Path) -> None:
     async with node(tmp_path) as first:
         await first.admin.create_topic("t", 2)
         await first.controller.stop()
@@ -372,10 +372,10 @@ async def test_a_deletion_cut_short_is_finished_by_the_next_start(tmp_path: Path
 
 
 @on_loop
-async def test_who_is_fenced_by_an_edited_epoch_stands_again(tmp_path: Path) -> None:
+async def test_a_controller_fenced_by_an_edited_epoch_stands_for_election_again(tmp_path: Path) -> None:
     async with node(tmp_path) as running:
         assert running.controller.is_active
-        # What a second controller's election does to the nodes.
+        # The effect of a second controller's election on the nodes.
         await running.store.delete("/controller")
         await running.controller.until_idle(30_000)
         assert running.controller.cluster is not None and running.controller.cluster.epoch == 2
@@ -412,7 +412,7 @@ async def test_a_topic_on_the_move_is_not_widened(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_whoever_changed_topics_is_answered_when_the_other_brokers_know(
+async def test_changes_of_topics_are_answered_when_the_other_brokers_know_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with node(tmp_path) as running:
@@ -428,7 +428,7 @@ async def test_whoever_changed_topics_is_answered_when_the_other_brokers_know(
         await running.admin.create_partitions("t", 3)
         assert await running.admin.delete_topics(["t"]) == [None]
         assert told == [1, 3, 0]
-        # Who does not wait is not kept waiting.
+        # A request without a timeout does not wait.
         topic = NewTopic("u", 1, 1)
         [answer] = await running.admin.create_topics([topic], 0)
         assert isinstance(answer, KafkaError) and len(told) == 3

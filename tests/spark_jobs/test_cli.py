@@ -105,7 +105,7 @@ def test_connector_prints_jars_for_spark_submit(
     assert capsys.readouterr().out == "/c/a.jar,/c/b.jar\n"
 
 
-def test_what_is_missing_is_one_message_and_code_one(
+def test_missing_part_is_one_message_and_code_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail() -> str:
@@ -116,12 +116,12 @@ def test_what_is_missing_is_one_message_and_code_one(
     assert capsys.readouterr().err == "gregor spark: Spark needs Java 17\n"
 
 
-def test_a_broker_that_is_not_there_is_told_before_spark_starts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_broker_is_reported_before_spark_starts(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["wordcount", "--topic", "t", "-b", "localhost"]) == 1
     assert "'localhost' is not an address of a broker; give HOST:PORT" in capsys.readouterr().err
 
 
-def test_missing_pyspark_is_told_with_the_line_that_installs_it(
+def test_missing_pyspark_is_reported_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from gregor.spark_jobs import session

@@ -42,7 +42,7 @@ def test_jars_are_fetched_once(tmp_path: Path) -> None:
     assert ivy.calls[0][0] == "java"
 
 
-def test_nothing_but_the_complete_folder_stays_behind(tmp_path: Path) -> None:
+def test_only_the_complete_folder_remains(tmp_path: Path) -> None:
     connector_jars("java", tmp_path, FakeIvy())
     assert list(tmp_path.iterdir()) == [connector_folder(tmp_path)]
 
@@ -78,7 +78,7 @@ def test_another_process_that_was_faster_is_no_failure(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [connector_folder(tmp_path)]
 
 
-def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_cache_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
     with pytest.raises(JobError, match="cannot store the Kafka connector"):

@@ -10,7 +10,7 @@ from gregor.spark_jobs import demo
 from gregor.spark_jobs.errors import JobError
 
 
-def test_the_first_text_that_is_here_is_taken(tmp_path: Path) -> None:
+def test_first_existing_text_is_used(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.touch()
     assert demo.find_text(None, [str(tmp_path / "not"), str(tmp_path), str(here), __file__]) == here
@@ -20,7 +20,7 @@ def test_this_machine_has_a_text_of_some_length() -> None:
     assert len(demo.find_text(None).read_text(errors="replace").split()) > 1000
 
 
-def test_a_text_that_was_asked_for_is_not_replaced_by_another(tmp_path: Path) -> None:
+def test_given_text_is_not_replaced_by_another(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="missing is not a readable file"):
         demo.find_text(str(tmp_path / "missing"))
     with pytest.raises(JobError, match="--text FILE"):
@@ -52,7 +52,9 @@ def test_failure_is_one_message_and_code_one(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.slow
-def test_a_broker_that_does_not_start_is_told_with_its_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_that_does_not_start_is_reported_with_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gregor = tmp_path / "gregor"
     gregor.write_text("#!/bin/sh\necho 'log.dirs: no such disk'\nexit 3\n")
     gregor.chmod(0o755)

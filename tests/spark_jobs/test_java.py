@@ -46,18 +46,18 @@ def test_a_java_home_without_java_is_not_passed_over_in_silence(tmp_path: Path) 
         require_java({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": str(in_path.parent)})
 
 
-def test_missing_java_is_told_with_the_line_that_installs_it(tmp_path: Path) -> None:
+def test_missing_java_is_reported_with_the_command_that_installs_it(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"(?s)Java 17 or newer; the PATH has no Java.*apt-get install openjdk-17"):
         require_java({"PATH": str(tmp_path)})
 
 
-def test_old_java_is_told_with_its_version(tmp_path: Path) -> None:
+def test_old_java_is_reported_with_its_version(tmp_path: Path) -> None:
     java = fake_java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
     with pytest.raises(JobError, match=f"{java} is Java 11"):
         require_java({"JAVA_HOME": str(tmp_path), "PATH": "/bin"})
 
 
-def test_java_that_says_nothing_useful_is_quoted(tmp_path: Path) -> None:
+def test_java_without_a_version_is_quoted(tmp_path: Path) -> None:
     fake_java(tmp_path, "Unable to locate a Java Runtime")
     with pytest.raises(JobError, match="Unable to locate a Java Runtime"):
         require_java({"JAVA_HOME": str(tmp_path), "PATH": "/bin"})

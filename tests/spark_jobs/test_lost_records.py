@@ -187,7 +187,7 @@ def test_a_broker_killed_between_two_runs(spark: SparkSession, tmp_path: Path) -
         broker.kill()
 
 
-def test_a_stream_sees_what_comes_after_a_deletion(spark: SparkSession, topics: Topics) -> None:
+def test_stream_reads_records_after_a_deletion(spark: SparkSession, topics: Topics) -> None:
     topic = topics.create(1)
     topics.produce(topic, ["a", "b"], 0)
     with running(spark, stream_topic(spark, topics.bootstrap, topic, {"startingOffsets": "earliest"})) as told:

@@ -71,7 +71,7 @@ def run(query: FakeQuery, lines: list[str], timeout_s: float = 60) -> Progress:
     return run_to_end(cast(StreamingQuery, query), lines.append, timeout_s)
 
 
-def test_each_batch_is_told_once_and_idle_reports_are_not() -> None:
+def test_each_batch_is_reported_once_and_idle_reports_are_not() -> None:
     latest = {"t": {"0": 10, "1": 20}}
     reports = [
         report(0, 15, {"t": {"0": 10, "1": 5}}, latest),
@@ -120,21 +120,21 @@ def test_a_signal_stops_the_query_and_is_no_failure(number: signal.Signals) -> N
     assert signal.getsignal(number) is before
 
 
-def test_a_query_that_fails_is_told_by_its_cause() -> None:
+def test_failed_query_is_reported_with_its_cause() -> None:
     query = FakeQuery([], failure=STREAM_FAILED)
     with pytest.raises(JobError, match=r"^the query failed: org\.apache\.\w+: no such topic\.$"):
         run(query, [])
     assert query.stopped
 
 
-def test_a_query_that_takes_too_long_is_stopped() -> None:
+def test_query_is_stopped_at_its_timeout() -> None:
     query = FakeQuery([], ends=False)
     with pytest.raises(JobError, match="did not end within 0 s"):
         run(query, [], timeout_s=0)
     assert query.stopped
 
 
-def test_signals_are_left_alone_outside_the_main_thread() -> None:
+def test_signals_are_not_handled_outside_the_main_thread() -> None:
     before = signal.getsignal(signal.SIGTERM)
     seen: list[bool] = []
 
@@ -168,7 +168,7 @@ def test_reason_is_the_innermost_cause(text: str, told: str) -> None:
     assert reason(ValueError(text)) == told
 
 
-def test_the_report_above_is_what_spark_makes_of_it() -> None:
+def test_the_report_above_is_that_of_spark() -> None:
     """The stand-in is only worth something if PySpark keeps the offsets in the JSON that `Progress` reads."""
     made = report(0, 1, {"t": {"0": 1}}, {"t": {"0": 2}})
     assert json.loads(made.json)["sources"][0]["endOffset"] == {"t": {"0": 1}}

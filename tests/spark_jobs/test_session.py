@@ -43,7 +43,7 @@ def test_a_cluster_keeps_its_own_partitions_and_can_reach_the_driver() -> None:
     assert session.default_settings("spark://host:7077") == {"spark.ui.enabled": "false"}
 
 
-def launch_environment(monkeypatch: pytest.MonkeyPatch, **environ: str) -> dict[str, str | None]:
+def variables_at_launch(monkeypatch: pytest.MonkeyPatch, **environ: str) -> dict[str, str | None]:
     """The variables that matter as the launch sees them."""
     names = (
         "SPARK_SUBMIT_OPTS",
@@ -58,22 +58,22 @@ def launch_environment(monkeypatch: pytest.MonkeyPatch, **environ: str) -> dict[
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     before = dict(os.environ)
-    with session._launch_environment():
+    with session.launch_environment():
         seen = {name: os.environ.get(name) for name in names}
     assert dict(os.environ) == before
     return seen
 
 
 def test_launch_is_quiet_and_local(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = launch_environment(monkeypatch)
+    seen = variables_at_launch(monkeypatch)
     option = seen["SPARK_SUBMIT_OPTS"]
     assert option is not None and option.startswith("-Dlog4j2.configurationFile=file://")
     assert Path(option.partition("file://")[2]).is_file()
     assert seen["SPARK_LOCAL_IP"] == "127.0.0.1"
 
 
-def test_launch_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    seen = launch_environment(
+def test_launch_keeps_the_settings_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen = variables_at_launch(
         monkeypatch,
         SPARK_SUBMIT_OPTS="-Dlog4j2.configurationFile=mine",
         PYSPARK_PYTHON="other-python",
@@ -83,9 +83,9 @@ def test_launch_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert seen["PYSPARK_PYTHON"] == "other-python"
     assert seen["SPARK_LOCAL_IP"] is None
     (tmp_path / "log4j2.xml").touch()
-    assert launch_environment(monkeypatch, SPARK_CONF_DIR=str(tmp_path))["SPARK_SUBMIT_OPTS"] is None
+    assert variables_at_launch(monkeypatch, SPARK_CONF_DIR=str(tmp_path))["SPARK_SUBMIT_OPTS"] is None
 
 
 def test_other_options_of_the_jvm_are_kept_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    option = launch_environment(monkeypatch, SPARK_SUBMIT_OPTS="-Xshare:auto")["SPARK_SUBMIT_OPTS"]
+    option = variables_at_launch(monkeypatch, SPARK_SUBMIT_OPTS="-Xshare:auto")["SPARK_SUBMIT_OPTS"]
     assert option is not None and option.startswith("-Xshare:auto -Dlog4j2.configurationFile=")

@@ -197,7 +197,7 @@ def test_time_an_executor_waits_for_records(spark: SparkSession, topics: Topics,
     assert len(values_of(read_topic(spark, topics.bootstrap, timed, patient))) == 7
 
 
-def test_offsets_are_asked_for_again(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+def test_offsets_are_fetched_again(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     """The topic comes into being while a stream asks for its first offsets."""
     from confluent_kafka.admin import AdminClient, NewTopic
 

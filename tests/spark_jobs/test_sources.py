@@ -116,7 +116,7 @@ def test_batch_read_by_pattern_and_by_assignment(spark: SparkSession, topics: To
 
 
 @against_broker
-def test_committed_isolation_reads_what_is_there(spark: SparkSession, topics: Topics) -> None:
+def test_committed_isolation_reads_available_records(spark: SparkSession, topics: Topics) -> None:
     topic = topics.create()
     topics.produce(topic, ["a", "b", "c"])
     options = {"kafka.isolation.level": "read_committed"}

@@ -107,7 +107,7 @@ def test_a_python_without_gregor_is_named_with_the_remedy(tmp_path: Path) -> Non
 
 
 @pytest.mark.very_slow
-def test_a_signal_ends_the_command_and_the_next_one_goes_on(topics: Topics, tmp_path: Path) -> None:
+def test_signal_ends_the_command_and_the_next_run_continues(topics: Topics, tmp_path: Path) -> None:
     source, target = topics.create(), topics.create()
     command = [sys.executable, "-m", "gregor.spark_jobs.cli", "wordcount", "-b", topics.bootstrap, "--topic", source]
     command += ["--sink", "topic", "--output-topic", target, "--checkpoint", str(tmp_path / "checkpoint")]

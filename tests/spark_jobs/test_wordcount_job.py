@@ -58,7 +58,7 @@ def test_console_shows_the_most_frequent_words(
     assert len(told) == 1 and told[0].startswith("batch 0: 40 records, 40 in this run, 0 waiting")
 
 
-def test_console_goes_on_from_its_checkpoint(
+def test_console_continues_from_its_checkpoint(
     spark: SparkSession, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic = topics.create()
@@ -171,7 +171,7 @@ def test_a_running_query_is_stopped_and_started_while_records_arrive(
     assert topics.last_values(target) == plain_count(*parts)
 
 
-def test_starting_at_the_end_counts_only_what_comes(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+def test_starting_at_the_end_counts_only_new_records(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     source, target = topics.create(), topics.create()
     topics.produce(source, ["old old old"])
     options = Options(
@@ -195,7 +195,7 @@ def test_starting_at_the_end_counts_only_what_comes(spark: SparkSession, topics:
     assert topics.last_values(target) == {"new": 2, "newer": 1}
 
 
-def test_a_topic_that_does_not_exist_is_told(spark: SparkSession, topics: Topics) -> None:
+def test_missing_topic_is_reported(spark: SparkSession, topics: Topics) -> None:
     options = Options("no-such-topic", topics.bootstrap, trigger="available-now", source_options=IMPATIENT)
     with pytest.raises(JobError, match="UnknownTopicOrPartition"):
         run_once(spark, options)

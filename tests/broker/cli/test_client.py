@@ -38,7 +38,7 @@ def test_bootstrap_addresses(text: str, addresses: list[tuple[str, int]]) -> Non
 @pytest.mark.parametrize(
     "text", ["", "localhost", ":9092", "a:b", "a:0", "a:70000", "a:1,,b:2", "a:-1", "[]:1", "a:" + "9" * 5000]
 )
-def test_what_is_no_address(text: str) -> None:
+def test_text_that_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="not an address"):
         parse_bootstrap(text)
 
@@ -77,7 +77,7 @@ def test_a_listening_broker_is_reachable_even_after_a_dead_one() -> None:
         check_reachable(f"127.0.0.1:{free_port()},127.0.0.1:{server.getsockname()[1]}", timeout_s=0)
 
 
-def test_no_broker_says_why_and_what_to_do() -> None:
+def test_error_without_a_broker_has_cause_and_remedy() -> None:
     with pytest.raises(CommandError, match=r"127.0.0.1:\d+: connection refused.*gregor start"):
         check_reachable(f"127.0.0.1:{free_port()}", timeout_s=0)
 

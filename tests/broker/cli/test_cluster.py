@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,22 +50,13 @@ def test_numbers_may_be_generated(tmp_path: Path) -> None:
     assert [own["broker.id"] for own in plan.settings] == ["-1", "-1"]
 
 
-def test_data_goes_where_it_is_to_go(tmp_path: Path) -> None:
+def test_data_is_stored_in_the_given_folder(tmp_path: Path) -> None:
     for key in ("log_dir", "log_dirs"):
         found = settings(tmp_path / "c", 1, **{key: str(tmp_path / "data")})
         assert found[0].log_dirs == [f"{tmp_path}/data/broker-0"]
 
 
-def test_who_reads_along_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, write = os.pipe()
-    os.close(read)
-    with os.fdopen(write, "w") as gone:
-        monkeypatch.setattr(sys, "stdout", gone)
-        for _ in range(2):
-            cluster._print("a line")
-
-
-def test_a_zookeeper_at_work_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_of_a_running_zookeeper_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lock = hold(tmp_path / "zookeeper" / "data")
     assert main(["cluster", "--dir", str(tmp_path)]) == 1
     lock.release()
@@ -83,7 +73,7 @@ def test_bad_settings_end_the_command(tmp_path: Path, capsys: pytest.CaptureFixt
         cluster.make_plan(3, tmp_path, {"port": "65535"}, "z:2181", 0)
 
 
-def test_the_folder_of_a_single_broker_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_of_a_single_broker_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "meta.properties").touch()
     assert main(["cluster", "--dir", str(tmp_path), "--zookeeper", "z:2181"]) == 1
     assert "contains the data of a single broker" in capsys.readouterr().err
@@ -141,16 +131,3 @@ def test_a_broker_that_cannot_start_ends_the_command_with_its_reason(tmp_path: P
     last = running.said.splitlines()[-1]
     assert last.startswith("gregor cluster: broker 0 could not start (exit code 1); its log is ")
     assert "check log.dirs" in last
-
-
-def test_the_reason_is_what_the_log_says_last(tmp_path: Path) -> None:
-    from gregor.broker.launch.supervisor import Child
-
-    log = tmp_path / "log"
-    log.write_text("[1] INFO a\n[2] ERROR the reason\n[3] INFO b\n\n")
-    child = Child("broker 0", lambda descriptor: [], output=log)
-    assert cluster._last_words(child) == ": [2] ERROR the reason"
-    log.write_text("Traceback\nImportError: no\n")
-    assert cluster._last_words(child) == ": ImportError: no"
-    log.write_text("")
-    assert cluster._last_words(child) == ""

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from gregor.broker.cli.cluster_view import COLUMNS, ClusterSnapshot, Member, changes, rows, snapshot_of, summary
+from pathlib import Path
+
+from gregor.broker.cli.cluster_view import (
+    COLUMNS,
+    ClusterSnapshot,
+    Member,
+    changes,
+    last_error,
+    rows,
+    snapshot_of,
+    summary,
+)
 from gregor.broker.launch.supervisor import State
 from gregor.protocol.messages import MetadataResponse
 
@@ -35,7 +46,7 @@ def member(broker_id: int, state: State = State.READY, exit_text: str = "") -> M
     return Member(broker_id, pid, state, f"localhost:909{broker_id}", exit_text)
 
 
-def test_who_holds_what() -> None:
+def test_partitions_are_counted_per_broker() -> None:
     seen = picture((0, [0, 1, 2]), (0, [0, 2]), (-1, [2]), live=(0, 2), controller=0)
     members = [member(0), member(1, State.DOWN, "killed by SIGKILL"), member(2)]
     found = rows(members, seen)
@@ -48,17 +59,17 @@ def test_who_holds_what() -> None:
     assert summary(seen) == "1 topic, 3 partitions: 2 under-replicated, 1 without a leader"
 
 
-def test_before_anybody_answers() -> None:
+def test_state_before_a_broker_answers() -> None:
     starting = Member(0, 7, State.STARTING, "")
     assert rows([starting], None) == [["0", "7", "starting", "-", "-", "-", "-", ""]]
     assert summary(None) == "no broker answers"
 
 
-def test_a_broker_that_runs_but_is_not_taken_for_alive() -> None:
+def test_running_broker_outside_the_cluster_is_marked() -> None:
     assert rows([member(2)], picture(live=(0, 1)))[0][-1] == "not in the cluster"
 
 
-def test_lines_tell_only_what_changed() -> None:
+def test_lines_contain_only_changes() -> None:
     names = {0: "broker 0", 1: "broker 1"}
     whole, behind = picture((0, [0, 1, 2])), picture((0, [0, 2]))
     moved = picture((0, [0, 2]), controller=0)
@@ -68,3 +79,14 @@ def test_lines_tell_only_what_changed() -> None:
     assert changes(behind, moved, names) == ["controller: broker 0"]
     assert changes(moved, None, names) == ["no broker answers"]
     assert changes(moved, picture((0, [0, 2]), controller=-1), names) == ["controller: none"]
+
+
+def test_last_error_of_a_log_is_its_last_line_without_an_error(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert last_error(log) == ""
+    log.write_text("[1] INFO a\n[2] ERROR the reason\n[3] INFO b\n\n")
+    assert last_error(log) == "[2] ERROR the reason"
+    log.write_text("Traceback\nImportError: no\n")
+    assert last_error(log) == "ImportError: no"
+    log.write_text("")
+    assert last_error(log) == ""

@@ -44,7 +44,7 @@ def given(**flags: object) -> dict[str, object]:
         (["--alter", "--topic", "t", "--add-config-file", "no-such-file"], "cannot read"),
     ],
 )
-def test_arguments_that_make_no_sense(arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert configs.main(arguments) == 1
     assert cause in capsys.readouterr().err
 

@@ -65,7 +65,7 @@ def test_a_consumer_without_a_group_leaves_no_offsets_behind() -> None:
     assert settings["auto.offset.reset"] == "latest"
 
 
-def test_a_consumer_with_a_group_commits_what_it_printed() -> None:
+def test_consumer_with_a_group_commits_printed_records() -> None:
     settings = consumer_settings("--group", "g", "--from-beginning", "--isolation-level", "read_committed")
     assert settings["group.id"] == "g"
     assert "enable.auto.commit" not in settings
@@ -89,7 +89,7 @@ def test_a_consumer_with_a_group_commits_what_it_printed() -> None:
         (["--topic", "t", "--property", "print.nothing=true"], "unknown formatter property"),
     ],
 )
-def test_consumer_arguments_that_make_no_sense(
+def test_wrong_consumer_arguments_are_refused(
     arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert console_consumer.main(arguments) == 1

@@ -55,7 +55,7 @@ def test_exit_codes(error: BaseException, code: int, message: str, capsys: pytes
     assert capsys.readouterr().err.startswith(message)
 
 
-def test_what_the_command_returns_is_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_return_value_of_the_command_is_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(command(lambda: None), ["--yes"]) == 0
     assert run(command(lambda: 1), ["--yes"]) == 1
     assert run(command(lambda: 0), ["--nope"]) == 1

@@ -57,7 +57,7 @@ def test_records_come_back_whole(tool: Tool, topic: str) -> None:
     assert sorted(out.splitlines()) == [f"NO_HEADERS\tk{number}\tv{number}" for number in range(9)]
 
 
-def test_a_key_goes_where_the_java_client_sends_it(tool: Tool, topic: str) -> None:
+def test_key_has_the_partition_of_the_java_client(tool: Tool, topic: str) -> None:
     # The partitions that Apache Kafka 4.3.1's console producer chose for k0..k8.
     parts = ["--formatter-property", "print.key=true", "--formatter-property", "print.partition=true"]
     out = tool.run("console-consumer", "--topic", topic, "--from-beginning", "--max-messages", "9", *parts)
@@ -99,7 +99,7 @@ def test_a_record_without_its_separator_ends_the_producer_after_the_good_ones(to
     assert "v9" in out.split()
 
 
-def test_ctrl_c_leaves_the_group_and_commits_what_was_printed(tool: Tool, topic: str) -> None:
+def test_ctrl_c_leaves_the_group_and_commits_printed_records(tool: Tool, topic: str) -> None:
     group = f"{topic}-group"
     process = tool.start("console-consumer", "--topic", topic, "--group", group, "--from-beginning")
     assert process.stdout is not None
@@ -115,7 +115,7 @@ def test_ctrl_c_leaves_the_group_and_commits_what_was_printed(tool: Tool, topic:
     assert all(row[3] == row[4] for row in rows)
 
 
-def test_a_reader_that_goes_away_is_no_disaster(tool: Tool, topic: str) -> None:
+def test_closed_output_ends_the_consumer_without_a_traceback(tool: Tool, topic: str) -> None:
     process = tool.start("console-consumer", "--topic", topic, "--from-beginning")
     assert process.stdout is not None and process.stderr is not None and process.stdin is not None
     process.stdout.close()

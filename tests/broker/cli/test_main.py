@@ -54,7 +54,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"gregor \d+\.\d+\.\d+\n|gregor, not installed\n", capsys.readouterr().out)
 
 
-def test_missing_pyspark_says_what_to_install(
+def test_error_of_missing_pyspark_names_the_package(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def missing(name: str) -> None:

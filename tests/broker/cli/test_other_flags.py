@@ -24,13 +24,13 @@ def test_each_is_answered_with_a_reason(command: str, flag: str, capsys: pytest.
 
 
 @pytest.mark.parametrize("command", TOOLS)
-def test_zookeeper_and_controllers_are_not_asked(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_zookeeper_and_controller_flags_are_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     for flag in ("--bootstrap-controller",) if command in WITH_ZOOKEEPER else ("--zookeeper", "--bootstrap-controller"):
         assert gregor.main([command, flag, "localhost:2181"]) == 1
         assert "--bootstrap-server" in capsys.readouterr().err
 
 
-def test_what_kafka_has_not_either(capsys: pytest.CaptureFixture[str]) -> None:
+def test_flag_that_kafka_lacks_has_no_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert gregor.main(["topics", "--lits"]) == 1
     assert "No such option" in capsys.readouterr().err
 

@@ -40,7 +40,7 @@ PLACES = [(topic, number) for topic in ("orders", "returns", "x") for number in 
         (log_dirs.main, ["--describe", "--broker-list", "x"], "is not a list of broker ids"),
     ],
 )
-def test_arguments_that_make_no_sense(
+def test_wrong_arguments_are_refused(
     main: Callable[[list[str]], int], arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 1
@@ -108,7 +108,7 @@ def test_files_of_partitions(tmp_path: Path) -> None:
     assert load_partitions(str(file), offsets=False) == {("t", 1): -1, ("u", 0): 0}
 
 
-def test_what_became_of_elections(capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_of_elections_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     results = {
         ("t", 0): None,
         ("t", 1): BrokerRefusal(ErrorCode.ELECTION_NOT_NEEDED),

@@ -47,7 +47,7 @@ def test_parts(properties: dict[str, str], text: bytes) -> None:
     assert RecordFormat(properties).line(record()) == text
 
 
-def test_what_is_absent() -> None:
+def test_absent_folders_are_reported() -> None:
     nothing = record(key=None, value=None, headers=None, timestamp=(TIMESTAMP_NOT_AVAILABLE, 0), leader_epoch=None)
     text = RecordFormat({**EVERYTHING, "null.literal": "nil"}).line(nothing)
     assert text == b"NO_TIMESTAMP\tPartition:3\tOffset:7\tEpoch:NOT_PRESENT\tNO_HEADERS\tnil\tnil\n"

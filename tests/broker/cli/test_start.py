@@ -42,7 +42,7 @@ def test_unreadable_file(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[s
     assert "none.properties: No such file" in capsys.readouterr().err
 
 
-def test_banner_says_where_and_what_next() -> None:
+def test_banner_has_addresses_and_next_commands() -> None:
     text = start.banner(info(("PLAINTEXT", "127.0.0.1", 9092), ("PLAINTEXT", "::1", 9092)), "gregor")
     assert "PLAINTEXT://127.0.0.1:9092, PLAINTEXT://[::1]:9092" in text
     assert os.path.abspath("data") in text
@@ -94,7 +94,7 @@ def test_command_line_over_environment_over_file(tmp_path: pathlib.Path) -> None
     assert "environment: KAFKA_NUM_PARTITIONS sets num.partitions=2" in config.notes
 
 
-def test_stray_variables_set_nothing_unless_asked() -> None:
+def test_variables_have_no_effect_without_the_option() -> None:
     config, topics = load(
         {"KAFKA_NUM_PARTITIONS": "2", "KAFKA_HOME": "/opt/kafka", "KAFKA_CREATE_TOPICS": "orders:1:1"}
     )
@@ -103,7 +103,7 @@ def test_stray_variables_set_nothing_unless_asked() -> None:
     assert load({"PATH": "/bin", "KAFKA_HOME": "/opt/kafka"})[0].notes == []
 
 
-def test_a_bad_value_of_the_environment_says_where_it_comes_from(
+def test_error_of_an_environment_setting_names_its_source(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "0")

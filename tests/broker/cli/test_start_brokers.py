@@ -105,7 +105,7 @@ def test_folders_of_several_brokers_are_no_partitions_of_one(
     assert "belongs to a local cluster and contains broker-1: start" in capsys.readouterr().err
 
 
-def test_who_has_no_number_yet_has_a_name() -> None:
+def test_broker_without_a_number_has_a_name() -> None:
     assert [member_name(2, own) for own in ({}, {"broker.id": "-1"}, {"broker.id": "7"})] == [
         "broker #2",
         "broker #2",
@@ -131,14 +131,14 @@ def test_members_of_an_earlier_run_are_named(tmp_path: Path) -> None:
         (["--brokers", "100"], "must be from 1 to 64"),
     ],
 )
-def test_words_that_make_no_sense(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_words_are_refused(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["start", *words]) == 1
     assert message in capsys.readouterr().err
 
 
 @pytest.mark.jvm
 @pytest.mark.very_slow
-def test_start_with_several_brokers_starts_again_who_dies(tmp_path: Path) -> None:
+def test_start_with_several_brokers_restarts_a_dead_broker(tmp_path: Path) -> None:
     listeners = ("--override", "listeners=PLAINTEXT://127.0.0.1:0")
     quick = ("--override", "zookeeper.session.timeout.ms=4000")
     arguments = ("start", "--brokers", "2", "--override", f"log.dirs={tmp_path / 'data'}", *listeners, *quick)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
 from gregor.broker.cli import tables
-from gregor.broker.cli.tables import Column, plain_table, print_table
+from gregor.broker.cli.tables import Column, plain_table, print_if_open, print_table
 
 
 def test_plain_columns_are_padded_but_for_the_last() -> None:
@@ -37,3 +40,12 @@ def test_a_terminal_gets_a_drawn_table(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert any("─" in line for line in lines)
     assert any("7" in line and "[not markup]" in line for line in lines)
     assert max(map(len, lines)) <= 60
+
+
+def test_lines_after_the_output_was_closed_are_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as gone:
+        monkeypatch.setattr(sys, "stdout", gone)
+        for _ in range(2):
+            print_if_open("a line")

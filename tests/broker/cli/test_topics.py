@@ -64,7 +64,7 @@ def test_broken_assignments(text: str, cause: str) -> None:
         (["--list", "--under-replicated-partitions"], "goes with --describe"),
     ],
 )
-def test_arguments_that_make_no_sense(arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert topics.main(arguments) == 1
     assert cause in capsys.readouterr().err
 

@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_whole_folder_is_left_as_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_complete_folder_is_not_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     assert verify.main([str(folder), "--deep-iteration"]) == 0
     assert capsys.readouterr().out == "1 partitions, 3 segments, 40 batches, 4840 bytes: no problems.\n"
@@ -40,7 +40,7 @@ def test_damage_is_named_with_a_remedy(folder: Path, capsys: pytest.CaptureFixtu
     assert last.endswith(": 1 problems.")
 
 
-def test_a_folder_in_use_is_said_to_be(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_in_use_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lock = FolderLock(str(folder))
     assert verify.main([str(folder)]) == 0
     lock.release()
@@ -63,7 +63,7 @@ def test_arguments(folder: Path, arguments: list[str], cause: str, capsys: pytes
     assert cause in said.out + said.err
 
 
-def test_progress_is_drawn_for_a_human_and_taken_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_drawn_on_a_terminal_and_removed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setattr("sys.stderr", screen)

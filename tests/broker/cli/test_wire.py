@@ -5,10 +5,9 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 
@@ -18,6 +17,7 @@ from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code
 from gregor.protocol.messages import (
     ApiVersionsResponse,
     DeleteRecordsRequest,
+    DeleteRecordsResponse,
     DescribeLogDirsRequest,
     MetadataResponse,
     ResponseHeader,
@@ -29,7 +29,7 @@ Answer = Callable[[int, int, int], bytes | None]
 
 @contextmanager
 def answering(answer: Answer) -> Iterator[str]:
-    """HOST:PORT of somebody who answers each request in his own way."""
+    """Yield HOST:PORT of a server that answers each request with `answer`."""
     listener = socket.create_server(("127.0.0.1", 0))
     address = f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -68,14 +68,14 @@ def versions(*keys: tuple[int, int, int]) -> ApiVersionsResponse:
     return ApiVersionsResponse(api_keys=made)
 
 
-def broker(*keys: tuple[int, int, int]) -> Answer:
-    """Offers Metadata 1 and these; knows of no brokers."""
+def broker(*keys: tuple[int, int, int], brokers: Sequence[MetadataResponse.MetadataResponseBroker] = ()) -> Answer:
+    """Support Metadata 1 and these APIs; the metadata has these brokers."""
 
     def answer(key: int, version: int, correlation_id: int) -> bytes | None:
         if key == 18:
             return frame(correlation_id, versions((3, 1, 1), *keys).encode(0))
         if key == 3:
-            return frame(correlation_id, MetadataResponse(controller_id=4).encode(version))
+            return frame(correlation_id, MetadataResponse(controller_id=4, brokers=list(brokers)).encode(version))
         return None
 
     return answer
@@ -105,7 +105,7 @@ def test_apis_and_versions_that_a_broker_lacks() -> None:
         (lambda key, version, correlation_id: b"\xff\xff\xff\xff", "does not answer like a Kafka broker"),
     ],
 )
-def test_what_is_no_broker(answer: Answer, cause: str) -> None:
+def test_foreign_server_is_reported(answer: Answer, cause: str) -> None:
     with answering(answer) as address, pytest.raises(CommandError, match=cause):
         WireClient(address)
 
@@ -119,26 +119,26 @@ def test_a_broker_that_keeps_silent(monkeypatch: pytest.MonkeyPatch) -> None:
         WireClient(address)
 
 
-def test_a_late_answer_is_not_that_to_the_next_question() -> None:
-    """After one that did not come in time, the broker is asked on another connection."""
-    closed = []
+def test_request_after_a_timeout_has_a_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A response that arrives late cannot be matched with the next request."""
+    monkeypatch.setattr(wire, "REQUEST_TIMEOUT_S", 0.2)
+    seen: list[int] = []
 
-    class Silent:
-        versions: ClassVar = {21: (0, 2)}
+    def slow(key: int, version: int, correlation_id: int) -> bytes | None:
+        seen.append(key)
+        if key == 18:
+            return frame(correlation_id, versions((21, 1, 1)).encode(0))
+        return b"" if seen.count(21) == 1 else frame(correlation_id, DeleteRecordsResponse().encode(version))
 
-        def exchange(self, request: object, version: int) -> None:
-            raise CommandError("the broker did not answer within 30 s.")
-
-        def close(self) -> None:
-            closed.append(self)
-
-    with answering(broker((21, 0, 2))) as address, WireClient(address) as client:
-        silent: Any = Silent()
-        client._links[4] = silent
-        with pytest.raises(CommandError, match="did not answer"):
-            client.send(DeleteRecordsRequest(topics=[]), 4)
-        assert closed == [silent]
-        assert 4 not in client._links
+    with answering(slow) as slow_address:
+        node = MetadataResponse.MetadataResponseBroker(
+            node_id=4, host="127.0.0.1", port=int(slow_address.rpartition(":")[2])
+        )
+        with answering(broker(brokers=[node])) as address, WireClient(address) as client:
+            with pytest.raises(CommandError, match="did not answer within"):
+                client.send(DeleteRecordsRequest(topics=[]), 4)
+            assert client.send(DeleteRecordsRequest(topics=[]), 4).topics == []
+    assert seen == [18, 21, 18, 21]
 
 
 def test_listeners_that_are_not_plain(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_files_that_make_no_server(tmp_path: Path, lines: str | None, said: str)
         settings(str(file))
 
 
-def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_port_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -84,7 +84,7 @@ def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert not (tmp_path / "data").exists()
 
 
-def test_what_is_missing_is_named(
+def test_missing_option_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ["--client-port", str(free_port()), "--data-dir", str(tmp_path)]
@@ -120,7 +120,7 @@ def test_an_address_that_is_not_of_this_machine(host: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("host", ["", "localhost"])
-def test_a_port_that_is_taken_on_one_of_several_addresses(host: str) -> None:
+def test_port_in_use_on_one_of_several_addresses_is_refused(host: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(NotStarted, match="another process, perhaps a ZooKeeper, uses the port"):

@@ -6,10 +6,10 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -24,6 +24,11 @@ class Loop:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.background = Background(LoopGate(clock=count().__next__))  # each step uses its turn up
+
+    async def spawned(self) -> None:
+        """Wait until all spawned work is done."""
+        while self.background.spawned_count:  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
     def run(self, work: Awaitable[ResultT]) -> ResultT:
         return self.loop.run_until_complete(asyncio.wait_for(work, 10))
@@ -62,6 +67,7 @@ def test_each_kind_of_work_has_our_own_threads_by_way_of_aiofiles(loop: Loop) ->
         return threading.current_thread().name, text * times
 
     background = loop.background
+    before = {thread.name for thread in threading.enumerate() if thread.name.startswith("asyncio_")}
     for start, kind in ((background.fsync, "fsync"), (background.run, "files"), (background.read, "reads")):
         coroutine = start(work, "x", times=2)
         assert coroutine.cr_code.co_filename.endswith("aiofiles/base.py")
@@ -69,19 +75,24 @@ def test_each_kind_of_work_has_our_own_threads_by_way_of_aiofiles(loop: Loop) ->
         assert name.startswith(f"{kind}_") and result == "xx"
     with ThreadPoolExecutor(1, "own") as threads:
         assert loop.run(on_thread(threads, work, "x", times=1))[0].startswith("own_")
-    assert loop.loop._default_executor is None  # type: ignore[attr-defined]
+    assert {thread.name for thread in threading.enumerate() if thread.name.startswith("asyncio_")} == before
 
 
-def test_one_operation_is_one_hop(loop: Loop, tmp_path: Path) -> None:
+def test_one_operation_is_one_hop(loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "folder" / "inner").mkdir(parents=True)
     (tmp_path / "folder" / "inner" / "file").write_bytes(b"x")
     hops = []
-    submit = loop.background._files.submit
-    loop.background._files.submit = lambda *call: hops.append(call) or submit(*call)  # type: ignore[func-returns-value, method-assign]
+    submit = ThreadPoolExecutor.submit
+
+    def counted(executor: ThreadPoolExecutor, *call: Any) -> Future[Any]:
+        hops.append(call)
+        return submit(executor, *call)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
 
     async def test() -> None:
         loop.background.remove_later([str(tmp_path / "folder")], 0)
-        await asyncio.gather(*loop.background._tasks)
+        await loop.spawned()
 
     loop.run(test())
     assert len(hops) == 1
@@ -109,7 +120,7 @@ def test_files_and_folders_are_removed_after_their_delay(loop: Loop, tmp_path: P
         loop.background.remove_later(iter(paths), 20)
         await asyncio.sleep(0.005)
         assert (tmp_path / "file").exists()
-        await asyncio.gather(*loop.background._tasks)
+        await loop.spawned()
         return time.monotonic() - begin
 
     assert loop.run(test()) >= 0.02
@@ -125,15 +136,15 @@ def test_what_is_to_be_removed_at_one_time_is_one_work(loop: Loop, tmp_path: Pat
         background = loop.background
         for path in paths[:15]:
             background.remove_later([str(path)], 20)
-        assert len(background._tasks) == 1
+        assert background.spawned_count == 1
         background.remove_later([str(paths[15])], 30)
-        assert len(background._tasks) == 2
+        assert background.spawned_count == 2
         background.remove_now()
         background.remove_later([str(paths[16])], 20)  # not with those that go now: it may be read
-        assert len(background._tasks) == 3
-        await asyncio.gather(*background._tasks)
+        assert background.spawned_count == 3
+        await loop.spawned()
         background.remove_later([str(path) for path in paths[17:]], 20)
-        await asyncio.gather(*background._tasks)
+        await loop.spawned()
 
     loop.run(test())
     assert not list(tmp_path.iterdir())
@@ -147,7 +158,7 @@ def test_what_cannot_be_removed_is_told_and_the_rest_goes(
 
     async def test() -> None:
         loop.background.remove_later([str(bad), str(tmp_path / "file")], 0)
-        await asyncio.gather(*loop.background._tasks)
+        await loop.spawned()
 
     loop.run(test())
     assert not (tmp_path / "file").exists()
@@ -156,7 +167,7 @@ def test_what_cannot_be_removed_is_told_and_the_rest_goes(
 
 def test_nothing_to_remove_is_no_work(loop: Loop) -> None:
     loop.background.remove_later([], 0)
-    assert not loop.background._tasks
+    assert loop.background.spawned_count == 0
 
 
 def test_failed_work_is_told(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,16 +181,17 @@ def test_a_log_that_cannot_be_compacted_is_left_alone_and_others_go_on(
         assert cleaner.trouble(bad) is None
 
 
-def test_workers_that_die_again_and_again_are_not_sent_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_log_over_which_workers_die_is_skipped_after_three_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("gregor.broker.jobs.cleaner_process.WORKER", "no.such.module")
     with running(tmp_path, **QUICK) as harness:
         harness.create_topic("table", **TABLE)
         fill(harness, "table", 60)
         cleaner, log = harness.node.cleaner, log_of(harness, "table")
-        harness.until(lambda: (one := cleaner._trouble.get(("table", 0))) is not None and one.retry_at_ms is None)
-        assert cleaner._trouble["table", 0].deaths == 3
+        harness.until(lambda: cleaner.skips(log))
+        assert caplog.text.count("table-0 was not compacted, another attempt follows") == 2
+        assert caplog.text.count("table-0 cannot be compacted, compaction skips it") == 1
         assert "status 1" in str(cleaner.trouble(log))
 
 
@@ -299,7 +303,7 @@ def test_as_many_at_a_time_as_there_are_threads(tmp_path: Path) -> None:
         assert len(harness.node.cleaner.worker_pids()) == 2, "workers are used again"
 
 
-def test_a_stop_before_the_first_step_of_a_run(tmp_path: Path) -> None:
+def test_a_stop_before_the_first_step_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(tmp_path, **QUICK) as harness:
         harness.create_topic("table", **TABLE, min_cleanable_dirty_ratio="1.0")
         fill(harness, "table", 100)
@@ -307,14 +311,16 @@ def test_a_stop_before_the_first_step_of_a_run(tmp_path: Path) -> None:
         log.roll(0)
         assert compact(harness, "table").cleaned
         (pid,) = cleaner.worker_pids()
-        begin = cleaner._begin
+        spawn = harness.broker.background.spawn
 
-        def begin_and_stop(*arguments: object) -> None:
-            begin(*arguments)  # type: ignore[arg-type]
-            for task in harness.node._background._tasks:
-                task.cancel()
+        def spawn_and_stop(run: Coroutine[Any, Any, None]) -> None:
+            """As a stop does: all tasks of the cleaner are cancelled, the run before its first step."""
+            spawn(run)
+            for task in asyncio.all_tasks():
+                if getattr(task.get_coro(), "__qualname__", "").startswith("LogCleaner._"):
+                    task.cancel()
 
-        cleaner._begin = begin_and_stop  # type: ignore[method-assign,assignment]
+        monkeypatch.setattr(harness.broker.background, "spawn", spawn_and_stop)
         result = harness.run(cleaner.compact_now(log))
         assert result.reason == "the broker stops"
         harness.until(lambda: not Path(f"/proc/{pid}").exists())
@@ -328,7 +334,10 @@ def test_a_full_disk_is_left_alone(tmp_path: Path) -> None:
         folder.mark_full()
         harness.alter_topic("table", min_cleanable_dirty_ratio="0")
         log = log_of(harness, "table")
-        harness.run(harness.node.cleaner._start_what_is_due())
+        cleaner = harness.node.cleaner
+        for _ in range(2):  # the first check may have begun before the disk was full
+            checked_ms = cleaner.next_check_ms
+            harness.until(lambda checked_ms=checked_ms: cleaner.next_check_ms > checked_ms)  # type: ignore[misc]
         assert log.cleaned_offset is None
         assert not log.cleaning
         folder.mark_writable()

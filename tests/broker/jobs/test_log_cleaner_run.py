@@ -113,8 +113,8 @@ def test_a_swap_that_a_full_disk_has_no_room_for_is_tried_again() -> None:
         files.fail("rename", error=OSError(errno.ENOSPC, "no room for a longer name"))
 
     _, cleaner, log = attempt(fill)
-    found = cleaner._trouble["table", 0]
-    assert found.retry_at_ms is not None
+    assert cleaner.trouble(log) is not None
+    assert not cleaner.skips(log)
     assert not log.cleaning
     assert not log.offline
 

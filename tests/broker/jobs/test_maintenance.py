@@ -87,10 +87,10 @@ def test_flush_ms(harness: Harness, jobs: Maintenance, topic: str) -> None:
     harness.create_topic(topic, flush_ms="1000000")
     log = log_of(harness, topic)
     harness.produce(topic, b"x")
-    harness.run(jobs._flush())
+    harness.run(jobs.flush())
     assert log.unflushed_messages == 1
     harness.alter_topic(topic, flush_ms="0")
-    harness.run(jobs._flush())
+    harness.run(jobs.flush())
     assert log.unflushed_messages == 0
 
 
@@ -108,7 +108,7 @@ def test_a_truncation_withdraws_what_a_checkpoint_vouches_for(
     for _ in range(5):
         harness.produce(topic, b"x")
     log.flush()
-    harness.run(jobs._checkpoint())
+    harness.run(jobs.checkpoint())
     assert recovery_point() == 5
     if whole:
         log.truncate_fully_and_start_at(2)
@@ -116,7 +116,7 @@ def test_a_truncation_withdraws_what_a_checkpoint_vouches_for(
         log.truncate_to(2)
     for _ in range(5):
         append(harness, topic)
-    harness.run(jobs._flush())
+    harness.run(jobs.flush())
     assert recovery_point() == 2
     assert not log.offsets.recovery_point_fell
 
@@ -126,7 +126,7 @@ def test_flush_messages_counts_for_what_the_broker_writes(harness: Harness, jobs
     log = log_of(harness, topic)
     for unflushed in (1, 0):
         append(harness, topic)
-        harness.run(jobs._flush())
+        harness.run(jobs.flush())
         assert log.unflushed_messages == unflushed
 
 
@@ -203,7 +203,7 @@ def test_rolled_segments_are_flushed_and_the_active_one_is_not(harness: Harness,
     for _ in range(4):
         harness.produce(topic, bytes(900))
     assert log.segments_count == 2
-    harness.run(jobs._flush())
+    harness.run(jobs.flush())
     assert (log.recovery_point, log.unflushed_messages) == (2, 2)
 
 
@@ -221,7 +221,7 @@ def test_a_topic_deleted_while_others_are_flushed_is_passed_over(
             harness.broker.logs.remove(names[1], 0)
 
     monkeypatch.setattr("gregor.broker.jobs.maintenance.flush_log", flush_and_delete)
-    harness.run(jobs._flush())
+    harness.run(jobs.flush())
     assert [log_of(harness, name).unflushed_messages for name in (names[0], names[2])] == [0, 0]
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
@@ -240,13 +240,13 @@ def test_a_log_that_cannot_be_flushed_does_not_keep_the_others_from_it(
             raise OSError(13, "Permission denied")  # one that is not the whole disk's
 
     monkeypatch.setattr(os, "fsync", sync)
-    harness.run(jobs._flush())
+    harness.run(jobs.flush())
     assert [log_of(harness, name).unflushed_messages for name in names[1:]] == [0, 0]
     harness.until(lambda: (names[0], 0) in harness.broker.logs.failed)
     assert harness.broker.logs.get(names[0], 0) is None
     assert names[0] in caplog.text
     assert harness.produce(names[0], b"y").error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    harness.run(jobs._flush())  # it is not tried again
+    harness.run(jobs.flush())  # it is not tried again
 
 
 def test_retention_by_size_with_the_topics_own_delay(
@@ -292,9 +292,9 @@ def test_checkpoints(harness: Harness, jobs: Maintenance, topic: str) -> None:
     harness.create_topic(topic, flush_ms="0")
     for _ in range(3):
         harness.produce(topic, b"x")
-    harness.run(jobs._flush())
-    harness.run(jobs._checkpoint_high_watermarks())
-    harness.run(jobs._checkpoint())
+    harness.run(jobs.flush())
+    harness.run(jobs.checkpoint_high_watermarks())
+    harness.run(jobs.checkpoint())
     for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
         assert f"{topic} 0 3" in (harness.folder / name).read_text().splitlines()
 
@@ -306,7 +306,7 @@ def test_producers_are_forgotten(harness: Harness, background: Removals, topic: 
     later_ms = harness.broker.now_ms() + harness.config["producer.id.expiration.ms"] + 1
     for clock_ms, known in ((harness.broker.now_ms(), {5}), (later_ms, set())):
         jobs = Maintenance(harness.config, harness.broker.logs, background, lambda now_ms=clock_ms: now_ms)  # type: ignore[misc]
-        harness.run(jobs._expire_producers())
+        harness.run(jobs.expire_producers())
         assert set(log.producer_ids()) == known
 
 
@@ -314,7 +314,11 @@ def test_producers_are_forgotten(harness: Harness, background: Removals, topic: 
     "error", [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "bad disk"), OSError(28, "full"), KeyError("x")]
 )
 def test_a_job_that_fails_is_tried_again(
-    harness: Harness, jobs: Maintenance, error: Exception, caplog: pytest.LogCaptureFixture
+    harness: Harness,
+    jobs: Maintenance,
+    error: Exception,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = 0
 
@@ -323,10 +327,10 @@ def test_a_job_that_fails_is_tried_again(
         calls += 1
         raise error
 
-    running = harness.loop.create_task(jobs._repeat(job, 0))
-    harness.turn(10)
-    running.cancel()
-    assert calls > 1
+    monkeypatch.setattr(jobs, "flush", job)
+    monkeypatch.setattr("gregor.broker.jobs.maintenance._FLUSH_CHECK_S", 0.0)
+    harness.loop.call_soon(jobs.start)
+    harness.until(lambda: calls > 1)
     assert "job failed" in caplog.text
 
 
@@ -365,7 +369,7 @@ def test_offsets_of_removed_partitions_leave_the_checkpoints_before_one_is_made_
         with pytest.raises(StopIteration):
             steps.send(call())
         assert logs.checkpoints.stale_keys
-    harness.run(jobs._forget_removed())
+    harness.run(jobs.forget_removed())
     assert not logs.checkpoints.stale_keys
     assert f"{topic} " not in file.read_text()
     harness.create_topic(topic, 3)

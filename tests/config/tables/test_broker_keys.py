@@ -107,7 +107,7 @@ def read_by_the_broker() -> str:
     return "\n".join(path.read_text() for path in files)
 
 
-def test_what_says_nothing_of_it_acts() -> None:
+def test_setting_without_effect_says_so_in_its_help() -> None:
     """A setting that nothing reads says so in its help (`no_effect`); one that something reads does not."""
     source = read_by_the_broker()
     by_topics = {key for definition in TOPIC_KEYS.values() for key in definition.broker_synonyms}
@@ -133,7 +133,7 @@ def test_synonyms() -> None:
 
 @pytest.mark.jvm
 @pytest.mark.slow
-def test_the_facts_are_what_the_jars_say() -> None:
+def test_the_facts_are_those_of_the_jars() -> None:
     done = subprocess.run(
         ["java", "-cp", f"{kafka_jars()}/*", str(pathlib.Path(__file__).with_name("DumpSettings.java"))],
         capture_output=True,

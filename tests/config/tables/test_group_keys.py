@@ -58,5 +58,5 @@ def test_the_brokers_limits_count_as_they_are_set() -> None:
         check_group({"consumer.session.timeout.ms": "4000"}, broker)
 
 
-def test_each_says_that_it_has_no_effect() -> None:
+def test_each_has_a_reason_for_having_no_effect() -> None:
     assert all("Without effect here" in definition.documentation for definition in GROUP_KEYS.values())

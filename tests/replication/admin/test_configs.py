@@ -137,7 +137,9 @@ async def test_layers_of_a_broker(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 
 @on_loop
-async def test_what_another_broker_stored_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_settings_that_another_broker_stored_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with Place(tmp_path) as place:
         stored = {"message.max.bytes": "7", "some.plugin": "x", "broker.id": "9"}
         await place.store.create("/config/brokers/0", nodes.encode_config(stored))

@@ -54,7 +54,7 @@ def blocks_of(controller: Controller, store: Any = None) -> BlocksOfController:
 
 
 @on_loop
-async def test_it_is_asked_until_there_is_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_claim_is_repeated_until_there_is_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_channel, "RETRY_DELAY_S", 0.001)
     controller = Controller(
         PeerError("nobody there"),
@@ -69,7 +69,7 @@ async def test_it_is_asked_until_there_is_a_block(monkeypatch: pytest.MonkeyPatc
 
 
 @on_loop
-async def test_producers_are_told_to_come_back_where_nobody_gives_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_producers_retry_while_no_controller_gives_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_ids, "RETRIED_FOR_S", 0.01)
     blocks = blocks_of(Controller(refusal(ErrorCode.NOT_CONTROLLER)))
     ids = ProducerIdAllocator(None, 7, blocks.claim)  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ async def test_producers_are_told_to_come_back_where_nobody_gives_one(monkeypatc
 
 
 @on_loop
-async def test_a_controller_that_does_not_know_how_is_not_asked(tmp_path: Path) -> None:
+async def test_a_controller_that_does_not_know_the_request_does_not_get_it(tmp_path: Path) -> None:
     store = EmbeddedStore(str(tmp_path / FILE_NAME))
     await store.start()
     await make_persistent_nodes(store)
@@ -94,7 +94,7 @@ async def test_a_controller_that_does_not_know_how_is_not_asked(tmp_path: Path) 
 
 
 @on_loop
-async def test_one_block_for_all_who_wait_also_if_one_of_them_leaves() -> None:
+async def test_all_waiting_producers_share_one_block_also_if_one_of_them_leaves() -> None:
     go = asyncio.Event()
     claims = 0
 

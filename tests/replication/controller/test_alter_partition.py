@@ -37,13 +37,13 @@ def proposal(*isr: int, **fields: Any) -> Proposal:
         (proposal(1, 2, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
         (proposal(1, 2, leader_epoch=4, partition_epoch=8), ErrorCode.NOT_CONTROLLER),
         (proposal(1, 2, partition_epoch=6), ErrorCode.INVALID_UPDATE_VERSION),
-        # Asked again because the answer was lost.
+        # A repeated request, because the response was lost.
         (proposal(1), ErrorCode.NONE),
         (proposal(1, partition_epoch=6), ErrorCode.NONE),
         # Recovery from an unclean election can end, not begin.
         (proposal(1, recovering=True), ErrorCode.INVALID_REQUEST),
         (proposal(1, 2, recovering=True), ErrorCode.INVALID_REQUEST),
-        # Who may be in the set.
+        # Brokers that may be in the set.
         (proposal(1, 3), ErrorCode.INELIGIBLE_REPLICA),
         (proposal(1, 4), ErrorCode.INVALID_REQUEST),
         (proposal(2), ErrorCode.INVALID_REQUEST),
@@ -67,7 +67,7 @@ def test_members_are_meant_in_their_present_lives(epochs: tuple[int, int], answe
 
 def test_a_broker_about_to_stop_does_not_join() -> None:
     assert refusal(cluster(shutting_down=2), KEY, proposal(1, 2)) == ErrorCode.INELIGIBLE_REPLICA
-    # But if it leads, another may, to take over.
+    # But if it leads, another may be added, to succeed it.
     assert refusal(cluster(shutting_down=1), KEY, proposal(1, 2)) is GRANTED
 
 
@@ -79,12 +79,12 @@ def test_recovery_ends() -> None:
     assert refusal(recovering, KEY, proposal(1, 2, recovering=True)) == ErrorCode.INVALID_REQUEST
 
 
-def test_what_does_not_exist() -> None:
+def test_partitions_that_do_not_exist_are_refused() -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert refusal(cluster(), ("u", 0), proposal(1)) == unknown
     assert refusal(cluster(), ("t", 1), proposal(1)) == unknown
     assert refusal(cluster(undeleted=frozenset({(0, 1)})), KEY, proposal(1)) == unknown
 
 
-def test_what_is_written() -> None:
+def test_the_written_state_has_the_proposed_isr() -> None:
     assert proposal(1, 2).state(9) == PartitionState(1, 5, (1, 2), 9)

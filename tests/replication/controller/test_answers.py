@@ -1,4 +1,4 @@
-"""What the controller answers brokers, and what it does about it; over the embedded store."""
+"""The controller's responses to brokers, and the changes behind them; over the embedded store."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_set_shrinks_and_grows(tmp_path: Path, version: int) -> None:
         assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (0, 1, 0)
         assert (partition.isr, partition.partition_epoch) == ([1], 1)
         assert await it.state("t") == PartitionState(1, 0, (1,), 1)
-        # Clients of all brokers hear of it; nobody's role is another.
+        # All brokers are notified for their clients; no role changes.
         assert {id_ for id_, told in it.brokers.heard if isinstance(told, UpdateMetadataRequest)} == {1, 2}
         assert all(isinstance(told, UpdateMetadataRequest) for _, told in it.brokers.heard)
         again = await ask(it, await request(it, 1, 2, version=version, partition_epoch=1), version)
@@ -81,7 +81,7 @@ async def test_a_set_shrinks_and_grows(tmp_path: Path, version: int) -> None:
 
 
 @on_loop
-async def test_who_is_not_heard(tmp_path: Path) -> None:
+async def test_requests_of_other_epochs_and_unknown_brokers_are_refused(tmp_path: Path) -> None:
     async with running(tmp_path, 2) as it:
         await it.create("t", (1, 2))
         for broker_id, epoch in ((1, -1), (1, await epoch_of(it, 1) - 1), (9, 5)):
@@ -106,11 +106,11 @@ async def test_who_is_not_heard(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_where_the_picture_is_old_the_leader_asks_again(tmp_path: Path) -> None:
+async def test_on_an_outdated_context_the_leader_repeats_its_request(tmp_path: Path) -> None:
     async with running(tmp_path, 2) as it:
         await it.create("t", (1, 2))
         asked = await request(it, 1)
-        # Somebody writes the node, unknown to the controller.
+        # Another process writes the node, unknown to the controller.
         await it.store.set(nodes.state_path("t", 0), nodes.encode_state(PartitionState(1, 0, (1, 2), 1)))
         assert (await ask(it, asked)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         await it.settle()
@@ -144,7 +144,7 @@ async def test_producer_ids(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_who_waits_for_a_turn_is_not_left_waiting(tmp_path: Path) -> None:
+async def test_a_caller_that_waits_for_its_turn_is_answered_when_the_term_ends(tmp_path: Path) -> None:
     async with running(tmp_path) as it:
 
         async def refuse(cluster: Cluster, step: Step) -> None:

@@ -48,7 +48,7 @@ def misled_of(cluster: Cluster, percentage: int = 10) -> set[TopicPartition]:
         # Broker 1 lacks one of ten, which is no more than 10 %; broker 2 two of ten.
         (["1,2 2 1,2", *["1,2 1 1,2"] * 9], set()),
         (["2,1 1 1,2", "2,1 1 1,2", *["2,1 2 1,2"] * 8], {0, 1}),
-        # What cannot go back counts, but stays: not in sync, not alive.
+        # Partitions that cannot be moved back count, but stay: not in sync, not alive.
         (["1,2 2 2", "1,2 2 1,2"], {1}),
         (["4,2 2 4,2"], set()),
         (["1,2 -1 1,2", "1,2 1 1,2"], {0}),
@@ -65,7 +65,7 @@ def test_topics_that_go_are_left_alone() -> None:
         assert misled_of(cluster._replace(topics=topics)) == set()
 
 
-def test_a_thousand_partitions_are_looked_at_in_steps() -> None:
+def test_a_thousand_partitions_are_checked_in_steps() -> None:
     steps = imbalanced_partitions(cluster_of(*["1,2 2 1,2"] * 2000), 10)
     assert sum(1 for _ in steps) >= 6
 
@@ -90,7 +90,7 @@ async def test_a_broker_that_came_back_leads_again(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_it_looks_after_every_election_and_then_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_checks_after_every_election_and_then_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
     enough = asyncio.Event()
 

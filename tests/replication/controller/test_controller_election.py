@@ -21,7 +21,8 @@ Step = Callable[[], Awaitable[object]]
 
 
 class Raced(EmbeddedStore):
-    """Somebody else is faster: there is a step before each of the next multis, but those of the steps themselves."""
+    """Another broker is faster: there is a step before each of the next multis, except those of the steps
+    themselves."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -86,7 +87,7 @@ async def test_a_term_is_a_claim_and_the_next_number(tmp_path: Path) -> None:
         assert (await subject.controller(), subject.resigned) == (1, 1)
         stat = await subject.store.exists(nodes.CONTROLLER)
         assert stat is not None and stat.ephemeral_owner == subject.store.session_id
-        assert await subject.stand(is_active=True) is None  # it goes on
+        assert await subject.stand(is_active=True) is None  # the term continues
         assert subject.resigned == 1
 
 
@@ -101,7 +102,7 @@ async def test_another_session_s_claim_stands(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_whoever_is_faster_is_the_controller(tmp_path: Path) -> None:
+async def test_the_faster_broker_is_the_controller(tmp_path: Path) -> None:
     async with begun(tmp_path) as subject:
 
         async def faster() -> None:
@@ -114,7 +115,7 @@ async def test_whoever_is_faster_is_the_controller(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_a_number_that_was_taken_meanwhile_is_passed_over(tmp_path: Path) -> None:
+async def test_an_epoch_that_was_used_in_the_meantime_is_skipped(tmp_path: Path) -> None:
     async with begun(tmp_path) as subject:
         subject.before_multi(lambda: subject.set_epoch(7), lambda: subject.set_epoch(9))
         term = await subject.stand()
@@ -128,7 +129,7 @@ async def test_a_claim_of_its_own_that_led_to_nothing_is_given_up(tmp_path: Path
         await subject.claim(1)
         term = await subject.stand()
         assert term is not None and term.epoch == 4
-        # Somebody goes on to the next number just when it is given up: looked at again.
+        # Another broker uses the next epoch just when the claim is given up: the node is read again.
         subject.before_multi(lambda: subject.set_epoch(5))
         term = await subject.stand()
         assert term is not None and term.epoch == 6
@@ -141,7 +142,7 @@ async def test_a_claim_of_its_own_that_led_to_nothing_is_given_up(tmp_path: Path
 @on_loop
 async def test_an_old_term_does_not_stand_for_a_claim_made_since(tmp_path: Path) -> None:
     async with begun(tmp_path) as subject:
-        subject.before_multi(lambda: subject.claim(1))  # as if it was written, and nobody heard of it
+        subject.before_multi(lambda: subject.claim(1))  # as if it was written, and the response was lost
         term = await subject.stand(is_active=True)
         assert (term, subject.resigned) == ((4, 1), 2)
         assert await subject.controller() == 1

@@ -135,7 +135,7 @@ def test_creation_elsewhere_than_at_the_controller_is_refused(cluster: GregorClu
         connection.close()
 
 
-def test_deletion_goes_on_with_the_next_controller_when_the_broker_is_back(cluster: GregorCluster) -> None:
+def test_deletion_continues_with_the_next_controller_when_the_broker_is_back(cluster: GregorCluster) -> None:
     create(cluster, "doomed", [[1, 2, 3]])
     controller = cluster.controller()
     assert controller is not None

@@ -6,7 +6,7 @@ Commands (`t-0` is a partition, replicas are ids with commas, partitions are apa
     brokers 1 2 3+      all live brokers; each + after an id is one more life of it
     topic t 1,2 2,1     a topic, or more partitions for one; `topic t unclean 1,2` allows unclean elections
     elected [doomed t]  the controller reads everything again
-    doom t              deletion is asked for
+    doom t              deletion is requested
     stopped 1 t-0       broker 1 confirms deletions
     kept 1 t-0          broker 1 cannot delete it
     failed 1 t-0        a disk of broker 1 failed

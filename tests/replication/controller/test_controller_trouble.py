@@ -1,4 +1,4 @@
-"""ControllerLoop and nodes that somebody broke, removed or edited by hand; requests that must not get lost."""
+"""ControllerLoop and nodes that were damaged, removed or edited by hand; requests that must not get lost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_state_that_cannot_be_read_leaves_the_rest_alone(
         assert await subject.state("u") == PartitionState(1, 1, (1,), 2)
         assert await subject.state("t", 1) == PartitionState(1, 1, (1,), 2)
         found = await subject.store.get(nodes.state_path("t", 0))
-        assert found is not None and found[0] == b"damaged"  # what it said, nobody knows
+        assert found is not None and found[0] == b"damaged"  # its contents are not known
         assert f"{nodes.state_path('t', 0)}" in caplog.text
         # It can be deleted all the same.
         await subject.join(2)
@@ -61,7 +61,9 @@ async def test_an_epoch_edited_by_hand_brings_a_new_term(tmp_path: Path) -> None
 
 
 @on_loop
-async def test_an_epoch_that_cannot_be_read_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_epoch_that_cannot_be_read_is_read_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(controller_loop, "ELECTION_RETRY_S", 0.001)
     async with running(tmp_path, 2) as subject:
         await subject.store.set(nodes.CONTROLLER_EPOCH, b"damaged")
@@ -92,7 +94,7 @@ async def test_a_folder_removed_by_hand_is_made_again_and_watched(tmp_path: Path
 
 
 @on_loop
-async def test_a_preferred_election_on_an_old_picture_is_held_on_the_new_one(tmp_path: Path) -> None:
+async def test_a_preferred_election_on_an_outdated_context_is_held_on_the_new_one(tmp_path: Path) -> None:
     async with running(tmp_path, 2) as subject:
         await subject.create("t", (1, 2))
         # A leader's own write, of which the controller does not know yet.
@@ -107,7 +109,9 @@ async def test_a_preferred_election_on_an_old_picture_is_held_on_the_new_one(tmp
 
 
 @on_loop
-async def test_a_surprising_answer_does_not_cut_a_broker_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_surprising_response_does_not_stop_the_requests_to_a_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with running(tmp_path, 2) as subject:
         real = subject.brokers.send
         surprises: list[Any] = [ValueError("surprise"), KeyError("more of them")]
@@ -125,7 +129,7 @@ async def test_a_surprising_answer_does_not_cut_a_broker_off(tmp_path: Path, cap
 
 @on_loop
 async def test_the_end_of_a_topic_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever makes the next topic of that name, as soon as he can, keeps it, with its settings."""
+    """The next topic of that name, created as soon as possible, stays, with its settings."""
     monkeypatch.setattr(controller_writes, "MAX_OPERATIONS", 10)
     topic, config, request = nodes.topic_path("t"), nodes.config_path("topics", "t"), nodes.delete_topic_path("t")
     async with running(tmp_path) as subject:
@@ -148,7 +152,7 @@ async def test_the_end_of_a_topic_is_one_write(tmp_path: Path, monkeypatch: pyte
 
 
 @on_loop
-async def test_a_topic_made_again_is_not_taken_for_the_one_that_went(
+async def test_a_topic_created_again_is_not_mistaken_for_the_deleted_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path) as subject:
@@ -162,7 +166,7 @@ async def test_a_topic_made_again_is_not_taken_for_the_one_that_went(
             operations = list(operations)
             results = await real(operations)
             if Delete(path) in operations:
-                # Done, but nobody heard of it; and asked again when somebody had made the topic anew.
+                # Done, but the response was lost; and repeated when the topic had been created again.
                 monkeypatch.setattr(subject.store, "multi", real)
                 await real([Create(path, found[0])])
                 raise NoNode(nodes.partitions_path("t"))
@@ -176,7 +180,7 @@ async def test_a_topic_made_again_is_not_taken_for_the_one_that_went(
 
 
 @on_loop
-async def test_an_order_too_large_for_the_store_is_refused_and_the_controller_goes_on(
+async def test_a_request_too_large_for_the_store_is_refused_and_the_controller_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path, 2) as subject:

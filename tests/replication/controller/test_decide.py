@@ -50,7 +50,7 @@ def test_invariants_of_every_course(commands: list[str]) -> None:
             state = partition.state
             if state is None:
                 continue
-            # The picture is what the nodes say, versions included.
+            # The context equals the nodes, versions included.
             found = scenario.tree.get(nodes.state_path(*key), None)
             assert found is not None
             assert (nodes.decode_state(found[0]), found[1].version) == (state, partition.version)
@@ -117,7 +117,7 @@ def test_endpoints_reach_brokers_as_kafka_numbers_them() -> None:
     assert SECURITY_PROTOCOL_IDS["SASL_PLAINTEXT"] == 2
 
 
-def test_a_broker_that_moved_is_told_to_all() -> None:
+def test_all_brokers_are_notified_of_a_broker_with_another_address() -> None:
     scenario = Scenario()
     scenario.run("brokers 1 2")
     moved = {

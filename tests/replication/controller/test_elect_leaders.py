@@ -1,4 +1,4 @@
-"""Elections by hand: asked of pictures with several brokers, decided by the controller's own rules."""
+"""Elections by request, in contexts with several brokers, decided by the controller's own rules."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_partitions_that_are_not_there(unclean: bool) -> None:
     assert elect(picture(2, (1, 2), (1, 2), deleting=True), unclean) == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_an_unclean_leader_stands_alone_and_says_so() -> None:
+def test_an_unclean_leader_is_alone_in_sync_and_marked_as_recovering() -> None:
     cluster, _ = decide(picture(-1, (2,), (3,)), UncleanElection(frozenset({KEY})))
     partition = cluster.partition(KEY)
     assert partition is not None and partition.state is not None

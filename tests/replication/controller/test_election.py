@@ -39,11 +39,11 @@ def test_first(electable: list[int], expected: PartitionState | None) -> None:
         # it died; order of assignment decides, not of the ISR
         (state(1, 1, 3, 2), [2, 3], False, 2, (3, 2)),
         (state(1, 1, 3), [2, 3], False, 3, (3,)),
-        # nobody in sync is left
+        # no replica in sync is left
         (state(1, 1), [2, 3], False, -1, (1,)),
         (state(1, 1), [2, 3], True, 2, (2,)),
         (state(1, 1, 2), [], True, -1, (2,)),
-        # nobody led before
+        # no leader before
         (state(-1, 1), [2, 3], False, None, None),
         (state(-1, 1), [2, 1], False, 1, (1,)),
         (state(-1, 1), [3], True, 3, (3,)),
@@ -94,7 +94,7 @@ def test_preferred(before: PartitionState, electable: list[int], leader: int | N
         ((1, 2), state(1, 1, 2), [2], 2, (2,)),
         ((1, 2), state(2, 2, 1), [2], 2, (2,)),
         ((1, 2, 3), state(1, 1, 3), [2, 3], 3, (3,)),
-        # nobody could take over
+        # no other replica could lead
         ((1, 2), state(1, 1), [2], None, None),
         ((1,), state(1, 1), [], None, None),
         # not concerned

@@ -61,7 +61,9 @@ async def test_the_others_need_not_wait_until_the_controller_s_own_broker_is_thr
 
 
 @on_loop
-async def test_a_broker_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_that_does_not_respond_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(controller_senders, "RETRY_DELAY_S", 0.001)
     async with running(tmp_path, 2) as subject:
         subject.brokers.unreachable.add(2)
@@ -81,7 +83,7 @@ async def test_a_broker_that_does_not_answer_holds_nobody_up(tmp_path: Path, mon
 
 
 @on_loop
-async def test_who_waits_until_all_are_told_waits_for_what_was_said_by_then(
+async def test_until_notified_waits_for_the_requests_sent_by_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller_senders, "RETRY_DELAY_S", 0.001)
@@ -89,7 +91,7 @@ async def test_who_waits_until_all_are_told_waits_for_what_was_said_by_then(
         await subject.loop.until_notified(30)
         subject.brokers.unreachable.add(2)
         await subject.create("t", (3,))
-        await subject.loop.until_notified(0.01)  # not for ever
+        await subject.loop.until_notified(0.01)  # the wait ends
         await subject.brokers.until(lambda: "t" in topics_of(subject.brokers.to(3)))
         assert "t" not in topics_of(subject.brokers.to(2))
         waiting = asyncio.ensure_future(subject.loop.until_notified(30))
@@ -98,7 +100,7 @@ async def test_who_waits_until_all_are_told_waits_for_what_was_said_by_then(
         subject.brokers.unreachable.clear()
         await waiting
         assert "t" in topics_of(subject.brokers.to(2))
-        # Who is gone is waited for no longer.
+        # A broker that is gone is no longer waited for.
         subject.brokers.unreachable.add(2)
         await subject.create("u", (3,))
         waiting = asyncio.ensure_future(subject.loop.until_notified(30))
@@ -120,7 +122,7 @@ def topics_of(requests: list[Any]) -> set[str]:
 
 
 @on_loop
-async def test_what_was_meant_for_an_earlier_life_is_not_sent_to_the_next(
+async def test_requests_to_an_earlier_life_of_a_broker_are_not_sent_to_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller_senders, "RETRY_DELAY_S", 0.001)
@@ -162,7 +164,7 @@ async def test_a_failed_disk_and_a_deletion_that_waits_for_it(tmp_path: Path, ba
 
 
 @on_loop
-async def test_a_picture_overtaken_by_a_leader_is_drawn_again(tmp_path: Path) -> None:
+async def test_a_context_outdated_by_a_leader_is_read_again(tmp_path: Path) -> None:
     async with running(tmp_path, 2, 3) as subject:
         await subject.create("t", (1, 2, 3))
         # Leader 1 shrinks the ISR itself; the controller does not know when broker 3 dies.
@@ -222,14 +224,14 @@ async def test_controlled_shutdown(tmp_path: Path) -> None:
         assert (await subject.state("t", 0)).leader == 2
         answer = await answers.controlled_shutdown(ControlledShutdownRequest(broker_id=2, broker_epoch=stat.czxid))
         assert answer.error_code == 0
-        # It has nobody else in sync.
+        # No other replica is in sync.
         assert [(left.topic_name, left.partition_index) for left in answer.remaining_partitions] == [("t", 2)]
         assert (await subject.state("t", 0)).leader == 1
         assert (await subject.state("t", 1)).leader == 2
 
 
 @on_loop
-async def test_who_asks_and_does_not_wait_is_no_trouble(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_caller_that_gives_up_does_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with running(tmp_path, 2) as it:
         await it.create("t", (1, 2))
         heard = len(it.brokers.heard)
@@ -240,13 +242,13 @@ async def test_who_asks_and_does_not_wait_is_no_trouble(tmp_path: Path, caplog: 
             await asyncio.sleep(0)
             task.cancel()
             await it.settle()
-        assert len(it.brokers.heard) == heard  # nothing was read, and told, again
+        assert len(it.brokers.heard) == heard  # nothing was read and sent again
         assert not [record for record in caplog.records if record.levelname == "ERROR"]
         assert (await it.state("t")).leader == 1
 
 
 @on_loop
-async def test_only_one_is_elected_and_the_next_takes_over(tmp_path: Path) -> None:
+async def test_only_one_controller_is_elected_and_the_next_follows_it(tmp_path: Path) -> None:
     async with running(tmp_path, 2) as subject:
         await subject.create("t", (1, 2))
         configs = TopicConfigs(subject.store, BrokerConfig({}), 2, subject.spawn, HandClock(), LoopGate())
@@ -396,7 +398,9 @@ async def test_many_topics_are_watched_in_the_end(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_what_changes_before_it_is_watched_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_that_changes_before_it_is_watched_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with running(tmp_path, 2) as subject:
         for index in range(40):
             await subject.create(f"t{index}", (1,))
@@ -419,7 +423,7 @@ async def test_what_changes_before_it_is_watched_is_read_again(tmp_path: Path, m
 
 
 @on_loop
-async def test_unclean_elections_are_switched_on_while_nobody_leads(tmp_path: Path) -> None:
+async def test_unclean_elections_are_enabled_while_there_is_no_leader(tmp_path: Path) -> None:
     async with running(tmp_path, 2, 3) as subject:
         for name in "t", "u":
             await subject.create(name, (2,))

@@ -1,4 +1,4 @@
-"""What the controller makes of the nodes when it reads everything."""
+"""The context that the controller makes of the nodes when it reads everything."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_brokers_younger_than_the_state_that_counts_on_them_have_returned(
     assert cluster.topics["t"].partitions[0] == Partition(ASSIGNMENT, STATE, 7)
     assert (await read(50, {1: 60, 2: 10})).returned == {("t", 0, 1)}
     assert (await read(50, {2: 49})).returned == frozenset()
-    # A store that does not number its writes so has one broker, which nobody replaces.
+    # A store that does not number its writes in this way has one broker, which is not replaced.
     assert (await read(0, {1: 60, 2: 10, 3: 49})).returned == frozenset()
 
 
@@ -83,7 +83,7 @@ def elected(returned: set[int], alive: Iterable[int] = (1, 2, 3), state: Partiti
     return after
 
 
-def test_who_was_away_while_there_was_no_controller_counts_as_lost() -> None:
+def test_a_broker_that_was_away_while_there_was_no_controller_counts_as_lost() -> None:
     assert elected(set()) == STATE
     assert elected({1}) == PartitionState(2, 5, (2, 3), 8)
     assert elected({2}) == PartitionState(1, 5, (1, 3), 8)
@@ -91,10 +91,10 @@ def test_who_was_away_while_there_was_no_controller_counts_as_lost() -> None:
 
 
 def test_all_of_them_may_have_been_away() -> None:
-    """Which of them lost records cannot be seen: it is least likely whoever was back first."""
+    """Which of them lost records is not known: least likely the one that was back first."""
     assert elected({1, 2, 3}, alive=(1, 3, 2)) == PartitionState(1, 5, (1,), 8)
     assert elected({1, 2, 3}, alive=(3, 1, 2)) == PartitionState(3, 5, (3,), 8)
     assert elected({1, 2}, alive=(2, 1)) == PartitionState(2, 5, (2,), 8)
     assert elected({1}, alive=(1, 2, 3), state=STATE._replace(isr=(1,))) == STATE._replace(isr=(1,))
-    # Who is in sync by that state and cannot be told from one who stayed leaves with the next decision, as ever.
+    # A broker in sync by that state, not distinguishable from one that stayed, leaves with the next decision.
     assert elected({1}, alive=(1,)) == PartitionState(1, 5, (1,), 8)

@@ -1,4 +1,4 @@
-"""Moves of partitions: what assignments say on the way, what is refused, and the two ways to ask for one."""
+"""Moves of partitions: assignments during a move, refusals, and the two ways to request one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gregor.replication.store.nodes import BrokerRegistration, PartitionState, R
 from tests.replication.controller_subject import Subject, running
 from tests.replication.fakes import on_loop
 
-# What Kafka's ReplicaAssignment.reassignTo makes of one plan after the other.
+# The results of Kafka's ReplicaAssignment.reassignTo for one target after the other.
 PLANS = [
     ((1, 2, 3), [((3, 4, 2), "3,4,2,1 +4 -1"), (None, "3,2,1 + -")]),
     ((1, 2, 3), [((4, 5, 6), "4,5,6,1,2,3 +4,5,6 -1,2,3"), ((1, 2, 4), "1,2,4,3 +4 -3")]),
@@ -115,7 +115,7 @@ async def assignment(subject: Subject, name: str, index: int = 0) -> ReplicaAssi
 
 
 async def catch_up(subject: Subject, name: str, isr: tuple[int, ...]) -> None:
-    """The leader takes these in, as brokers before AlterPartition do it."""
+    """The leader adds these to the ISR, as brokers before AlterPartition do it."""
     found = await subject.store.get(nodes.state_path(name, 0))
     assert found is not None
     state = nodes.decode_state(found[0])._replace(isr=isr)
@@ -167,7 +167,7 @@ async def test_a_replica_that_cannot_be_deleted_does_not_keep_a_move_from_its_en
 
 
 @on_loop
-async def test_while_a_broker_has_not_heard_that_it_was_left_the_move_is_not_over(tmp_path: Path) -> None:
+async def test_a_move_is_not_over_before_the_broker_that_was_left_confirms_it(tmp_path: Path) -> None:
     async with running(tmp_path, 2) as subject:
         await subject.create("t", (2,))
         await subject.loop.reassign({("t", 0): (1,)})
@@ -192,7 +192,7 @@ async def test_a_move_by_the_node_of_old_tools(tmp_path: Path) -> None:
         wanted = {("t", 0): (2,), ("u", 0): (3,), ("absent", 0): (1,), ("t", 9): (1,)}
         await subject.store.create(nodes.REASSIGNMENT, nodes.encode_reassignments(wanted))
         await subject.settle()
-        # What cannot be is taken out at once, what has arrived as it arrives.
+        # An impossible request is removed at once, a move when it is complete.
         found = await subject.store.get(nodes.REASSIGNMENT)
         assert found is not None
         assert nodes.decode_reassignments(found[0]) == {("t", 0): (2,), ("u", 0): (3,)}
@@ -206,7 +206,7 @@ async def test_a_move_by_the_node_of_old_tools(tmp_path: Path) -> None:
             ReplicaAssignment((2,)),
             ReplicaAssignment((3,)),
         )
-        # The next request is seen as well; one that nobody understands goes.
+        # The next request is read as well; one that cannot be decoded is removed.
         await subject.store.create(nodes.REASSIGNMENT, b"{}")
         await subject.settle()
         assert await subject.store.exists(nodes.REASSIGNMENT) is None
@@ -216,7 +216,7 @@ async def test_a_move_by_the_node_of_old_tools(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_a_request_takes_the_place_of_the_node(tmp_path: Path) -> None:
+async def test_a_request_replaces_the_node(tmp_path: Path) -> None:
     async with running(tmp_path, 2, 3) as subject:
         await subject.create("t", (1,))
         await subject.store.create(nodes.REASSIGNMENT, nodes.encode_reassignments({("t", 0): (2,)}))
@@ -228,7 +228,7 @@ async def test_a_request_takes_the_place_of_the_node(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_the_next_controller_goes_on(tmp_path: Path) -> None:
+async def test_the_next_controller_continues_a_move(tmp_path: Path) -> None:
     async with running(tmp_path, 2) as subject:
         await subject.create("t", (1,))
         await subject.loop.reassign({("t", 0): (2,)})

@@ -1,4 +1,4 @@
-"""Adoption: which folders become topics, and what their nodes say."""
+"""Adoption: the folders that become topics, and the contents of their nodes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def state_of(store: EmbeddedStore, name: str, index: int) -> PartitionStat
 
 
 @on_loop
-async def test_unknown_folders_become_a_topic_that_goes_on_from_their_epoch(tmp_path: Path) -> None:
+async def test_unknown_folders_become_a_topic_that_continues_with_their_epoch(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     assert await adopt(store, 4, [Found("t", 2, epoch=7), Found("t", 0)], LoopGate()) == [("t", 0), ("t", 2)]
     mine = ReplicaAssignment((4,))
@@ -93,7 +93,7 @@ async def test_offsets_topics_get_the_settings_they_need(tmp_path: Path) -> None
 
 
 @on_loop
-async def test_what_is_no_topic_is_passed_over(tmp_path: Path) -> None:
+async def test_folders_that_are_no_topic_are_ignored(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     assert await adopt(store, 0, [Found("__cluster_metadata", 0), Found("a b", 0)], LoopGate()) == []
     assert await store.children("/brokers/topics") == []

@@ -57,7 +57,7 @@ async def test_groups_that_cannot_be_nodes(tmp_path: Path, group: str) -> None:
 
 
 class Rival:
-    """A store in which somebody else is always a little quicker, and then the session is lost."""
+    """A store in which another client is always a little faster, and then the session is lost."""
 
     def __init__(self, *errors: StoreError | None) -> None:
         self.errors = list(errors)

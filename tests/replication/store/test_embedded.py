@@ -54,7 +54,7 @@ async def test_only_files_in_the_folder_and_one_after_closing(tmp_path: Path) ->
 
 @on_loop
 async def test_random_writes_survive_a_crash_at_any_moment(tmp_path: Path) -> None:
-    """Copies of the files taken between writes stand for the disk after kill -9; each must open to the tree of then."""
+    """Copies of the files between writes stand for the disk after kill -9; each must open to the tree of then."""
     rng = random.Random(20)
     store = await opened(tmp_path)
     paths = ["/a", "/b", "/a/c", "/a/d", "/a/c/e"]
@@ -156,7 +156,9 @@ class Disk:
 
 
 @on_loop
-async def test_a_broken_disk_ends_writing_for_good_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broken_disk_ends_writing_for_good_and_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = Disk(monkeypatch)
     store = await opened(tmp_path)
     told: list[StoreFailed] = []
@@ -177,7 +179,7 @@ async def test_a_broken_disk_ends_writing_for_good_and_says_so(tmp_path: Path, m
 
 
 @on_loop
-async def test_what_finds_no_room_is_taken_back_and_can_be_tried_again(
+async def test_writes_to_a_full_disk_are_rolled_back_and_can_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk(monkeypatch)
@@ -201,7 +203,7 @@ async def test_what_finds_no_room_is_taken_back_and_can_be_tried_again(
     assert [type(outcome) for outcome in outcomes] == [StoreFull] * len(writes)
     assert await dump(store) == before
     assert told
-    assert watched == ["/"]  # it may look again, and watch again
+    assert watched == ["/"]  # it reads the node again, and watches it again
     disk.error = None
     await store.create("/a")
     assert await store.create("/a/n-", sequential=True) == "/a/n-0000000000"

@@ -1,4 +1,4 @@
-"""What every metadata store answers, whichever it is. A new implementation joins by a line in HARNESSES."""
+"""The contract of every metadata store. A new implementation joins as a parameter of the fixture `tree`."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ async def test_ephemeral_nodes_go_with_their_session(tree: Harness, orderly: boo
 
 
 @on_loop
-async def test_what_was_answered_is_there_after_reopening(tree: Harness) -> None:
+async def test_answered_writes_are_there_after_reopening(tree: Harness) -> None:
     store = await tree.open()
     await store.create("/q")
     await store.create("/q/n_", b"\x00\xff", sequential=True)
@@ -330,7 +330,7 @@ async def test_hundreds_of_nodes_at_once(tree: Harness) -> None:
 
 
 @on_loop
-async def test_get_many_watches_what_is_there(tree: Harness) -> None:
+async def test_get_many_watches_existing_nodes(tree: Harness) -> None:
     store = await tree.open()
     await store.create("/a")
     await store.create("/b")

@@ -27,7 +27,7 @@ SESSION = 5
 
 
 class Twin:
-    """Path -> [data, version, czxid, owner, creates]; parents and children are found by looking at all paths."""
+    """Path -> [data, version, czxid, owner, creates]; parents and children are found by a search of all paths."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, list[Any]] = {"/": [b"", 0, 0, 0, 0]}
@@ -95,7 +95,7 @@ def contents(tree: NodeTree, path: str = "/") -> dict[str, Any]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(OPERATIONS, min_size=1, max_size=4), max_size=10))
-def test_every_multi_does_what_the_twin_does(multis: list[list[Any]]) -> None:
+def test_every_multi_has_the_same_effect_as_on_the_twin(multis: list[list[Any]]) -> None:
     tree, twin = NodeTree(), Twin()
     stored: dict[str, Row] = {}
     for operations in multis:
@@ -114,7 +114,7 @@ def test_every_multi_does_what_the_twin_does(multis: list[list[Any]]) -> None:
             stored.update({row.path: row for row in change.rows})
             for path in change.deleted:
                 stored.pop(path, None)
-    # What was given to be stored makes the same tree again, with its sequence numbers.
+    # The stored rows make the same tree again, with its sequence numbers.
     again = NodeTree(stored.values(), tree.zxid)
     assert contents(again) == contents(tree)
     assert {path: row.creates for path, row in stored.items()} == {

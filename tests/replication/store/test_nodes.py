@@ -1,4 +1,5 @@
-"""Nodes: equal to what Apache Kafka 3.9.1 left in ZooKeeper; older versions read; damage told, never worse."""
+"""Nodes: equal to what Apache Kafka 3.9.1 left in ZooKeeper; older versions read; damage as NodeFormatError, never
+another error."""
 
 from __future__ import annotations
 
@@ -102,7 +103,9 @@ REPLICAS = st.lists(st.integers(0, 9), max_size=4, unique=True).map(tuple)
     state=st.tuples(st.integers(-1, 9), st.integers(0), REPLICAS, st.integers(0), st.booleans()),
     config=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
 )
-def test_what_we_write_we_read(topic_id: bytes, partitions: Any, state: Any, config: dict[str, str]) -> None:
+def test_encoded_nodes_decode_to_the_same_values(
+    topic_id: bytes, partitions: Any, state: Any, config: dict[str, str]
+) -> None:
     topic = TopicAssignment(topic_id, partitions)
     assert run_all(nodes.decode_topic("t", nodes.encode_topic(topic))) == topic
     assert nodes.decode_state(nodes.encode_state(PartitionState(*state))) == PartitionState(*state)

@@ -88,13 +88,15 @@ async def test_a_number_in_use_is_refused(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_a_number_that_is_freed_while_one_looks_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_id_that_is_freed_during_the_registration_is_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = await opened(tmp_path)
     await register(store, BrokerRegistration(0, ()))
     exists = store.exists
 
     async def freed(path: str) -> Stat | None:
-        await store.delete(path)  # its session ends, between the refusal and the look
+        await store.delete(path)  # its session ends, between the refusal and the read
         return await exists(path)
 
     store.session_id += 1
@@ -123,7 +125,7 @@ class TestProducerIds:
         found = await store.get(nodes.PRODUCER_ID_BLOCK)
         assert found is not None
         assert found[0] == b'{"version":1,"broker":7,"block_start":"1000","block_end":"1999"}'
-        # What is left of a block is lost with the process.
+        # The rest of a block is lost with the process.
         assert await ProducerIdAllocator(store, 7).next_id() == 2000
         await store.close()
 
@@ -139,7 +141,7 @@ class TestProducerIds:
         await store.close()
 
     @on_loop
-    async def test_a_store_younger_than_the_logs_begins_where_nobody_was(self, tmp_path: Path) -> None:
+    async def test_a_store_younger_than_the_logs_begins_with_unused_producer_ids(self, tmp_path: Path) -> None:
         store = await opened(tmp_path)
         await pass_over_producer_ids(store, 0, 1_700_000_000_777)
         ids = ProducerIdAllocator(store, 0)

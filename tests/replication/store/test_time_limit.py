@@ -38,7 +38,9 @@ async def code(work: Awaitable[object]) -> ErrorCode:
     ("timeout_ms", "given_up_after_ms"),
     [(0, MIN_MS), (-1, MIN_MS), (100, MIN_MS), (12_000, 12_000), (2**31 - 1, MAX_MS)],
 )
-def test_what_does_not_end_is_given_up_in_time(loop: SkippingLoop, timeout_ms: int, given_up_after_ms: int) -> None:
+def test_work_that_does_not_end_is_given_up_in_time(
+    loop: SkippingLoop, timeout_ms: int, given_up_after_ms: int
+) -> None:
     async def body() -> None:
         limit = TimeLimit(timeout_ms)
         assert await limit.within(takes(given_up_after_ms - 1)) == "done"
@@ -71,7 +73,7 @@ def test_work_is_cancelled_and_nothing_is_begun_after_it(loop: SkippingLoop) -> 
     loop.run_until_complete(body())
 
 
-def test_many_things_that_are_done_may_take_longer_together(loop: SkippingLoop) -> None:
+def test_many_writes_may_last_longer_than_the_limit_of_each(loop: SkippingLoop) -> None:
     async def body() -> None:
         limit = TimeLimit(10_000)
         assert limit.left_ms == 10_000
@@ -81,7 +83,7 @@ def test_many_things_that_are_done_may_take_longer_together(loop: SkippingLoop) 
     loop.run_until_complete(body())
 
 
-def test_what_a_lost_session_has_not_done_is_begun_again_and_other_errors_are_told(loop: SkippingLoop) -> None:
+def test_work_of_an_expired_session_is_started_again_and_other_errors_are_raised(loop: SkippingLoop) -> None:
     failures: list[Exception] = [SessionExpired("/a"), SessionExpired("/a"), NodeExists("/a")]
 
     async def fails() -> None:

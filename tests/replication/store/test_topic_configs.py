@@ -1,4 +1,4 @@
-"""TopicConfigs: what is read when, what a change sets off, and settings that cannot be taken."""
+"""TopicConfigs: when nodes are read, the effects of a change, and settings that are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.replication.fakes import HandClock, on_loop
 
 
 class Others:
-    """Whoever else has turns on the loop, which are counted."""
+    """Another task on the loop, whose turns are counted."""
 
     def __init__(self) -> None:
         self.turns = 0
@@ -76,7 +76,7 @@ class Subject:
 
 
 @on_loop
-async def test_topics_are_read_on_first_use_and_again_when_told(tmp_path: Path) -> None:
+async def test_topics_are_read_on_first_use_and_again_when_notified(tmp_path: Path) -> None:
     subject = await Subject().start(tmp_path)
     configs = subject.configs
     await subject.store.create("/config/topics/t", nodes.encode_config({"retention.ms": "5"}))
@@ -88,7 +88,7 @@ async def test_topics_are_read_on_first_use_and_again_when_told(tmp_path: Path) 
     assert configs.log_config("plain") is default
     await subject.write("topics/t", nodes.encode_config({"retention.ms": "6"}))
     assert (configs.log_config("t").retention_ms, subject.told) == (6, ["t"])
-    # Written, but to the same effect; and a topic nobody here uses.
+    # Written, but to the same effect; and a topic that is not used here.
     await subject.write("topics/t", nodes.encode_config({"retention.ms": "6"}))
     await subject.write("topics/stranger", nodes.encode_config({"retention.ms": "7"}))
     assert subject.told == ["t"]
@@ -125,13 +125,13 @@ async def test_dynamic_broker_settings(tmp_path: Path, caplog: pytest.LogCapture
     assert subject.told == ["broker", "t"]
     await subject.write("brokers/3", nodes.encode_config({"log.retention.ms": "10"}))
     assert subject.configs.log_config("t").retention_ms == 10
-    # Another broker's are none of ours; what topics do not take from brokers changes no topic.
+    # Settings of another broker have no effect here; a broker setting that is no default of topics changes no topic.
     subject.told.clear()
     await subject.write("brokers/4", nodes.encode_config({"log.retention.ms": "11"}))
     assert subject.told == []
     await subject.write("brokers/3", nodes.encode_config({"log.retention.ms": "10", "log.cleaner.threads": "3"}))
     assert subject.told == ["broker"]
-    # A value that cannot be taken is left out, with a line in the log; the others count.
+    # A value that is refused is left out, with a line in the log; the others count.
     await subject.write("brokers/3", nodes.encode_config({"log.retention.ms": "soon", "log.cleaner.threads": "4"}))
     assert subject.configs.log_config("t").retention_ms == 9
     assert subject.broker["log.cleaner.threads"] == 4
@@ -140,7 +140,7 @@ async def test_dynamic_broker_settings(tmp_path: Path, caplog: pytest.LogCapture
 
 
 @on_loop
-async def test_others_have_their_turns_while_hundreds_of_topics_take_new_defaults(
+async def test_other_tasks_have_turns_while_hundreds_of_topics_get_new_defaults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns_of_loop, "TURN_S", -1.0)  # time is up after each
@@ -170,7 +170,7 @@ async def test_others_have_their_turns_while_hundreds_of_topics_take_new_default
 
 
 @on_loop
-async def test_what_was_set_before_the_start_is_in_effect_after_it(tmp_path: Path) -> None:
+async def test_settings_made_before_the_start_are_in_effect_after_it(tmp_path: Path) -> None:
     subject = await Subject().start(tmp_path)
     await subject.write("brokers/<default>", nodes.encode_config({"log.retention.ms": "9"}))
     subject.broker = BrokerConfig({})

@@ -1,4 +1,4 @@
-"""What a lost connection and a lost session do to the metadata store in ZooKeeper; its contract is tested elsewhere."""
+"""The metadata store in ZooKeeper when connections and sessions are lost; its contract is tested elsewhere."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_a_refusal_after_a_lost_answer_is_still_one_when_another_did_it(zo
 
 
 @on_loop
-async def test_a_lost_session_is_told_and_a_new_one_goes_on(zookeeper: ZooKeeperProcess) -> None:
+async def test_a_lost_session_is_reported_and_a_new_one_begins(zookeeper: ZooKeeperProcess) -> None:
     async with opened(zookeeper) as store:
         told: list[int] = []
         store.on_session_expired.append(lambda: told.append(store.session_id))
@@ -205,7 +205,7 @@ async def test_an_error_that_kazoo_does_not_expect_is_not_its_end(zookeeper: Zoo
 
 
 @on_loop
-async def test_more_than_a_server_takes_is_not_sent_for_ever(zookeeper: ZooKeeperProcess) -> None:
+async def test_a_write_larger_than_the_server_accepts_is_not_repeated_without_end(zookeeper: ZooKeeperProcess) -> None:
     async with opened(zookeeper) as store:
         await store.create("/a")
         with pytest.raises(TooLarge, match="jute.maxbuffer"):
@@ -216,7 +216,7 @@ async def test_more_than_a_server_takes_is_not_sent_for_ever(zookeeper: ZooKeepe
 
 @on_loop
 async def test_a_node_without_data_has_none_as_apache_kafka_makes_it(zookeeper: ZooKeeperProcess) -> None:
-    """Its controller takes /latest_producer_id_block with data of no bytes for broken, and gives no producer ids."""
+    """Its controller considers /latest_producer_id_block with data of no bytes broken, and gives no producer ids."""
     async with opened(zookeeper) as store:
         await store.create("/a")
         await store.multi([Create("/b"), Create("/c", b"x")])
@@ -226,7 +226,7 @@ async def test_a_node_without_data_has_none_as_apache_kafka_makes_it(zookeeper: 
 
 
 @on_loop
-async def test_nobody_answers() -> None:
+async def test_no_server_answers() -> None:
     store = ZooKeeperStore(Settings(f"127.0.0.1:{free_port()}", connection_timeout_ms=200))
     with pytest.raises(StoreFailed, match=r"within 200 ms"):
         await store.start()

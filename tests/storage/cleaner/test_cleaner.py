@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gregor.protocol.records.batch import CorruptBatch, Record, RecordBatch, build_batch
 from gregor.storage.cleaner.cleaner import CleaningJob, CleaningRun
 from gregor.storage.fs.files import Files
-from gregor.storage.log.segments import list_segments
+from gregor.storage.log.contents import list_segments
 from gregor.storage.producers.replay import replay_producers
 from gregor.storage.producers.state import ProducerEntry, ProducerStates
 from tests.storage.compacting import all_batches, all_records, compact, consumed_offsets, job_for, live_producers

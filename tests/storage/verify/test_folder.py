@@ -143,8 +143,8 @@ ONE_WRONG: dict[str, tuple[Damage, str, str]] = {
         LOGS[0],
         "reaches into the next segment",
     ),
-    "leader epoch of a batch": (change(LOGS[2], renamed_epoch), EPOCHS, "is of leader epoch 9, the file says 1"),
-    "epochs file": (change(EPOCHS, lambda data: b"0\n1\n0 7\n"), EPOCHS, "is of leader epoch 0, the file says None"),
+    "leader epoch of a batch": (change(LOGS[2], renamed_epoch), EPOCHS, "is of leader epoch 9, the file has 1"),
+    "epochs file": (change(EPOCHS, lambda data: b"0\n1\n0 7\n"), EPOCHS, "is of leader epoch 0, the file has None"),
     "epochs order": (change(EPOCHS, lambda data: b"0\n2\n1 0\n0 7\n"), EPOCHS, "follows epoch 1"),
     "epochs text": (change(EPOCHS, lambda data: b"hello"), EPOCHS, "not a leader epoch checkpoint"),
     "epochs behind the end": (
@@ -198,7 +198,7 @@ ONE_WRONG: dict[str, tuple[Damage, str, str]] = {
     "recovery point": (
         change(f"{FOLDER}/recovery-point-offset-checkpoint", lambda data: format_offsets({("orders", 0): 81})),
         f"{FOLDER}/recovery-point-offset-checkpoint",
-        "said to reach offset 81, but its log ends at 80",
+        "has offset 81 in the checkpoint, but its log ends at 80",
     ),
     "end": (
         change(LOGS[2], moved_end),

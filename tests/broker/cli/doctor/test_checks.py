@@ -92,12 +92,12 @@ def test_a_healthy_cluster_has_nothing_to_change() -> None:
         ({"log_dirs": [folder(error=ErrorCode.KAFKA_STORAGE_ERROR)]}, "/data: KAFKA_STORAGE_ERROR", "repair it"),
     ],
 )
-def test_what_is_wrong_with_one_broker(changes: dict[str, Any], text: str, remedy: str) -> None:
+def test_problem_of_one_broker_is_reported(changes: dict[str, Any], text: str, remedy: str) -> None:
     found = [one for one in not_ok(check(seen(broker(1), broker(2, **changes), broker(3)))) if text in one.text]
     assert found and all(one.level is Level.WRONG and remedy in one.remedy for one in found)
 
 
-def test_what_only_wants_attention() -> None:
+def test_problem_that_is_only_a_note() -> None:
     (finding,) = not_ok(check(seen(broker(1, log_dirs=[folder(usable=10 * GB)]))))
     assert (finding.level, "10%" in finding.text) == (Level.NOTE, True)
     (finding,) = not_ok(check(seen(broker(1, addresses=["127.0.0.1"]), peer="127.0.0.1")))
@@ -138,5 +138,5 @@ def test_records_from_the_future(ahead_ms: int, level: Level) -> None:
     assert finding.level is level
 
 
-def test_without_records_nothing_is_said_of_the_clock() -> None:
+def test_without_records_there_is_no_finding_about_the_clock() -> None:
     assert not any("future" in one.text for one in check(seen(newest_ms={"t-0": -1})))

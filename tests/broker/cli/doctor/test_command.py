@@ -33,7 +33,7 @@ def test_a_healthy_broker_and_its_folder(
     assert any(f"{broker.folder / 'data'} belongs to broker 0 of cluster" in line for line in lines)
 
 
-def test_nobody_there_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_broker_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     port = free_port()
     assert main(["doctor", "--bootstrap-server", f"127.0.0.1:{port}"]) == 1
     said = capsys.readouterr()
@@ -41,7 +41,7 @@ def test_nobody_there_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.err == "gregor doctor: 1 of 1 findings need a change.\n"
 
 
-def test_somebody_else_there_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_server_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(30)
 
@@ -74,7 +74,7 @@ def test_an_alert_is_tls_and_other_answers_are_not() -> None:
             thread.join()
 
 
-def test_what_the_command_itself_cannot_is_no_finding(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_unsupported_protocol_is_an_error_and_no_finding(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_text("security.protocol=SASL_SSL")
     assert main(["doctor", "--command-config", str(tmp_path / "client.properties")]) == 1
     said = capsys.readouterr()

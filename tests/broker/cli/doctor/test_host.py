@@ -33,7 +33,7 @@ def meta(tmp_path: Path, text: str) -> None:
     (tmp_path / "data" / "meta.properties").write_text(text)
 
 
-def test_settings_that_cannot_be_taken(tmp_path: Path) -> None:
+def test_illegal_settings_are_refused(tmp_path: Path) -> None:
     found, findings = check_config(config(tmp_path, "num.partitions=0"), None)
     assert found is None
     assert "num.partitions=0: " in wrong(findings)[0].text
@@ -68,7 +68,7 @@ def test_a_folder_of_this_broker(tmp_path: Path) -> None:
         ("version=7\n", ["version 0 or 1 expected"]),
     ],
 )
-def test_a_folder_of_somebody_else(tmp_path: Path, text: str, parts: list[str]) -> None:
+def test_folder_of_another_broker_is_reported(tmp_path: Path, text: str, parts: list[str]) -> None:
     meta(tmp_path, text)
     findings = wrong(check_config(config(tmp_path, "broker.id=3"), "abc")[1])
     assert [part in one.text for part, one in zip(parts, findings, strict=True)] == [True]

@@ -65,7 +65,7 @@ def test_servers(modes: list[str], levels: list[Level]) -> None:
     wrong(findings)
 
 
-def test_a_session_is_tried_only_where_somebody_answers() -> None:
+def test_session_is_opened_only_if_a_server_answers() -> None:
     assert not all_reachable(check_zookeeper("a:1", answers("refused")))
     assert all_reachable(check_zookeeper("a:1,b:1,c:1", answers("refused", "leader", "follower")))
 
@@ -92,7 +92,7 @@ def test_the_zookeeper_that_brokers_have(told: ObservedCluster, mode: str, conne
     assert (found_connect, [one.level for one in found]) == (connect, levels)
 
 
-def test_what_stands_in_the_nodes() -> None:
+def test_nodes_are_compared_with_the_metadata() -> None:
     assert wrong(check_registered(Registered(frozenset({1, 2}), 1, {1: 9_999, 2: -59_999}), [2, 1], 1)) == []
     found = wrong(check_registered(Registered(frozenset({1, 4}), 4), [1, 2], 1))
     assert [one.text for one in found] == [
@@ -102,7 +102,7 @@ def test_what_stands_in_the_nodes() -> None:
     ]
 
 
-def test_a_broker_whose_clock_is_not_right() -> None:
+def test_broker_with_a_wrong_clock_is_reported() -> None:
     registered = Registered(frozenset({1, 2, 3}), 1, {1: 0, 2: 90_000, 3: -61_000})
     found = wrong(check_registered(registered, [1, 2, 3], 1))
     assert [one.text for one in found] == [
@@ -119,7 +119,7 @@ def test_a_name_that_is_none() -> None:
     assert finding.text == "ZooKeeper nowhere:2181: nowhere is not a known host"
 
 
-def test_a_session_that_fails_says_why() -> None:
+def test_failed_session_is_reported_with_its_cause() -> None:
     def read(connect: str) -> Registered:
         raise OSError("there is no node /kafka/brokers/ids: no broker has joined a cluster there")
 

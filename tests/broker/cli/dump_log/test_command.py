@@ -53,7 +53,7 @@ def test_batches_and_records(segment: Path, capsys: pytest.CaptureFixture[str]) 
         (["--files", "00000000000000000000.index"], "no such file"),
     ],
 )
-def test_what_cannot_be_read(arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_files_are_reported(arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cause in "".join(lines(capsys, *arguments, code=1))
 
 

@@ -45,7 +45,7 @@ def group(*members: MemberDescription, assignor: str = "range") -> ConsumerGroup
         (["--reset-offsets", "--group", "g", "--all-topics", "--to-datetime", "now"], "YYYY-MM-DD"),
     ],
 )
-def test_arguments_that_make_no_sense(arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert groups.main(arguments) == 1
     assert cause in capsys.readouterr().err
 

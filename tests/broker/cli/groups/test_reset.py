@@ -29,7 +29,7 @@ def test_milliseconds_of_a_time() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2024-13-01T00:00:00"])
-def test_what_is_no_time(text: str) -> None:
+def test_illegal_time_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="YYYY-MM-DD"):
         parse_datetime_ms(text)
 
@@ -52,7 +52,7 @@ def test_durations(text: str, duration_ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "1H", "PT1", "P1H", "PT1S1M"])
-def test_what_is_no_duration(text: str) -> None:
+def test_illegal_duration_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="PnDTnHnMnS"):
         parse_duration_ms(text)
 
@@ -67,7 +67,7 @@ def test_scopes() -> None:
 
 
 @pytest.mark.parametrize("text", ["a:", "a:x", "a:1,", "a:-1", "a:" + "1" * 5000])
-def test_what_is_no_scope(text: str) -> None:
+def test_illegal_scope_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="partitions"):
         parse_scope([text])
 
