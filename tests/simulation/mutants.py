@@ -22,6 +22,7 @@ from tests.support.processes import ROOT
 PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "storage")
 RARE = frozenset(
     {
+        "a broker obeys before it is registered",
         "a log deleted after its check is told to nobody",
         "a proposal that is repeated names a follower's present life",
         "a repetition of more than ten batches ago is a gap",
