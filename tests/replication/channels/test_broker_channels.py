@@ -159,7 +159,7 @@ async def test_the_way_to_the_controller(made: list[FakePeer]) -> None:
     known.controller_id = 3
     assert await link.send(asked) == ("near", 93)
     assert [peer.closed for peer in made] == [True, False]
-    # Elected here: whatever the image says.
+    # Elected here, though the image names another broker.
     own.is_active = True
     assert await link.send(asked) == ("own", AllocateProducerIdsRequest.MAX_VERSION)
     assert await link.offered(67) == (0, 0)

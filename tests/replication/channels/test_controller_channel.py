@@ -1,4 +1,4 @@
-"""The way to the active controller: who it is, and what becomes of a question when it is somebody else."""
+"""The channel to the active controller: which broker it is, and the end of a request when another one becomes it."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ async def test_answers_larger_than_the_buffer_in_pieces(piece_bytes: int) -> Non
 
 @pytest.mark.parametrize("over_bytes", [-1, 0, 1, peer_module.MIN_BUFFER_BYTES])
 def test_an_answer_may_end_where_the_buffer_does(over_bytes: int) -> None:
-    """uvloop asks for room once more after the last byte, and takes a buffer without any for an error."""
+    """uvloop gets the buffer once more after the last byte, and fails if it is empty."""
     whole_bytes = peer_module.MIN_BUFFER_BYTES + over_bytes
 
     def answer(key: int, version: int, correlation_id: int) -> bytes:
@@ -232,7 +232,7 @@ async def test_nobody_there() -> None:
 @pytest.mark.parametrize("end", ["close", "cancel"])
 @on_loop
 async def test_nobody_waits_for_a_connection_that_is_not_wanted_any_more(reached: bool, end: str) -> None:
-    """The other broker may be at another address by now, and say nothing at the old one for a long time."""
+    """The other broker may have another address by now, and the old one may not respond for a long time."""
     loop = asyncio.get_running_loop()
     connect = loop.create_connection
     transports: list[asyncio.BaseTransport] = []
@@ -251,7 +251,7 @@ async def test_nobody_waits_for_a_connection_that_is_not_wanted_any_more(reached
         await begun.wait()
         if reached:
             goes_on.set()
-            await asyncio.sleep(0)  # the connection is there, and nobody has taken it yet
+            await asyncio.sleep(0)  # the connection is open, and the peer does not use it yet
         if end == "close":
             peer.close()
             with pytest.raises(PeerError, match="not wanted"):
@@ -302,7 +302,7 @@ async def test_a_long_request_whose_connection_is_closed_while_it_waits_for_its_
 
 @on_loop
 async def test_a_conversation_over_a_lost_connection_leaves_nothing_behind() -> None:
-    """Once its timer went off long after, and the event loop complained of an error that nobody had taken."""
+    """Once its timer fired long after, and the event loop reported an exception that was never retrieved."""
     complaints: list[object] = []
     protocols: list[asyncio.BaseProtocol] = []
     timers: list[asyncio.TimerHandle] = []

@@ -28,7 +28,7 @@ Answer = tuple[ErrorCode, list[int], int]
 
 
 class Controller:
-    """A controller that answers as told, when told: `answers` by partition; those it does not know it grants."""
+    """A controller that returns `answers` by partition once `go` is set; it grants the proposals for all others."""
 
     def __init__(self) -> None:
         self.versions: tuple[int, int] | None = (0, 3)
@@ -223,7 +223,7 @@ async def test_it_is_asked_again_until_there_is_an_answer(tmp_path: Path, monkey
 async def test_who_has_started_anew_since_is_not_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its new life may lack what the old one had: the controller is asked about the old one, and can refuse it."""
+    """A restarted follower may lack records: the proposal has its earlier epoch, and the controller can refuse it."""
     monkeypatch.setattr(isr_changes, "RETRY_DELAY_S", 0.001)
     async with subject(tmp_path) as it:
         it.controller.failures = [PeerError("nobody there")] * 2
@@ -262,7 +262,7 @@ async def test_newer_metadata_makes_the_proposal_void(tmp_path: Path) -> None:
         await propose_and_wait(it, partition, 0)
         lead(partition, 4, 6)
         propose(it, partition, 0, 2)
-        # The answer to the first comes too late, and is not taken for one to the second.
+        # The response to the first comes too late, and is not applied to the second.
         it.controller.go.set()
         await it.until(lambda: partition.in_sync.proposed_isr is None)
         assert (partition.isr, partition.partition_epoch) == ([0, 2], 7)
@@ -314,7 +314,7 @@ async def test_a_write_whose_answer_was_lost_is_found_done_another_is_not(
         await it.store.set(nodes.state_path("t", 0), nodes.encode_state(nodes.PartitionState(1, 4, (1,), 2)))
         propose(it, partition, 0)
         await it.until(lambda: not it.tasks)
-        # The controller says more soon.
+        # The controller sends newer metadata soon.
         assert (partition.isr, partition.in_sync.proposed_isr) == ([0, 1], [0])
 
 

@@ -102,7 +102,7 @@ def test_many_small_batches_are_written_in_steps(leads: bool, monkeypatch: pytes
     for _ in steps:
         ends.append(follower.log.log_end_offset)
         if leads and len(ends) == 2:
-            # Without the fetcher being told of it yet.
+            # The fetcher is not notified of it yet.
             follower.partition.become_leader(state(1, 1, [1], [0, 1], 1), NOW)
     assert ends == ([2, 4, 4] if leads else [2, 4, 5])
     if not leads:
@@ -289,7 +289,7 @@ def test_damaged_records_are_asked_for_again_later() -> None:
 
 
 def test_a_write_that_fails_is_tried_again_where_the_log_ends_then() -> None:
-    """Not every error of the system is one of a disk that would take the partition from here."""
+    """Not every error of the system is one of a disk, after which the partition goes offline."""
     leader, follower = pair(8)
     exchange(follower, leader)
     assert follower.log.log_end_offset == 6  # where a segment ends
@@ -417,7 +417,7 @@ def test_many_partitions_are_told_of_by_and_by_as_long_as_there_is_a_session(mon
 def test_what_was_told_of_a_partition_that_was_not_asked_for_is_told_again(
     why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leader had not heard yet that nobody asks: of a partition at rest it would tell no more."""
+    """The leader did not know yet that the partition is not fetched: it would not send its high watermark again."""
     monkeypatch.setattr("gregor.replication.partition.fetcher.MAX_CHANGES", 1)
     fetcher = Fetcher(FetcherSettings(1, backoff_ms=1000))
     replicas = followed_by(fetcher, 2)

@@ -230,7 +230,7 @@ async def test_a_leader_is_waited_for_and_followed_where_it_goes(tmp_path: Path)
         leader.append("orders", b"a")
         await asyncio.sleep(0)
         assert follower.partition("orders").log_end_offset == 0
-        follower.find_leader(port=1)  # nobody there
+        follower.find_leader(port=1)  # no broker listens there
         await asyncio.sleep(0.02)
         follower.find_leader()
         await until(lambda: same(leader, follower, "orders"))
@@ -300,7 +300,7 @@ def test_fetcher_ids_are_those_of_kafka(topic: str) -> None:
 
 @pytest.mark.parametrize("turns", range(4))
 def test_a_link_ends_though_there_was_news_just_then(turns: int) -> None:
-    """As when a broker that stops is told a role just before its followers end."""
+    """As when a broker that stops receives a role just before its followers are closed."""
 
     async def end() -> None:
         image = MetadataImage()

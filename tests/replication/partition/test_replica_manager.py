@@ -1,4 +1,4 @@
-"""ReplicaManager: the controller's requests, in and out of order, and what is kept for look-ups."""
+"""ReplicaManager: the controller's requests, in and out of order, and the tables of partitions."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_what_is_set_aside_for_want_of_room_follows_again_afterwards(subject: Su
     subject.lead(1, 0, epoch=4)
     led = subject.manager.get("t", 1)
     assert led is not None
-    # Nobody else is in sync: it stays, if only to be read.
+    # No other replica is in sync: it stays, if only for fetches.
     assert subject.manager.suspend([("t", 0), ("t", 1), ("t", 7)]) == [("t", 0)]
     led.in_sync.commit([0, 1])
     waiting: list[ErrorCode] = []
@@ -150,7 +150,7 @@ def test_what_is_set_aside_for_want_of_room_follows_again_afterwards(subject: Su
 
 def test_what_was_refused_lately_is_awaited_by_who_leads_from_now_on(subject: Subject) -> None:
     clock = subject.clock
-    subject.manager.note_refused(("t", 0), 7, 1, 0)  # no log: nothing is noted for names that anybody may make up
+    subject.manager.note_refused(("t", 0), 7, 1, 0)  # no log: nothing is noted for names that a client made up
     subject.lead(1)
     partition = subject.manager.get("t", 0)
     assert partition is not None
@@ -176,7 +176,7 @@ def test_clients_of_a_new_leader_wrote_to_another_one_before(subject: Subject) -
     partition = subject.manager.get("t", 0)
     assert partition is not None
     log: Any = partition.log
-    assert log.led_since_ms is None  # nobody led before
+    assert log.led_since_ms is None  # no broker led it before
     subject.lead(1, epoch=1)
     clock.now_ms += 1000
     subject.lead(0, epoch=2)
@@ -269,7 +269,7 @@ def test_of_many_changes_listeners_hear_in_several_steps(subject: Subject, monke
 
 
 def test_who_was_given_a_role_hears_of_it_although_the_rest_is_given_up(subject: Subject) -> None:
-    """As when the controller of this process steps down in the middle: the next one has nothing new to say of these."""
+    """As when the controller of this process resigns in the middle: the next one does not change these."""
     states = [
         LeaderAndIsrRequest.LeaderAndIsrPartitionState(partition_index=index, leader=index % 2, replicas=[0, 1])
         for index in range(6)

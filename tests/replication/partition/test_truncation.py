@@ -1,4 +1,4 @@
-"""partition.truncation: one after the other, each once, and whoever waits for one that cannot be synced goes on."""
+"""partition.truncation: one log after the other, each once; the callback is called also if a log cannot be synced."""
 
 from __future__ import annotations
 
