@@ -106,7 +106,7 @@ def _ivy_jar() -> str:
 
 
 def _settings(repository: str | None) -> str:
-    """Ivy's settings; without a repository, Ivy's own default for Maven layouts is the central one."""
+    """Return Ivy's settings; without a repository, Ivy's default for Maven layouts is the central one."""
     root = f" root={quoteattr(repository)}" if repository else ""
     return (
         '<ivysettings><settings defaultResolver="all"/><resolvers><chain name="all" returnFirst="true">'

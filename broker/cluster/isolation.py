@@ -87,7 +87,7 @@ class Isolation:
                 alive = await live_brokers(host, port, self._gate)
             except PeerError:
                 continue
-            # The answer may have taken long. If ZooKeeper answers again, it reports the end of the session by itself.
+            # The answer may have come late. If ZooKeeper answers again, it reports the end of the session by itself.
             if alive and self._silent_s() > self._session_timeout_s:
                 return self._replicas.broker_id not in alive
         return False

@@ -3,7 +3,7 @@
 The other partitions are served meanwhile; a client of a recovering one gets NOT_LEADER_OR_FOLLOWER and retries. The
 controller does not wait either: its requests are answered without the recovering partitions, and the responses about
 these go to `on_deferred_response` when their logs are loaded. A controller on another broker does not receive them:
-`must_notify_controller` says whether it has to be notified, so that it sends its requests again.
+`must_notify_controller` is true if it has to be notified, so that it sends its requests again.
 """
 
 from __future__ import annotations

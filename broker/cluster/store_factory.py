@@ -32,7 +32,7 @@ NO_ANSWER = f"start one there (`gregor zookeeper` runs one on this machine), or 
 
 
 class NoSuchStore(Exception):
-    """The settings ask for a metadata store that gregor does not have; the text says which, and the remedy."""
+    """The settings name a metadata store that gregor does not have; the text names it, and the remedy."""
 
 
 def in_cluster(config: BrokerConfig) -> bool:

@@ -34,7 +34,7 @@ LARGE_BATCHES = 3
 
 @cache
 def _wrapped_call() -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return the wrapper of aiofiles around a call; the import takes 4 ms, which a start without such work saves."""
+    """Return the wrapper of aiofiles around a call; the import costs 4 ms, which a start without such work saves."""
     import aiofiles.os
 
     wrapped: Callable[..., Coroutine[Any, Any, Any]] = aiofiles.os.wrap(operator.call)

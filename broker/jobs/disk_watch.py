@@ -139,7 +139,7 @@ class DiskWatch:
             self._end("all data folders (log.dirs) have failed")
 
     async def _fail_partitions(self, lost: list[Log], error: OSError) -> None:
-        """Take the partitions offline, in turns. Until its turn comes, a partition accepts no appends, as its log is
+        """Set the partitions offline, in turns. Until its turn comes, a partition accepts no appends, as its log is
         retired, and serves reads if they work. The controller is notified when all of them are offline."""
         turns = self._background.gate.turns()
         for log in lost:
@@ -160,7 +160,7 @@ class DiskWatch:
     # -- full ------------------------------------------------------------------------------------------------------
 
     async def _leave_to_others(self, folder: DataFolder) -> list[TopicPartitionKey]:
-        """Take the partitions that other brokers have offline here, until `_wait_for_room` ends that. In turns: the
+        """Set the partitions that other brokers have offline here, until `_wait_for_room` ends that. In turns: the
         ones whose turn comes later cannot append either."""
         keys = [key for key, log in self._logs.logs.items() if self._logs.folder_of(log) == folder.path]
         aside: list[TopicPartitionKey] = []

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 
 YOUNG_OBJECTS = 10_000
-"""New objects between two collections of the youngest generation: a collection takes some 2 ms."""
+"""New objects between two collections of the youngest generation: a collection lasts some 2 ms."""
 MANY_BLOCKS = 40_000
 """Growth, in allocated blocks, from which on the new objects are frozen instead of collected."""
 EVERY_S = 60.0

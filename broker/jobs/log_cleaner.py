@@ -51,7 +51,7 @@ UNLIMITED_BYTES_PER_SECOND = 1e15
 
 
 class CleaningResult(NamedTuple):
-    """The result of a run. `reason` says why nothing was compacted, or what failed."""
+    """The result of a run. `reason`: why nothing was compacted, or the failure."""
 
     cleaned: bool
     reason: str
@@ -167,12 +167,12 @@ class LogCleaner:
                 del self._ordered[key]
                 self._begin(log, order)
         while len(self._running) < threads:
-            found = await self._dirtiest()
+            found = await self.dirtiest()
             if found is None or TopicPartition(found.topic, found.partition) in self._running:
                 return
             self._begin(found, None)
 
-    async def _dirtiest(self) -> Log | None:
+    async def dirtiest(self) -> Log | None:
         """Return the log to compact next; None if none is due."""
         now_ms = self._clock_ms()
         due: list[tuple[float, Log]] = []

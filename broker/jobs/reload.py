@@ -1,4 +1,4 @@
-"""SIGHUP: the properties file of the start is read again; what a running broker can change takes effect at once.
+"""SIGHUP: the properties file of the start is read again; settings that a running broker can change are applied.
 
 The system sends the same signal when a terminal is closed: a broker in its foreground then ends cleanly.
 """

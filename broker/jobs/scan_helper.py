@@ -1,6 +1,6 @@
 """Processes that check segments after a crash, while the broker serves checked partitions and checks others itself.
 
-A walk over batches of 16 KB is as fast as the disk; over batches of a hundred bytes it takes a second for 150 MB. A
+A walk over batches of 16 KB is as fast as the disk; over batches of a hundred bytes it needs a second for 150 MB. A
 process is started when there is enough to check in all, has two walks at a time (one in work, one to follow it), and
 ends when there are no more.
 """
@@ -43,6 +43,11 @@ class ScanHelper:
     def allow(self, max_processes: int) -> None:
         """Limit the processes to this number, and to the processors beside this process's own. Running ones stay."""
         self.max_processes = max(1, min(max_processes, (os.cpu_count() or 1) - 1))
+
+    @property
+    def process_count(self) -> int:
+        """The number of processes that run."""
+        return sum(not task.done() for task in self._processes)
 
     def accepts(self, path: str, scan: Scan, left_bytes: int) -> bool:
         """As in gregor.storage.folders.loading.ScanHelper."""

@@ -27,7 +27,7 @@ _JARS = (
 
 
 class ZooKeeperMissing(Exception):
-    """Java or the jars are not there; the message says what to install."""
+    """Java or the jars are not there; the message names the package to install."""
 
 
 def find_jars() -> Path:

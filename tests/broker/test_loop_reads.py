@@ -43,8 +43,8 @@ def test_retention_and_compaction_wait_for_no_read(tmp_path: Path, waiting_reads
     with running(tmp_path, **SETTINGS) as harness:
         assert all(harness.broker.logs.logs[name, 0].segments_count > 3 for name in ("events", "table"))
         waiting_reads.clear()  # a start may wait
-        harness.run(harness.node.control._maintenance.retain())
-        harness.run(harness.node.cleaner._dirtiest())
+        harness.run(harness.node.maintenance.retain())
+        harness.run(harness.node.cleaner.dirtiest())
         assert waiting_reads == []
     for order in ("compact", "retention"):
         with running(tmp_path, **SETTINGS) as harness:

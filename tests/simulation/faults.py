@@ -1,4 +1,4 @@
-"""What goes wrong, decided by the seed; and the end of it."""
+"""The faults of a run, decided by the seed; and their end."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class Faults:
     def _all_well_but(self, broker_id: int) -> bool:
         world = self._world
         for key in world.keys:
-            # Whom its leader is about to put out may lack what the others have.
+            # A replica that its leader is about to remove from the ISR may lack records.
             kept = self._proposed(key)
             counted = [id_ for id_ in world.ledger.isr(key) if all(id_ in isr for isr in kept)]
             if not any(
@@ -218,7 +218,7 @@ class Faults:
         return False
 
     def _led(self, key: tuple[str, int]) -> list[Partition]:
-        """By whoever takes itself for the leader."""
+        """Return the partition at each broker that believes to be the leader."""
         partitions = (self._world.partition(id_, key) for id_ in self._world.broker_ids)
         return [partition for partition in partitions if partition is not None and partition.is_leader]
 
@@ -247,7 +247,7 @@ class Faults:
 
     def _cut_links(self, links: list[tuple[str, str]]) -> None:
         world = self._world
-        # ZooKeeper's way is looked at from the broker's side alone.
+        # Links to ZooKeeper count from the broker's side alone.
         links = [(other, one) if one == "zk" else (one, other) for one, other in links]
         world.trace("cut " + " ".join(f"{one}>{other}" for one, other in links))
         world.network.cut.update(links)
@@ -286,7 +286,7 @@ class Faults:
             self._world.trace(f"{node.process} loses its connection to ZooKeeper")
             node.store.client.break_connection()
 
-    # -- what users ask for ----------------------------------------------------------------------------------------
+    # -- requests of users -----------------------------------------------------------------------------------------
 
     def _reassign(self) -> None:
         """A partition is to move, by the node of old tools."""
@@ -298,7 +298,7 @@ class Faults:
             world.zk.write([Create(nodes.REASSIGNMENT, nodes.encode_reassignments({key: replicas}))], 0)
 
     def _create_or_delete(self) -> None:
-        """A topic that nobody uses."""
+        """A topic without clients."""
         world = self._world
         if world.zk.tree.exists(nodes.topic_path(SPARE_TOPIC), None) is None:
             world.trace(f"topic {SPARE_TOPIC} is created")
@@ -307,7 +307,7 @@ class Faults:
             world.trace(f"topic {SPARE_TOPIC} is to be deleted")
             world.zk.write([Create(nodes.delete_topic_path(SPARE_TOPIC))], 0)
             if self._rng.random() < 0.5:
-                # Who is to delete it finds it again at its next start.
+                # A broker that is to delete it finds it again at its next start.
                 broker_id = self._some_broker()
                 world.kill(broker_id)
                 self._later(0.5 * self._rng.random(), lambda: self._boot(broker_id))

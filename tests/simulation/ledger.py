@@ -1,4 +1,4 @@
-"""What must hold at every moment, and what clients were promised."""
+"""The invariants of each moment, and the promises to clients."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Key = tuple[str, int]
 READ_BYTES = 1 << 24
 MIN_IN_SYNC = 2
 DELETED_KNOWN_S = 5.0
-"""After so long a life a broker has heard of what was deleted before it."""
+"""After this time a broker has received all deletions from before its start."""
 LAGGING_LONGEST = 1.5
-"""Times replica.lag.time.max.ms: it is looked for every half of that."""
+"""Times replica.lag.time.max.ms: the check runs every half of that."""
 
 
 class Violated(AssertionError):
@@ -107,7 +107,7 @@ class Ledger:
         self._stored: dict[Key, set[bytes]] = {}
         """Values that were acknowledged without an offset."""
         self._to_delete: dict[Key, int] = {}
-        """Below this somebody has asked to have records deleted."""
+        """Below this a client has requested that records are deleted."""
         self._leaders: dict[tuple[Key, int], int] = {}
         self._states: dict[Key, nodes.PartitionState] = {}
         self._high_watermarks: dict[tuple[Key, int, int], int] = {}
@@ -121,7 +121,7 @@ class Ledger:
     # -- promises --------------------------------------------------------------------------------------------------
 
     def acknowledged(self, key: Key, base_offset: int, values: list[bytes], producer: str, sent_s: float) -> None:
-        """`sent_s`: when that was asked for which is answered now."""
+        """`sent_s`: when the request was sent that is answered now."""
         self.acknowledged_count += len(values)
         last = base_offset + len(values) - 1
         copies = self._world.copies(key, last)
@@ -156,7 +156,7 @@ class Ledger:
         return self._to_delete.get(key, 0)
 
     def deleted(self, key: Key, offset: int, low_watermark: int) -> None:
-        """A leader says that nobody in sync has anything below that any more."""
+        """A leader answers that no replica in sync has records below that any more."""
         if low_watermark < offset:
             self.violation(f"{key}: deletion below {offset} is answered with {low_watermark}")
         for broker_id in self.isr(key):
@@ -212,7 +212,7 @@ class Ledger:
             self._counts_all(key, leading)
 
     def _counts_all(self, key: Key, partition: Partition) -> None:
-        """Whom the controller takes for in sync a leader waits for, even if it was not told yet (KIP-497)."""
+        """A leader waits for all replicas that the controller counts as in sync, notified or not (KIP-497)."""
         state = self._states[key]
         if state.leader == partition.local_id and state.leader_epoch == partition.leader_epoch:
             missing = set(state.isr) - partition.in_sync.maximal_isr
@@ -252,7 +252,7 @@ class Ledger:
         return log.log_end_offset if is_compacted(key) else end
 
     def roles(self, leaders: Iterable[Partition], _followers: Iterable[Partition]) -> None:
-        """A broker took roles."""
+        """A broker applied a change of roles."""
         for partition in leaders:
             key = partition.topic, partition.partition
             known = self._leaders.setdefault((key, partition.leader_epoch), partition.local_id)
@@ -295,7 +295,7 @@ class Ledger:
                     self.violation(f"{key}: brokers {first_id} and {second_id} differ below {end}")
 
     def _look_at_isr(self, key: Key, partition: Partition) -> None:
-        """Who lags does not stay in the ISR; that the controller cannot be asked is another matter."""
+        """A lagging replica does not stay in the ISR; but the controller may be out of reach."""
         world = self._world
         longest_s = LAGGING_LONGEST * int(world.settings["replica.lag.time.max.ms"]) / 1000
         self._counts_all(key, partition)

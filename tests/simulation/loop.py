@@ -18,7 +18,7 @@ from typing import Any
 
 
 class Process:
-    """Whoever can be killed or frozen as one. A killed one never comes back; its next life is another Process."""
+    """Tasks and timers that are killed or frozen together. A killed one never comes back; its next life is another."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -26,7 +26,7 @@ class Process:
         self.frozen = False
         self.held: list[asyncio.Handle] = []
         self.clock_ahead_ms = 0
-        """What its wall clock shows beyond the true time."""
+        """The difference of its wall clock from the true time."""
         self.context: Context = copy_context()
         self.context.run(_OWNER.set, self)
 
@@ -35,7 +35,7 @@ class Process:
 
 
 def owner() -> Process | None:
-    """Whose step this is."""
+    """Return the process to which the present step belongs."""
     return _OWNER.get()
 
 
@@ -53,15 +53,15 @@ MAX_STEPS_AT_ONCE = 200_000
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """`problems` collects what nobody caught."""
+    """`problems` collects exceptions that no task caught."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
         self.connector: Connector | None = None
-        """Who makes connections."""
+        """Makes connections."""
         self.steps = 0
         self.nobodys: Context = copy_context()
-        """Of what belongs to no process, and goes on when all of them are dead."""
+        """Of calls that belong to no process, and run also when all of them are dead."""
         self._now_s = 0.0
         self._steps_now = 0
         """Since time has passed last."""
@@ -71,7 +71,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._dropped: list[asyncio.Handle] = []
         """Steps of the dead, kept to the end: with its last step a task would go, and its `finally` parts run."""
         self._disturbed = False
-        """Some process is, or was, not running: owners must be looked at."""
+        """Some process is, or was, not running: the owner of each step counts."""
 
     # -- processes -------------------------------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # -- running ---------------------------------------------------------------------------------------------------
 
     def run_for(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """Go on for so long, or until `until` holds, which is asked whenever time passes. True if it does."""
+        """Run for a time, or until `until` holds, which is called whenever time passes. Return whether it does."""
         end_s = self._now_s + seconds
         asyncio._set_running_loop(self)
         try:
@@ -137,7 +137,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._steps_now = steps
 
     def dispose(self) -> None:
-        """Forget all tasks without a word: those of the dead never end, and nobody waits for the others."""
+        """Forget all tasks without a warning: those of the dead never end, and no task waits for the others."""
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
@@ -196,7 +196,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         future: Any = context.get("future") or context.get("task")
         process: Process | None = getattr(future, "owner", None)
         if process is not None and not process.alive:
-            return  # who would have taken it is dead
+            return  # the task that waited for it is dead
         error = context.get("exception")
         self.problems.append(f"{context.get('message')}: {error!r}")
 

@@ -1,7 +1,7 @@
 """Does the simulation find what it is for? Each mutant is gregor with one known mistake; some seed must find it.
 
-`python -m tests.simulation.mutants [words of a name]` makes a copy of the tree for each, and says which seed found it,
-and how. All of them take minutes; `make test-all` tries a few, others every day.
+`python -m tests.simulation.mutants [words of a name]` copies the tree for each, and prints which seed found it, and
+how. All of them take minutes; `make test-all` tries a few, others every day.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TIMEOUT_S = 900
 
 
 class Mutant(NamedTuple):
-    """One mistake. It takes several edits where one alone would be made up for by what the others change."""
+    """One mistake. It needs several edits where the code makes up for one alone."""
 
     name: str
     edits: tuple[Edit, ...]

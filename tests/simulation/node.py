@@ -163,7 +163,7 @@ class Node:
         return self.local.broker_epoch
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """What gregor.broker.jobs.background does."""
+        """As gregor.broker.jobs.background does."""
         self._loop.create_task(coroutine)
 
     def _end(self, reason: str) -> None:

@@ -17,7 +17,7 @@ from tests.simulation.world import World
 
 
 def failure(seed: int) -> str | None:
-    """What went wrong with this seed."""
+    """Return the first violation of this seed, None if there is none."""
     try:
         World(seed).run()
     except Violated as error:

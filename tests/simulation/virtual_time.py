@@ -16,7 +16,7 @@ EPOCH_MS = 1_700_000_000_000
 
 
 def wall_ms(loop: VirtualLoop) -> int:
-    """By the clock of whoever asks."""
+    """By the clock of the calling process."""
     process = owner()
     return EPOCH_MS + int(loop.time() * 1000) + (0 if process is None else process.clock_ahead_ms)
 

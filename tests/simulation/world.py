@@ -110,7 +110,7 @@ class World:
         if self.tracing:
             self.lines.append(f"{self.loop.time():8.3f} {line}")
 
-    # -- looking ---------------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------------------
 
     def partition(self, broker_id: int, key: Key) -> Partition | None:
         node = self.machines[broker_id].running
@@ -195,7 +195,7 @@ class World:
             self.network.stop_listening(host_of(broker_id), node.process)
 
     def stop(self, broker_id: int) -> None:
-        """As by SIGTERM; who takes too long is killed."""
+        """As by SIGTERM; a broker that needs too long is killed."""
         node = self.machines[broker_id].running
         if node is None or not node.started:
             return
@@ -273,7 +273,7 @@ class World:
         return self.lacking()
 
     def _go_on(self, seconds: float, until: Any = lambda: False) -> bool:
-        """In pieces, with a look after each."""
+        """Run in pieces, and check the invariants after each."""
         end_s = self.loop.time() + seconds
         while True:
             done = self.loop.run_for(min(LOOK_S, max(0.0, end_s - self.loop.time())))
@@ -325,7 +325,7 @@ class World:
         return self.lacking() is None
 
     def lacking(self) -> str | None:
-        """What is not as it should be, when nothing is wrong any more."""
+        """Return the first thing that is not as it should be once all faults are over."""
         if not all(m.running is not None and m.running.started for m in self.machines.values()):
             return "a broker does not run"
         active = [

@@ -1,6 +1,6 @@
 """A model of ZooKeeper and of kazoo's connection to it: gregor's own client code runs on top, in virtual time.
 
-The ensemble is one tree with sessions. What can go wrong is what goes wrong with a real one: answers and watches come
+The ensemble is one tree with sessions. It fails as a real one does: answers and watches come
 late, a connection breaks before or after the write it carried was done, a session ends while its owner cannot know.
 """
 
@@ -65,7 +65,7 @@ class Session:
 
 
 class Ensemble:
-    """The servers. `reachable(process)` says whether a broker's link to them is open."""
+    """The servers. `reachable(process)` returns whether a broker's link to them is open."""
 
     def __init__(self, loop: VirtualLoop, rng: random.Random, reachable: Callable[[Process], bool]) -> None:
         self.tree = NodeTree()
@@ -115,7 +115,7 @@ class Ensemble:
 
 
 class _Result:
-    """What kazoo calls an IAsyncResult."""
+    """An IAsyncResult of kazoo."""
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -178,7 +178,7 @@ class Client:
         self._listeners: list[Callable[[str], None]] = []
         self.session: Session | None = None
         self._connection = 0
-        """Its number while there is one, else 0; answers to another one are nobody's."""
+        """Its number while there is one, else 0; answers to another one are dropped."""
         self._connections = 0
         self._heard_s = 0.0
         self._lost_something = False
@@ -189,7 +189,7 @@ class Client:
         self._watches: dict[tuple[str, bool, Any], Callable[[WatchedEvent], None]] = {}
         self._closed = False
 
-    # -- what ZooKeeperStore calls ---------------------------------------------------------------------------------
+    # -- calls of ZooKeeperStore ----------------------------------------------------------------------------------
 
     def add_listener(self, listener: Callable[[str], None]) -> None:
         self._listeners.append(listener)
@@ -227,7 +227,7 @@ class Client:
         self._loop.call_later(delay_s, call, context=self._process.context)
 
     def _live(self) -> None:
-        """Connect, ping, notice silence; for ever."""
+        """Connect, ping, notice a silent server, again and again."""
         if self._closed:
             return
         now_s, reachable = self._loop.time(), self._ensemble.reachable(self._process)

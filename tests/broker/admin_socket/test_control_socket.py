@@ -34,7 +34,7 @@ def test_orders_over_the_socket(tmp_path: Path) -> None:
                 (answer,) = await ask(tmp_path, nonsense)
                 assert set(answer) == {"error"}
             with socket_path(str(tmp_path)) as path:
-                _, idle = await asyncio.open_unix_connection(path)  # and says nothing
+                _, idle = await asyncio.open_unix_connection(path)  # and sends nothing
                 _, late = await asyncio.open_unix_connection(path)
         finally:
             await server.stop()

@@ -1,4 +1,4 @@
-"""What an operator is told: every sentence in the situation that it is for."""
+"""The sentences for operators, each in its situation."""
 
 from __future__ import annotations
 

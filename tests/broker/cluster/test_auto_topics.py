@@ -1,4 +1,4 @@
-"""gregor.broker.cluster.auto_topics: topics made because somebody used their name, each once."""
+"""gregor.broker.cluster.auto_topics: topics that clients name before they exist, each created once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 
 
 class Admin:
-    """Creates when the test says so."""
+    """Creates a topic when the test allows it."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, int, Mapping[str, str]]] = []
@@ -83,14 +83,14 @@ def test_all_who_asked_hear_of_an_error(loop: asyncio.AbstractEventLoop, code: E
         assert [outcome.code if isinstance(outcome, KafkaError) else outcome for outcome in outcomes] == (
             [code if raised else None] * 3
         )
-        # It may be asked for again.
+        # Another creation may follow.
         admin.error = None
         await topics.create("t")
 
     loop.run_until_complete(test())
 
 
-def test_an_error_that_nobody_waits_for_any_more_is_no_noise(loop: asyncio.AbstractEventLoop) -> None:
+def test_an_error_without_a_waiter_is_not_reported(loop: asyncio.AbstractEventLoop) -> None:
     reported: list[Any] = []
     loop.set_exception_handler(lambda _, context: reported.append(context))
 

@@ -1,4 +1,4 @@
-"""Controlled shutdown from the broker's side: whom it asks, how often, and when it gives up."""
+"""Controlled shutdown from the broker's side: its requests, their number, and its end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEFT = ControlledShutdownResponse(
 
 
 class Cluster:
-    """Three brokers; this one, 1, leads t-0, which it is told not to when the controller says it has moved it."""
+    """Three brokers; this one, 1, leads t-0 until the controller answers that it has moved it."""
 
     def __init__(self, *answers: Any, **settings: Any) -> None:
         given = {"controlled.shutdown.retry.backoff.ms": 1}

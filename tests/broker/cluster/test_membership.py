@@ -1,4 +1,4 @@
-"""Registering in a cluster: a number that is still taken, and the life after a lost session. Without a ZooKeeper."""
+"""Registering in a cluster: an id that is still registered, and the time after a lost session. Without a ZooKeeper."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ async def opened(folder: Path) -> EmbeddedStore:
 
 
 @on_loop
-async def test_a_number_that_is_taken_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broker_waits_for_an_id_that_is_still_registered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     store = await opened(tmp_path)
     await store.create("/brokers/ids/3", b"another session's")
     registering = asyncio.ensure_future(register_when_free(store, BROKER, 60_000))
@@ -46,7 +48,7 @@ async def test_a_number_that_is_taken_is_waited_for(tmp_path: Path, caplog: pyte
 
 
 @on_loop
-async def test_a_number_that_stays_taken_belongs_to_a_live_broker(
+async def test_an_id_that_stays_registered_belongs_to_a_live_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "FREED_WITHIN_MORE_MS", 0)
@@ -81,7 +83,7 @@ class Member:
         harness.turn(1)
 
 
-def test_who_lost_the_session_does_not_lead_until_told_again(tmp_path: Path) -> None:
+def test_a_broker_without_session_does_not_lead_until_it_gets_leaderships_again(tmp_path: Path) -> None:
     with running(tmp_path) as harness:
         harness.create_topic("t", partitions=2)
         member = Member(harness)
@@ -97,7 +99,7 @@ def test_who_lost_the_session_does_not_lead_until_told_again(tmp_path: Path) -> 
         assert [record.value for record in harness.records("t")] == [b"before", b"after"]
 
 
-def test_a_number_that_another_broker_took_meanwhile_ends_this_one(
+def test_an_id_that_another_broker_registered_meanwhile_ends_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "FREED_WITHIN_MORE_MS", 0)
@@ -111,7 +113,7 @@ def test_a_number_that_another_broker_took_meanwhile_ends_this_one(
 
 
 @on_loop
-async def test_who_is_told_nothing_does_not_wait_for_ever() -> None:
+async def test_the_wait_for_metadata_ends() -> None:
     image = MetadataImage()
     assert not await until_informed(image, 0.001)
     image.version = 1

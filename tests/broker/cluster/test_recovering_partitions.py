@@ -1,4 +1,4 @@
-"""Logs that take long to check after a crash are served when they are ready, the others before.
+"""Logs whose check after a crash is long are served when they are ready, the others before.
 
 "slow" is a topic whose folder stays unchecked until the test opens the gate.
 """
@@ -67,7 +67,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 @pytest.fixture
 def crashed(tmp_path: Path) -> Path:
-    """What a crash left of the topics "quick" and "slow"."""
+    """The leftovers of a crash: the topics "quick" and "slow"."""
     harness = Harness(tmp_path / "first").start()
     for name, partitions, size in (("quick", 1, 10), ("slow", 2, 5000)):
         harness.create_topic(name, partitions=partitions)
@@ -96,7 +96,7 @@ def leaders(harness: Harness, name: str) -> list[int]:
     return [part.leader_id for part in topic.partitions]
 
 
-def test_late_partitions_are_led_elsewhere_until_they_are_ready(harness: Harness, gate: Gate) -> None:
+def test_recovering_partitions_have_another_leader_until_they_are_ready(harness: Harness, gate: Gate) -> None:
     assert len(harness.records("quick")) == 1
     assert harness.produce("quick", b"x").base_offset == 1
     assert leaders(harness, "slow") == [0, 0]
@@ -117,7 +117,7 @@ def test_late_partitions_are_led_elsewhere_until_they_are_ready(harness: Harness
         assert harness.produce("slow", b"x", partition=partition).base_offset == 1
 
 
-def test_a_line_tells_how_far_it_is(
+def test_a_line_in_the_log_shows_the_progress(
     crashed: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(log_loading, "PROGRESS_EVERY_S", 0)
@@ -131,7 +131,7 @@ def test_a_line_tells_how_far_it_is(
     harness.stop()
 
 
-def test_a_producer_that_came_too_early_goes_on_as_soon_as_it_may(harness: Harness, gate: Gate) -> None:
+def test_a_producer_that_was_refused_continues_when_the_log_is_ready(harness: Harness, gate: Gate) -> None:
     wire = Wire(harness)
     request = produce_request("slow", batch(b"x"), acks=-1)
     answers = [one_partition(wire.ask(request, 9)) for _ in range(3)]
@@ -162,7 +162,7 @@ def test_a_topic_deleted_meanwhile_is_gone_when_its_logs_are_ready(harness: Harn
     assert harness.records("slow") == []
 
 
-def test_a_controller_on_another_broker_hears_of_late_deletions_too(harness: Harness, gate: Gate) -> None:
+def test_a_controller_on_another_broker_is_notified_of_deferred_deletions_too(harness: Harness, gate: Gate) -> None:
     harness.node.recovering.on_deferred_response.clear()  # the short way to a controller in the same process
     deletion = harness.begin(DeleteTopicsRequest(topic_names=["slow"], timeout_ms=30_000), 5)
     gate.open = True
@@ -196,7 +196,7 @@ def test_a_log_that_cannot_be_loaded_stays_out_and_keeps_nothing_waiting(harness
     harness.until(lambda: leaders(harness, "slow") == [-1, 0])
     assert one_partition(harness.ask(produce_request("slow", batch(b"x")), 9)).error_code == failed
     assert len(harness.records("slow", partition=1)) == 1
-    # As in Apache Kafka its topic is deleted for good only when the disk is back; nobody waits for that.
+    # As in Apache Kafka its topic is deleted for good only when the disk is back; no request waits for that.
     request = DeleteTopicsRequest(topic_names=["slow"], timeout_ms=30_000)
     assert harness.ask(request, 5).responses[0].error_code == ErrorCode.NONE
     harness.create_topic("new")
@@ -226,7 +226,7 @@ def test_a_start_does_not_wait_for_logs_of_a_topic_that_is_to_be_deleted(crashed
     harness.stop()
 
 
-def test_a_broker_stopped_meanwhile_goes_on_at_the_next_start(crashed: Path, gate: Gate) -> None:
+def test_a_recovery_that_a_stop_interrupts_is_resumed_at_the_next_start(crashed: Path, gate: Gate) -> None:
     harness = Harness(crashed).start()
     harness.produce("quick", b"x")
     harness.stop()
@@ -244,7 +244,7 @@ def test_folders_without_metadata_are_adopted_when_they_are_ready(crashed: Path,
         path.unlink()
     harness = Harness(crashed).start()
     harness.create_topic("new")
-    # Nobody takes their names meanwhile: what is on the disk would be lost.
+    # Their names are reserved meanwhile: another topic would replace the records on the disk.
     topic = CreateTopicsRequest.CreatableTopic(name="slow", num_partitions=1, replication_factor=1)
     (answer,) = harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics
     assert answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -283,7 +283,7 @@ def test_groups_are_not_listed_by_halves(tmp_path: Path, gate: Gate) -> None:
 
 
 def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, gate: Gate) -> None:
-    """Nor deleted by age: until the topic is adopted nobody knows that it is compacted."""
+    """Nor deleted by age: until the topic is adopted it is not known that it is compacted."""
     first = Harness(tmp_path / "first").start()
     first.create_topic("slow")
     first.produce("slow", bytes(5000))
@@ -320,7 +320,7 @@ def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, g
         harness.stop()
 
 
-def test_what_was_said_to_an_earlier_life_is_not_done_late(harness: Harness, gate: Gate) -> None:
+def test_a_request_to_an_earlier_registration_is_not_applied_later(harness: Harness, gate: Gate) -> None:
     # As after the end of a session, while the logs were being checked.
     local = harness.broker.controller_requests
     local.registered(local.broker_epoch + 1)
@@ -330,8 +330,8 @@ def test_what_was_said_to_an_earlier_life_is_not_done_late(harness: Harness, gat
     assert harness.node.broker.replicas.get("quick", 0) is not None
 
 
-def test_no_late_log_is_served_before_its_topics_settings_are_read() -> None:
-    """ZooKeeper may take longer to tell them than the check of the log takes."""
+def test_no_recovered_log_is_served_before_its_topics_settings_are_read() -> None:
+    """ZooKeeper may answer later than the check of the log ends."""
     asyncio.run(_load_while_settings_are_read())
 
 

@@ -1,4 +1,4 @@
-"""What becomes of zookeeper.connect, and of the files that Apache Kafka came with, as they are."""
+"""The effect of zookeeper.connect, and of the files of Apache Kafka's releases as they are."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def _nobody(_address: str) -> bool:
 
 
 def test_stock_file_where_no_zookeeper_is(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """zookeeper.connect=localhost:2181, as every stock file has it, with nobody there: a single broker, also next time.
-    With a ZooKeeper it is the member it says it is; so is any other value, and a folder that was a member's."""
+    """zookeeper.connect=localhost:2181, as every stock file has it, with no server there: a single broker, also next
+    time. With a ZooKeeper it is the member it says it is; so is any other value, and a folder that was a member's."""
     monkeypatch.setattr(store_factory, "is_listening", _nobody)
     stock = {"zookeeper.connect": "localhost:2181", "broker.id": "0", "log.dirs": str(tmp_path / "data")}
     config = BrokerConfig({**stock, "listeners": "PLAINTEXT://127.0.0.1:0"})

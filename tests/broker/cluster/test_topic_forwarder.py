@@ -1,4 +1,4 @@
-"""Topics that another broker, the controller, is asked to create: its answers, its moves, and what is known here."""
+"""Topics that another broker, the controller, creates: its answers, its moves, and the metadata here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gregor.replication.partition.metadata_image import MetadataImage
 
 
 class FakePeer:
-    """Brokers by port; each answers what the test says."""
+    """Brokers by port; each gives the answers of the test."""
 
     answers: dict[int, list[ErrorCode | PeerError]]
     asked: list[tuple[int, CreateTopicsRequest]]
@@ -104,7 +104,7 @@ def test_a_topic_that_is_there_or_on_its_way(run: Callable[[Test], None], code: 
     run(test)
 
 
-def test_a_controller_that_moves_is_looked_for(run: Callable[[Test], None]) -> None:
+def test_a_controller_that_moves_is_found(run: Callable[[Test], None]) -> None:
     async def test(requests: TopicForwarder, image: MetadataImage) -> None:
         told(image, 2, leader=1)
         FakePeer.answers = {2: [PeerError("refused"), ErrorCode.NOT_CONTROLLER], 3: [ErrorCode.NONE]}
@@ -118,7 +118,7 @@ def test_a_controller_that_moves_is_looked_for(run: Callable[[Test], None]) -> N
     run(test)
 
 
-def test_refusals_are_passed_on(run: Callable[[Test], None]) -> None:
+def test_the_controllers_refusal_is_raised(run: Callable[[Test], None]) -> None:
     async def test(requests: TopicForwarder, image: MetadataImage) -> None:
         told(image, 2)
         FakePeer.answers[2] = [ErrorCode.INVALID_REPLICATION_FACTOR]
@@ -142,7 +142,7 @@ def test_no_controller(run: Callable[[Test], None], monkeypatch: pytest.MonkeyPa
     run(test)
 
 
-def test_leaders_that_nobody_tells_of(run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaders_that_stay_unknown(run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_forwarder, "KNOWN_WITHIN_S", 0.001)
 
     async def test(requests: TopicForwarder, image: MetadataImage) -> None:
@@ -151,6 +151,6 @@ def test_leaders_that_nobody_tells_of(run: Callable[[Test], None], monkeypatch: 
         with pytest.raises(KafkaError) as refused:
             await requests.create_topic("t", 1, 1, {})
         assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
-        told(image, 2, leader=1)  # nobody waits any more
+        told(image, 2, leader=1)  # no waiter is left
 
     run(test)

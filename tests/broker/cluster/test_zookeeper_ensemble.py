@@ -1,4 +1,4 @@
-"""Three ZooKeepers, one of which dies: the brokers go on, and find another server."""
+"""Three ZooKeepers, one of which dies: the brokers continue, and find another server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_brokers_outlive_one_of_three_servers(tmp_path: Path, role: str) -> None
 
         others = [server for server in ensemble.servers if server is not dies]
         until(lambda: all(map(is_led, others)), "the others serve")
-        # What needs ZooKeeper works: a topic's nodes, its leader's election, its ISR after a broker's death.
+        # The uses of ZooKeeper work: a topic's nodes, its leader's election, its ISR after a broker's death.
         create(cluster, "after")
         cluster.until_isr("after", [0, 1])
         send()

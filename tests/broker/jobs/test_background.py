@@ -61,7 +61,8 @@ def test_calls_run_on_threads_and_a_slow_sync_keeps_no_other_work_waiting(loop: 
 
 
 def test_each_kind_of_work_has_our_own_threads_by_way_of_aiofiles(loop: Loop) -> None:
-    """A mixed-up executor would let a slow fsync hold up reads; the loop's own one is shared with name look-ups."""
+    """A mixed-up executor would let a slow fsync hold up reads; the loop's own one is shared with the resolution of
+    names."""
 
     def work(text: str, *, times: int) -> tuple[str, str]:
         return threading.current_thread().name, text * times
@@ -99,7 +100,7 @@ def test_one_operation_is_one_hop(loop: Loop, tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
 
 
-def test_errors_reach_who_asked(loop: Loop) -> None:
+def test_errors_reach_the_caller(loop: Loop) -> None:
     def fail() -> None:
         raise OSError(28, "disk full")
 
@@ -127,7 +128,7 @@ def test_files_and_folders_are_removed_after_their_delay(loop: Loop, tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["stays"]
 
 
-def test_what_is_to_be_removed_at_one_time_is_one_work(loop: Loop, tmp_path: Path) -> None:
+def test_paths_of_one_moment_are_removed_by_one_task(loop: Loop, tmp_path: Path) -> None:
     paths = [tmp_path / f"file-{number}" for number in range(20)]
     for path in paths:
         path.write_bytes(b"x")
@@ -150,7 +151,7 @@ def test_what_is_to_be_removed_at_one_time_is_one_work(loop: Loop, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-def test_what_cannot_be_removed_is_told_and_the_rest_goes(
+def test_a_path_that_cannot_be_removed_is_logged_and_the_others_are_removed(
     loop: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_bytes(b"x")
@@ -170,7 +171,7 @@ def test_nothing_to_remove_is_no_work(loop: Loop) -> None:
     assert loop.background.spawned_count == 0
 
 
-def test_failed_work_is_told(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_work_is_logged(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> None:
         raise ValueError("a bug")
 
@@ -265,7 +266,7 @@ def test_errors_of_steps_come_out_and_the_next_work_runs(loop: Loop) -> None:
     assert loop.run(loop.background.run_steps(good())) == 7
 
 
-def test_a_work_that_is_given_up_lets_the_others_go_on(loop: Loop) -> None:
+def test_work_that_is_cancelled_does_not_stop_the_others(loop: Loop) -> None:
     def endless() -> Steps[None]:
         while True:
             yield None
@@ -285,7 +286,7 @@ def test_a_work_that_is_given_up_lets_the_others_go_on(loop: Loop) -> None:
     assert loop.run(loop.background.run_steps(short())) == "done"
 
 
-def test_what_is_kept_goes_on_alone_and_ends_with_the_broker(loop: Loop) -> None:
+def test_a_kept_task_ends_with_the_broker_at_the_latest(loop: Loop) -> None:
     done = []
 
     async def work(seconds: float) -> None:

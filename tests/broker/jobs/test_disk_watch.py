@@ -41,13 +41,13 @@ def partitions_in(harness: Harness, folder: Path) -> list[int]:
 
 
 def led(harness: Harness) -> dict[int, tuple[int, list[int]]]:
-    """(leader, offline replicas) of each partition, as clients are told."""
+    """(leader, offline replicas) of each partition in the metadata of clients."""
     (topic,) = harness.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="orders")]), 12).topics
     return {part.partition_index: (part.leader_id, part.offline_replicas) for part in topic.partitions}
 
 
 def errors(harness: Harness) -> dict[int, tuple[int, int]]:
-    """What produce and fetch answer for each partition."""
+    """The error codes of produce and fetch for each partition."""
     return {
         index: (
             harness.produce("orders", b"x", partition=index).error_code,

@@ -1,4 +1,4 @@
-"""Nobody waits for a compaction: what it costs the event loop while 200 MB are rewritten beside it."""
+"""The loop lag of a compaction, while 200 MB are rewritten beside the event loop."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(monkeypatch)
 
 
-def test_a_stall_is_the_time_from_a_signal_to_the_next_turn(bench: Bench) -> None:
+def test_a_lag_is_the_time_from_a_signal_to_the_next_turn(bench: Bench) -> None:
     bench.signal()
     bench.work(0.012, waiting=0.003)
     bench.turn()
@@ -86,7 +86,7 @@ def test_a_stall_is_the_time_from_a_signal_to_the_next_turn(bench: Bench) -> Non
     assert bench.lag.latest.lasted_ms == pytest.approx(15)
 
 
-def test_work_in_short_pieces_is_no_stall(bench: Bench) -> None:
+def test_work_in_short_pieces_is_no_lag(bench: Bench) -> None:
     for _ in range(100):
         bench.signal()
         bench.work(0.0009)
@@ -95,7 +95,7 @@ def test_work_in_short_pieces_is_no_stall(bench: Bench) -> None:
     assert bench.lag.total.counts == [0] * len(BOUNDS_MS)
 
 
-def test_a_second_signal_tells_what_runs(bench: Bench) -> None:
+def test_a_second_signal_names_the_running_code(bench: Bench) -> None:
     bench.signal()
     bench.work(0.02)
     bench.signal()
@@ -108,10 +108,10 @@ def test_a_second_signal_tells_what_runs(bench: Bench) -> None:
     bench.signal()
     bench.work(0.02)
     bench.turn()
-    assert bench.lag.latest.doing == ""  # of the stall before
+    assert bench.lag.latest.doing == ""  # of the lag before
 
 
-def test_the_slow_timer_sees_what_no_signal_did(bench: Bench) -> None:
+def test_the_slow_timer_measures_a_wait_without_signals(bench: Bench) -> None:
     bench.now_s += TICK_S + 0.3
     bench.tick()
     assert bench.lag.total.longest_ms == pytest.approx(300)
@@ -121,7 +121,7 @@ def test_the_slow_timer_sees_what_no_signal_did(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("tick_first", [True, False])
-def test_a_stall_is_counted_once(bench: Bench, tick_first: bool) -> None:
+def test_a_lag_is_counted_once(bench: Bench, tick_first: bool) -> None:
     bench.now_s += TICK_S - 0.01
     bench.signal()
     bench.work(0.5)
@@ -131,7 +131,7 @@ def test_a_stall_is_counted_once(bench: Bench, tick_first: bool) -> None:
     assert bench.lag.total.longest_ms == pytest.approx(500)
 
 
-def test_a_process_that_was_stopped_did_not_stall(bench: Bench) -> None:
+def test_the_time_of_a_stopped_process_is_no_lag(bench: Bench) -> None:
     bench.signal()
     bench.now_s += 3600
     bench.lag.continued(0, None)
@@ -154,7 +154,7 @@ def test_the_last_minute_forgets(bench: Bench) -> None:
     assert meter.total.longest_ms == pytest.approx(50)
 
 
-def test_the_log_tells_of_a_bad_minute_and_of_the_end(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_minute_with_lags_and_the_end_are_logged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     bench.signal()
     bench.work(0.05)
@@ -209,7 +209,7 @@ def test_figures() -> None:
     }
 
 
-def test_they_are_told_on_the_broker_s_socket(tmp_path: Path) -> None:
+def test_the_admin_socket_answers_the_figures(tmp_path: Path) -> None:
     with running(tmp_path) as harness:
         harness.node.loop_lag.record(1.0, 30, 20, "")
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a crash left of three partitions with many small batches, the last of each torn. A walk is offered with
+    """The leftovers of a crash: three partitions with many small batches, the last of each torn. A walk is offered with
     every window, and worth handing over until near its end."""
     template = batch(
         1,
@@ -54,7 +54,7 @@ def crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def loaded(folder: Path) -> tuple[dict[str, Any], int]:
-    """What a start makes of the folder, and how many walks were another's."""
+    """Start on the folder; return the logs, and the number of walks that were delegated."""
     harness = Harness(folder).start()
     harness.until(lambda: harness.node.loading.is_over, 30)
     found = {
@@ -129,10 +129,10 @@ def test_without_its_help_the_broker_does_it_alone(
 def test_a_stop_in_the_middle_leaves_no_process(crashed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     harness = Harness(crashed)
     harness.start()
-    processes = harness.node.scan_helper._processes
-    harness.until(lambda: bool(processes) or harness.node.loading.is_over)
+    helper = harness.node.scan_helper
+    harness.until(lambda: helper.process_count > 0 or harness.node.loading.is_over)
     harness.stop()
-    assert all(one.done() for one in processes)
+    assert helper.process_count == 0
     again, _ = loaded(crashed)
     assert len(again) == PARTITIONS
 

@@ -23,7 +23,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
-    """Runs something in a loop that ends at once behind it: what is left open then says so when it is collected."""
+    """Run a coroutine in a loop that ends at once behind it: anything left open then warns when it is collected."""
 
     def run(work: Coroutine[Any, Any, None]) -> None:
         with warnings.catch_warnings():

@@ -95,7 +95,7 @@ class Container:
 
 
 def zookeeper(number: int, places: Loopback, folder: Path) -> ZooKeeperProcess:
-    """What the entry point of ZooKeeper's image makes of the variables."""
+    """The configuration that the entry point of ZooKeeper's image writes from the variables."""
     service = f"zoo{number}"
     variables = environment_of(service)
     server = ZooKeeperProcess(folder / service)

@@ -16,7 +16,7 @@ from tests.support.processes import free_port
 
 @contextmanager
 def server(answer: bytes) -> Iterator[int]:
-    """Answers whoever connects, once."""
+    """Answers one connection."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(30)
 

@@ -21,7 +21,7 @@ from tests.support.processes import ROOT, clean_environment
 READY = 'echo "{}" >/dev/fd/$0; '
 OBEY = "trap 'exit 0' TERM; "
 SLEEP = "while :; do sleep 0.01; done"  # nothing is left of it for long when the shell is killed
-SERVE = OBEY + READY + SLEEP  # in this order: who is ready can be asked to end
+SERVE = OBEY + READY + SLEEP  # in this order: a child that is ready can be stopped
 LIMIT_S = 30
 
 
@@ -30,7 +30,7 @@ def child(script: str, name: str = "broker 0", output: Path | None = None) -> Ch
 
 
 class Watched:
-    """A supervisor that keeps what it says."""
+    """A supervisor that keeps its lines."""
 
     def __init__(self, brokers: Sequence[Child], zookeeper: Child | None = None, *, restart: bool = False) -> None:
         self.said: list[str] = []
@@ -85,7 +85,7 @@ def test_started_in_order_and_stopped_brokers_first() -> None:
     run(scenario())
 
 
-def test_what_a_child_says_of_itself_is_kept() -> None:
+def test_the_report_of_a_child_is_kept() -> None:
     async def scenario() -> None:
         one = child(OBEY + 'echo "{\\"broker_id\\": 7}" >/dev/fd/$0; ' + SLEEP)
         watched = Watched([one])
@@ -97,7 +97,7 @@ def test_what_a_child_says_of_itself_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("restart", "script"), [(False, "exit 3"), (True, "exit 3"), (True, "exit 0")])
-def test_who_never_served_ends_the_start_with_its_cause(restart: bool, script: str, tmp_path: Path) -> None:
+def test_a_child_that_never_served_ends_the_start_with_its_cause(restart: bool, script: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         other = child(SERVE, "broker 1")
         watched = Watched([child(script, output=tmp_path / "logs" / "0.log"), other], restart=restart)
@@ -137,7 +137,7 @@ def test_a_program_that_is_not_there() -> None:
     run(scenario())
 
 
-def test_who_fails_is_started_again_as_often_as_needed() -> None:
+def test_a_child_that_fails_is_started_again_each_time() -> None:
     async def scenario() -> None:
         one = child(SERVE)
         watched = Watched([one], restart=True)
@@ -157,7 +157,7 @@ def test_who_fails_is_started_again_as_often_as_needed() -> None:
 
 
 @pytest.mark.parametrize(("restart", "number"), [(True, signal.SIGTERM), (False, signal.SIGKILL)])
-def test_who_was_asked_to_end_or_is_not_to_be_restarted_stays_down(restart: bool, number: signal.Signals) -> None:
+def test_a_child_that_was_stopped_or_is_not_to_be_restarted_stays_down(restart: bool, number: signal.Signals) -> None:
     async def scenario() -> None:
         brokers = [child(SERVE, f"broker {index}") for index in range(2)]
         watched = Watched(brokers, restart=restart)
@@ -173,7 +173,7 @@ def test_who_was_asked_to_end_or_is_not_to_be_restarted_stays_down(restart: bool
     run(scenario())
 
 
-def test_a_stop_during_the_pause_starts_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_during_the_pause_starts_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tested, "FIRST_PAUSE_S", 60.0)
 
     async def scenario() -> None:
@@ -188,7 +188,7 @@ def test_a_stop_during_the_pause_starts_nobody(monkeypatch: pytest.MonkeyPatch) 
     run(scenario())
 
 
-def test_who_does_not_obey_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tested, "STOP_TIMEOUT_S", 0.01)
 
     async def scenario() -> None:
@@ -203,7 +203,7 @@ def test_who_does_not_obey_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     run(scenario())
 
 
-def test_who_takes_long_to_end_does_not_keep_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_ends_slowly_does_not_keep_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tested, "ALONE_S", 0.01)
 
     async def scenario() -> None:
@@ -242,7 +242,7 @@ def test_asked_again_and_again_it_ends_at_once() -> None:
 
 @pytest.mark.parametrize("with_zookeeper", [True, False])
 def test_a_stop_right_after_the_start_leaves_nobody(with_zookeeper: bool) -> None:
-    """Whoever is cancelled, in whichever turn: the others are found and ended."""
+    """A start that is cancelled, in any turn: the others are found and ended."""
 
     async def scenario(turns: int) -> None:
         brokers = [child(SERVE, f"broker {index}") for index in range(2)]
@@ -318,7 +318,7 @@ asyncio.run(main())
 
 
 def _runs(pid: int) -> bool:
-    """Nobody may have taken note of its end yet."""
+    """Its end may not have been noticed yet."""
     try:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
