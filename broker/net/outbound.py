@@ -1,10 +1,10 @@
 """The sending side of a connection: responses through its transport, pieces of segment files in one of two ways.
 
 A piece below `SENDFILE_MIN_BYTES` is read into a buffer that all connections share, and sent from there. That copies
-once more than `os.sendfile`, and is faster for few bytes, as sendfile works page by page and wakes the peer more often;
-a buffer for each response would cost twice as much as either, in page faults. Larger pieces, of fetches of
-10 MB, are sent by `os.sendfile`: a quarter less processor time, measured. Bytes that the socket does not accept are
-read again when there is room. Both ways send only bytes that are in the page cache (RWF_NOWAIT; a cache probe); a
+once more than `os.sendfile`, and is cheaper for few bytes all the same, as sendfile sends 64 KB at a time and wakes a
+peer that waits for each; a buffer for each response would cost twice as much as either, in page faults. Larger pieces,
+of fetches of 10 MB, are sent by `os.sendfile`, for a quarter less processor time (docs/architecture/decisions.md).
+Bytes that the socket does not accept are read again when there is room. Both ways send only bytes that are in the page cache (RWF_NOWAIT; a cache probe); a
 thread reads the rest ahead, so that a cold segment delays its own reader and not the event loop.
 
 Waiting for room needs `add_writer`, which a loop refuses for a transport's own descriptor, so it is done on a
@@ -30,8 +30,6 @@ JOINED_BELOW_BYTES = 128 * 1024
 
 WINDOW_BYTES = 2 * 1024 * 1024
 SENDFILE_MIN_BYTES = 2 * 1024 * 1024
-_SENDFILE_BYTES = 1024 * 1024
-"""Size of one call: the socket rarely has room for more, and the cache is probed for each."""
 _MIN_WINDOW_BYTES = 256 * 1024
 _BURST_BYTES = 4 * 1024 * 1024
 """After this many bytes (some milliseconds) other work proceeds, even if the peer receives everything at once."""
@@ -111,6 +109,7 @@ class Outbound:
     """
 
     __slots__ = (
+        "_cached_end",
         "_closed",
         "_duplicate",
         "_left",
@@ -134,6 +133,7 @@ class Outbound:
         self._on_drained = on_drained
         self._queue: deque[Chunk] = deque()
         self._region_sent = 0
+        self._cached_end = 0
         self._read_ahead_end = 0
         self._window_bytes = WINDOW_BYTES
         self._duplicate: socket.socket | None = None
@@ -209,7 +209,7 @@ class Outbound:
                 if self.blocked or not self._send_region(chunk):
                     return
                 chunk.release()
-                self._region_sent = self._read_ahead_end = 0
+                self._region_sent = self._cached_end = self._read_ahead_end = 0
             queue.popleft()
         if parts:
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
@@ -256,6 +256,7 @@ class Outbound:
                     raise BlockingIOError
         except BlockingIOError:
             self.blocked = True
+            self._cached_end = 0  # the pages may have left memory when the peer reads again
             self._watch(True)
             return False
         except OSError:
@@ -281,14 +282,18 @@ class Outbound:
         return sent
 
     def _send_by_sendfile(self, out: socket.socket, source: int, position: int, end: int, is_cached: CacheProbe) -> int:
-        """Send as `_send_by_buffer`. Bytes that were read ahead are sent even if the probe does not find them: some
-        file systems keep nothing in the page cache."""
-        size_bytes = min(_SENDFILE_BYTES, end - position)
-        if position >= self._read_ahead_end and not is_cached(source, position, size_bytes):
-            if position + size_bytes > os.fstat(source).st_size:
-                return 0
-            raise _NotCached(min(WINDOW_BYTES, end - position))
-        return os.sendfile(out.fileno(), source, position, size_bytes)
+        """Send as `_send_by_buffer`. Bytes that were read ahead are sent without a probe: some file systems keep
+        nothing in the page cache."""
+        sendable_end = max(self._cached_end, self._read_ahead_end)
+        if position >= sendable_end:
+            size_bytes = min(_BURST_BYTES, end - position)
+            sendable_end = position + size_bytes
+            if not is_cached(source, position, size_bytes):
+                if sendable_end > os.fstat(source).st_size:
+                    return 0
+                raise _NotCached(min(WINDOW_BYTES, size_bytes))
+            self._cached_end = sendable_end
+        return os.sendfile(out.fileno(), source, position, sendable_end - position)
 
     def _wait_for_disk(self, source: int, size_bytes: int, position: int) -> None:
         self.blocked = True

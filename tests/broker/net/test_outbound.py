@@ -307,7 +307,8 @@ def test_large_piece_that_is_not_cached_is_read_ahead_on_a_thread(
     run(test())
     assert ahead
     assert ahead[0][0] <= cached_bytes
-    assert all(position >= before + size for (before, size), (position, _) in pairwise(ahead)), "nothing twice"
+    if is_ever_cached:
+        assert all(position >= before + size for (before, size), (position, _) in pairwise(ahead)), "nothing twice"
 
 
 def test_large_piece_of_a_shorter_file_ends_the_connection(tmp_path: Path) -> None:
