@@ -4,8 +4,9 @@ A piece below `SENDFILE_MIN_BYTES` is read into a buffer that all connections sh
 once more than `os.sendfile`, and is cheaper for few bytes all the same, as sendfile sends 64 KB at a time and wakes a
 peer that waits for each; a buffer for each response would cost twice as much as either, in page faults. Larger pieces,
 of fetches of 10 MB, are sent by `os.sendfile`, for a quarter less processor time (docs/architecture/decisions.md).
-Bytes that the socket does not accept are read again when there is room. Both ways send only bytes that are in the page cache (RWF_NOWAIT; a cache probe); a
-thread reads the rest ahead, so that a cold segment delays its own reader and not the event loop.
+Bytes that the socket does not accept are read again when there is room. Both ways send only bytes that are in the page
+cache (RWF_NOWAIT; a cache probe); a thread reads the rest ahead, so that a cold segment delays its own reader and not
+the event loop.
 
 Waiting for room needs `add_writer`, which a loop refuses for a transport's own descriptor, so it is done on a
 duplicate; the duplicate is closed before the transport is, or the peer would never see the end of the stream. The
