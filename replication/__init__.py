@@ -1,1 +1,1 @@
-"""Who leads and who follows: controller, partitions, metadata store."""
+"""Leaders and followers of partitions: controller, partitions, metadata store."""

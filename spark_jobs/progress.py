@@ -66,7 +66,7 @@ def run_to_end(query: StreamingQuery, report: Report, timeout_s: float = math.in
     deadline = time.monotonic() + timeout_s
     with stop_signals() as stopped:
         try:
-            while not stopped.is_set() and not query.awaitTermination(POLL_S):  # type: ignore[arg-type]  # takes floats
+            while not stopped.is_set() and not query.awaitTermination(POLL_S):  # type: ignore[arg-type]  # accepts floats
                 progress.update(query.recentProgress)
                 if time.monotonic() > deadline:
                     raise JobError(f"the query did not end within {timeout_s:.0f} s")

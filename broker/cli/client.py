@@ -20,7 +20,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 CONNECT_TIMEOUT_S = 3.0
-# How long a broker that was just started may take until it listens.
+# From the start of a broker until it listens.
 START_TIMEOUT_S = 3.0
 METADATA_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0

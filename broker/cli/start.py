@@ -184,7 +184,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check_no_members(log_dirs: Sequence[str]) -> None:
-    """Raise ConfigError if a folder contains those of several brokers: `broker-0` looks like a partition's folder."""
+    """Raise ConfigError if a folder contains the folders of several brokers: `broker-0` has the form of a
+    partition's folder."""
     from gregor.config.definitions import ConfigError
     from gregor.config.local_cluster import MEMBER_FOLDER, members_in
 

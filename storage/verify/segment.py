@@ -119,7 +119,7 @@ class _Entries:
     ) -> None:
         self.path = index.file.path
         self._found = found
-        self._told = 0
+        self._reported = 0
         self.columns: list[tuple[int, int]] = []
         self.present = True
         try:
@@ -140,10 +140,10 @@ class _Entries:
             self.note(f"{room} bytes of zeros follow its entries", "That is room a crash of Kafka left", harmless=True)
 
     def note(self, what: str, remedy: str, harmless: bool = False) -> None:
-        self._told += 1
-        if self._told <= MAX_PER_FILE:
+        self._reported += 1
+        if self._reported <= MAX_PER_FILE:
             self._found(Finding(self.path, what, remedy, harmless))
-        elif self._told == MAX_PER_FILE + 1:
+        elif self._reported == MAX_PER_FILE + 1:
             self._found(Finding(self.path, "more of the same is left out", REBUILT, harmless))
 
 
@@ -293,7 +293,7 @@ class _Epochs:
         self._expected = expected
         self._start_offsets = [offset for _, offset in expected.epochs]
         self._found = found
-        self._told = 0
+        self._reported = 0
 
     def begins(self, epoch: int, base_offset: int) -> None:
         """Compare a batch that has another epoch than the one before it."""
@@ -312,8 +312,8 @@ class _Epochs:
             self._note(Finding(path, what, EPOCHS_AGAIN))
 
     def _note(self, finding: Finding) -> None:
-        if self._told < MAX_PER_FILE:
-            self._told += 1
+        if self._reported < MAX_PER_FILE:
+            self._reported += 1
             self._found(finding)
 
 
