@@ -112,6 +112,8 @@ class Node:
         self._lifetimes = AsyncExitStack()
         self._lifetimes.callback(self._close_logs)
         self._lifetimes.callback(self._close_mover)
+        # Again: until the background ends, a job that is under way may keep a reserve anew. The last writes need it.
+        self._lifetimes.callback(self._logs.release_reserves)
 
     async def open_storage(self) -> None:
         """Lock the data folders, open the metadata store, check that both are of one cluster. Raises StartError."""

@@ -37,11 +37,11 @@ class ConfigDef:
     """One row of a table of settings.
 
     ``type`` is one of boolean, int, long, short, double, string, list, class, password; ``validator`` restricts the
-    values of that type. ``dynamic`` is READ_ONLY, or states whether a running broker's setting is altered for one broker
-    or for all of them. ``broker_synonyms`` (topic settings) are the broker keys whose value a topic without its own
-    has, the first of highest rank. ``no_effect`` is the reason why a setting changes nothing here: it is checked, kept
-    and described all the same. ``visibility`` is LISTED, or INTERNAL or RETIRED (Apache Kafka 4 has removed it): these
-    two are described only where they are set.
+    values of that type. ``dynamic`` is READ_ONLY, or states whether a running broker's setting is altered for one
+    broker or for all of them. ``broker_synonyms`` (topic settings) are the broker keys whose value a topic without
+    its own has, the first of highest rank. ``no_effect`` is the reason why a setting changes nothing here: it is
+    checked, kept and described all the same. ``visibility`` is LISTED, or INTERNAL or RETIRED (Apache Kafka 4 has
+    removed it): these two are described only where they are set.
     """
 
     __slots__ = (

@@ -70,7 +70,7 @@ def _differing(config: BrokerConfig, file_texts: Mapping[str, str]) -> Iterator[
 
 def _obstacle(config: BrokerConfig, key: str) -> str | None:
     if key in config.overrides:
-        return f"the {'environment' if key in config.environment else 'command line'} sets it too and has precedence"
+        return f"the {'environment' if key in config.environment else 'command line'} sets it and has precedence"
     definition = broker_definition(key)
     if definition is None:
         if key in config.old_address or key in config.static_texts:

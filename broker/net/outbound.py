@@ -71,6 +71,10 @@ class _NotCached(Exception):
         self.size_bytes = size_bytes
 
 
+class _SendfileRefused(Exception):
+    """The file system of the region has no sendfile."""
+
+
 class FileRegion(Protocol):
     """A piece of a file that stays readable until `release()`."""
 
@@ -204,6 +208,7 @@ class Outbound:
             elif not self._region_sent and (small := _read_small(chunk)) is not None:
                 parts.append(small)
                 chunk.release()
+                self._read_ahead_end = 0  # it was a position of this chunk's file
             else:
                 self._write_before_region(parts)
                 parts = []
@@ -244,10 +249,13 @@ class Outbound:
                     if is_cached is None:
                         sent = self._send_by_buffer(out, source, position, end)
                     else:
-                        sent = self._send_by_sendfile(out, source, position, end, is_cached)
+                        sent = self._send_by_sendfile(out, source, position, burst_end, is_cached)
                 except _NotCached as missing:
                     self._wait_for_disk(source, missing.size_bytes, position)
                     return False
+                except _SendfileRefused:
+                    is_cached = None
+                    continue
                 if sent == 0:  # the file is shorter than the response's length field: the stream is broken
                     self._transport.abort()
                     return True
@@ -284,17 +292,21 @@ class Outbound:
 
     def _send_by_sendfile(self, out: socket.socket, source: int, position: int, end: int, is_cached: CacheProbe) -> int:
         """Send as `_send_by_buffer`. Bytes that were read ahead are sent without a probe: some file systems keep
-        nothing in the page cache."""
-        sendable_end = max(self._cached_end, self._read_ahead_end)
+        nothing in the page cache. Raises _SendfileRefused, too."""
+        sendable_end = min(end, max(self._cached_end, self._read_ahead_end))
         if position >= sendable_end:
-            size_bytes = min(_BURST_BYTES, end - position)
-            sendable_end = position + size_bytes
-            if not is_cached(source, position, size_bytes):
-                if sendable_end > os.fstat(source).st_size:
+            sendable_end = end
+            if not is_cached(source, position, end - position):
+                if end > os.fstat(source).st_size:
                     return 0
-                raise _NotCached(min(WINDOW_BYTES, size_bytes))
-            self._cached_end = sendable_end
-        return os.sendfile(out.fileno(), source, position, sendable_end - position)
+                raise _NotCached(min(WINDOW_BYTES, end - position))
+            self._cached_end = end
+        try:
+            return os.sendfile(out.fileno(), source, position, sendable_end - position)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOSYS):  # a file system without it
+                raise _SendfileRefused from None
+            raise
 
     def _wait_for_disk(self, source: int, size_bytes: int, position: int) -> None:
         self.blocked = True

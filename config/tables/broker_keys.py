@@ -57,8 +57,8 @@ _NETWORK = (
         "listeners",
         "list",
         ["PLAINTEXT://localhost:9092"],
-        "NAME://host:port addresses that the broker binds. An empty host means the default interface, 0.0.0.0 all IPv4 "
-        "addresses, [::] all addresses, localhost the loopback addresses of IPv4 and IPv6.",
+        "NAME://host:port addresses that the broker binds. An empty host means all addresses, 0.0.0.0 all IPv4 "
+        "addresses, [::] all IPv6 addresses, localhost the loopback addresses of IPv4 and IPv6.",
         dynamic=PER_BROKER,
     ),
     ConfigDef("advertised.listeners", "list", None, "Addresses that clients connect to; those of listeners if unset."),

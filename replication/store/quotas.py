@@ -6,10 +6,12 @@ node may hold SCRAM credentials, too.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from itertools import chain
 
 from gregor.config.protection import QUOTA_KEYS
-from gregor.replication.store.metadata_store import MetadataStore, NoNode
+from gregor.replication.store.metadata_store import MetadataStore, NoNode, StoreFailed
 from gregor.replication.store.nodes import CONFIG, NodeFormatError, decode_config
 
 MAX_ENTITIES = 500
@@ -19,20 +21,31 @@ _log = logging.getLogger(__name__)
 
 
 async def read_quotas(store: MetadataStore) -> dict[str, dict[str, str]]:
-    """Return the quotas that are set, by the paths of their nodes."""
-    users = await _children(store, f"{CONFIG}/users")
-    paths = users + await _children(store, f"{CONFIG}/clients") + await _children(store, f"{CONFIG}/ips")
-    clients_of_users: list[str] = []
-    for user in users:
-        if len(clients_of_users) < MAX_ENTITIES:
-            clients_of_users += await _children(store, f"{user}/clients")
-    paths += clients_of_users
+    """Return the quotas that are set, by the paths of their nodes. Nodes that this broker may not read are named in the
+    log: no start fails because of them."""
+    try:
+        return await _read(store)
+    except StoreFailed as error:
+        _log.warning(
+            "Quotas below %s/users, clients and ips cannot be read: %s. If some are set, they have no effect here.",
+            CONFIG,
+            error,
+        )
+        return {}
+
+
+async def _read(store: MetadataStore) -> dict[str, dict[str, str]]:
+    users, clients, addresses = await asyncio.gather(
+        *(_children(store, f"{CONFIG}/{kind}") for kind in ("users", "clients", "ips"))
+    )
+    of_users = await asyncio.gather(*(_children(store, f"{user}/clients") for user in users))
+    paths = users + clients + addresses + list(chain.from_iterable(of_users))[:MAX_ENTITIES]
     quotas: dict[str, dict[str, str]] = {}
     for path, node in zip(paths, await store.get_many(paths), strict=True):
         try:
             texts = {} if node is None else decode_config(node[0])
-        except NodeFormatError as error:
-            _log.warning("%s cannot be read; if it sets a quota, that has no effect: %s", path, error)
+        except NodeFormatError:  # without its text, which may name a user's credentials
+            _log.warning("%s has no settings in Kafka's form; if it sets a quota, that has no effect", path)
             continue
         found = {key: text for key, text in texts.items() if key in QUOTA_KEYS}
         if found:

@@ -72,9 +72,9 @@ class CheckpointPlan:
         nothing waits for the disk, and the files survive only a crash of the process."""
         order = self._order
         errors: dict[str, OSError] = {}
+        if sync:
+            self._sync_paths(errors)  # before the lock: no other writer waits for the disk's slowest work
         with order.lock:
-            if sync:
-                self._sync_paths(errors)
             for directory in self._directories if sync else ():
                 self._in_folder(directory, errors, partial(self._files.sync_directory, directory))
             for path, data in self._contents.items():

@@ -5,8 +5,8 @@ Linux has the system call for it from 6.5 on (cachestat), and Python has none of
 
 from __future__ import annotations
 
+import errno
 import os
-import sys
 from collections.abc import Callable
 from functools import cache
 
@@ -20,9 +20,16 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 @cache
 def cache_probe() -> CacheProbe | None:
-    """The probe, or None where the system has none. Loads ctypes, some megabytes: call it when it is needed."""
-    if sys.platform != "linux":
+    """Return the probe, or None where the system has none. It loads ctypes, some megabytes: call it when needed."""
+    try:
+        probe = _probe()
+        return probe if _works(probe) else None
+    except (ImportError, OSError, AttributeError):
         return None
+
+
+def _probe() -> CacheProbe:
+    """Raises ImportError, OSError or AttributeError where the system lacks a part of it."""
     import ctypes
 
     system_call = ctypes.CDLL(None, use_errno=True).syscall
@@ -31,17 +38,32 @@ def cache_probe() -> CacheProbe | None:
     wanted = (ctypes.c_uint64 * 2)()
     found = (ctypes.c_uint64 * 5)()
     wanted_at, found_at = ctypes.addressof(wanted), ctypes.addressof(found)
+    byte = memoryview(bytearray(1))
+    nowait = os.RWF_NOWAIT
 
     def is_cached(descriptor: int, position: int, size_bytes: int) -> bool:
         wanted[0], wanted[1] = position, size_bytes
         if system_call(_CACHESTAT, descriptor, wanted_at, found_at, 0):
             return False
-        pages = (position + size_bytes - 1) // _PAGE_BYTES - position // _PAGE_BYTES + 1
-        return int(found[0]) >= pages
+        last = position + size_bytes - 1
+        if found[0] < last // _PAGE_BYTES - position // _PAGE_BYTES + 1:
+            return False
+        # The count includes pages that the kernel still reads; it fills them in order, so the last one shows it.
+        try:
+            return os.preadv(descriptor, [byte], last, nowait) == 1
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            return error.errno == errno.EOPNOTSUPP
 
-    descriptor = os.open(__file__, os.O_RDONLY)
+    return is_cached
+
+
+def _works(probe: CacheProbe) -> bool:
+    """Try it on a file in memory, which any user owns: the system call is refused for files of others."""
+    descriptor = os.memfd_create("gregor-page-cache")
     try:
-        os.pread(descriptor, 1, 0)
-        return is_cached if is_cached(descriptor, 0, 1) else None
+        os.write(descriptor, b"x")
+        return probe(descriptor, 0, 1)
     finally:
         os.close(descriptor)

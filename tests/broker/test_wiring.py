@@ -280,7 +280,7 @@ def test_parts_of_a_broker_end_in_the_order_that_they_need(tmp_path: Path, monke
     harness.stop()
     assert ended == [
         *("Connections", "LogManager", "GroupCoordinator", "ControllerLoop", "ScanHelper", "Background"),
-        *("EmbeddedStore", "LogMover", "LogManager"),
+        *("EmbeddedStore", "LogManager", "LogMover", "LogManager"),
     ]
 
 
@@ -292,7 +292,15 @@ def test_start_that_fails_ends_the_parts_that_were_made(tmp_path: Path, monkeypa
     harness.run(harness.node.open_storage())
     ended.clear()
     harness.stop()
-    assert ended == ["Connections", "LogManager", "ScanHelper", "Background", "EmbeddedStore", "LogManager"]
+    assert ended == [
+        "Connections",
+        "LogManager",
+        "ScanHelper",
+        "Background",
+        "EmbeddedStore",
+        "LogManager",
+        "LogManager",
+    ]
 
 
 def test_member_of_a_cluster_ends_after_the_controller_and_while_there_are_threads() -> None:

@@ -55,7 +55,7 @@ def test_environment_has_precedence_over_the_file() -> None:
     assert found == {
         "log.segment.bytes": (
             False,
-            "log.segment.bytes=3000000 is ignored: the command line sets it too and has precedence",
+            "log.segment.bytes=3000000 is ignored: the command line sets it and has precedence",
         ),
         "message.max.bytes": (
             False,
@@ -79,8 +79,8 @@ def test_the_environment_wins_over_the_file_too(tmp_path: pathlib.Path) -> None:
     assert (config["num.partitions"], config["message.max.bytes"], config["broker.rack"]) == (4, 3, "a")
     found = lines(config, {"num.partitions": "5", "message.max.bytes": "4", "broker.rack": "a"})
     assert found == {
-        "message.max.bytes": (False, "message.max.bytes=4 is ignored: the command line sets it too and has precedence"),
-        "num.partitions": (False, "num.partitions=5 is ignored: the environment sets it too and has precedence"),
+        "message.max.bytes": (False, "message.max.bytes=4 is ignored: the command line sets it and has precedence"),
+        "num.partitions": (False, "num.partitions=5 is ignored: the environment sets it and has precedence"),
     }
 
 

@@ -31,7 +31,7 @@ RARE = frozenset(
         "the ISR grows by who has not reached the epoch's begin",
     }
 )
-"""Mistakes that 60 seeds do not find: they are tried by hand alone."""
+"""Mistakes that the seeds of a day do not find: they are tried by hand alone."""
 SEEDS = 300
 TIMEOUT_S = 900
 

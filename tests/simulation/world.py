@@ -253,7 +253,7 @@ class World:
         self._go_on(self.chaos_s)
         self.faults.heal()
         if self.throttles.is_used and self.throttles.outlasts_faults:
-            self.producing = False
+            self.producing = False  # a throttled replica may never catch up with producers; they do not begin again
             self._until("not whole while throttled", self._lacking_throttled, self.throttles.longest_s())
         self.throttles.lift()
         self._until("not whole again", self.lacking)

@@ -114,7 +114,7 @@ def check_folder(folder: str, config: BrokerConfig, cluster_id: str | None) -> l
             Finding(
                 Level.WRONG,
                 text,
-                f"run this command as the user of the broker; if you do, change the owner with chown -R {folder}",
+                f"run this command as the user of the broker; if you do, change the owner with chown -R USER {folder}",
             )
         ]
     found = []

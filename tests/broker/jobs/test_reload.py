@@ -122,9 +122,7 @@ def test_the_signal(tmp_path: Path) -> None:
         while "log.retention.ms=6000 is applied" not in broker.log():
             assert time.monotonic() < deadline, broker.log()
             time.sleep(0.01)
-    assert (
-        "listeners=PLAINTEXT://localhost:1 is ignored: the command line sets it too and has precedence" in broker.log()
-    )
+    assert "listeners=PLAINTEXT://localhost:1 is ignored: the command line sets it and has precedence" in broker.log()
 
 
 @pytest.mark.parametrize(

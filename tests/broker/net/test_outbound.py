@@ -311,6 +311,64 @@ def test_large_piece_that_is_not_cached_is_read_ahead_on_a_thread(
         assert all(position >= before + size for (before, size), (position, _) in pairwise(ahead)), "nothing twice"
 
 
+@pytest.mark.parametrize("in_one_response", [True, False])
+def test_small_piece_that_was_read_ahead_leaves_no_trace_in_the_next_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_one_response: bool
+) -> None:
+    """Positions belong to one file: a large piece of another must end where it ends."""
+    tail, large = tmp_path / "tail", tmp_path / "large"
+    tail.write_bytes(bytes(11_000_000) + b"t" * 1000)
+    content = random.Random(5).randbytes(SENDFILE_MIN_BYTES + 9_000_000)
+    large.write_bytes(content)
+    preadv = os.preadv
+    refused: list[int] = []
+
+    def not_at_first(descriptor: int, buffers: list[memoryview], position: int, flags: int = 0) -> int:
+        if position == 11_000_000 and flags and len(refused) < 2:
+            refused.append(position)
+            raise BlockingIOError
+        return preadv(descriptor, buffers, position, flags)
+
+    monkeypatch.setattr(os, "preadv", not_at_first)
+
+    async def test() -> None:
+        async with connected() as (server, peer):
+            pieces = [Piece(tail, 11_000_000, 1000), Piece(large, 0, SENDFILE_MIN_BYTES)]
+            if in_one_response:
+                server.outbound.send([*pieces, b">"])
+            else:
+                server.outbound.send(pieces[:1])
+                assert await receive(peer, 1000) == b"t" * 1000
+                server.outbound.send([pieces[1], b">"])
+            expected = content[:SENDFILE_MIN_BYTES] + b">"
+            assert await receive(peer, len(expected) + 1000 * in_one_response, 1 << 20) == (
+                b"t" * 1000 * in_one_response + expected
+            )
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.get_running_loop().sock_recv(peer, 1), 0.05)
+
+    run(test())
+    assert len(refused) == 2
+
+
+def test_file_system_without_sendfile_is_served_by_the_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "segment"
+    content = random.Random(6).randbytes(SENDFILE_MIN_BYTES)
+    path.write_bytes(content)
+
+    def refuse(*_arguments: object) -> int:
+        raise OSError(errno.EINVAL, "no sendfile here")
+
+    monkeypatch.setattr(os, "sendfile", refuse)
+
+    async def test() -> None:
+        async with connected() as (server, peer):
+            server.outbound.send([Piece(path, 0, len(content)), b">"])
+            assert await receive(peer, len(content) + 1, 1 << 20) == content + b">"
+
+    run(test())
+
+
 def test_large_piece_of_a_shorter_file_ends_the_connection(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(bytes(SENDFILE_MIN_BYTES))

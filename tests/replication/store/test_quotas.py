@@ -8,6 +8,7 @@ import pytest
 
 from gregor.replication.store import quotas
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
+from gregor.replication.store.metadata_store import StoreFailed
 from gregor.replication.store.nodes import encode_config
 from gregor.replication.store.quotas import read_quotas
 from gregor.replication.store.registration import make_persistent_nodes
@@ -59,7 +60,7 @@ async def test_only_some_of_many_entities_are_read(tmp_path: Path, monkeypatch: 
             f"/config/clients/app{index}" for index in range(3)
         ]
         assert [path for path in found if path.startswith("/config/users/")] == [
-            f"/config/users/u{user}/clients/c{client}" for user in range(2) for client in range(2)
+            *("/config/users/u0/clients/c0", "/config/users/u0/clients/c1", "/config/users/u1/clients/c0")
         ]
     finally:
         await store.close()
@@ -75,6 +76,27 @@ async def test_a_broken_node_is_logged_and_the_others_are_read(
         await store.create("/config/clients/broken", b"{", make_parents=True)
         await store.create("/config/clients/good", encode_config({"producer_byte_rate": "1"}))
         assert await read_quotas(store) == {"/config/clients/good": {"producer_byte_rate": "1"}}
-        assert "/config/clients/broken cannot be read; if it sets a quota, that has no effect" in caplog.text
+        assert (
+            "/config/clients/broken has no settings in Kafka's form; if it sets a quota, that has no effect"
+            in caplog.text
+        )
+    finally:
+        await store.close()
+
+
+@on_loop
+async def test_quotas_that_cannot_be_read_are_logged_and_nothing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = EmbeddedStore(str(tmp_path / FILE_NAME))
+    await store.start()
+    try:
+
+        async def refused(path: str, watch: object = None) -> list[str]:
+            raise StoreFailed(f"{path}: not authenticated")
+
+        monkeypatch.setattr(store, "children", refused)
+        assert await read_quotas(store) == {}
+        assert "cannot be read: /config/users: not authenticated" in caplog.text
     finally:
         await store.close()
