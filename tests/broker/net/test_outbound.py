@@ -320,6 +320,7 @@ def test_small_piece_that_was_read_ahead_leaves_no_trace_in_the_next_file(
     tail.write_bytes(bytes(11_000_000) + b"t" * 1000)
     content = random.Random(5).randbytes(SENDFILE_MIN_BYTES + 9_000_000)
     large.write_bytes(content)
+    size = SENDFILE_MIN_BYTES + 12_345  # no multiple of what one call sends
     preadv = os.preadv
     refused: list[int] = []
 
@@ -333,14 +334,14 @@ def test_small_piece_that_was_read_ahead_leaves_no_trace_in_the_next_file(
 
     async def test() -> None:
         async with connected() as (server, peer):
-            pieces = [Piece(tail, 11_000_000, 1000), Piece(large, 0, SENDFILE_MIN_BYTES)]
+            pieces = [Piece(tail, 11_000_000, 1000), Piece(large, 0, size)]
             if in_one_response:
                 server.outbound.send([*pieces, b">"])
             else:
                 server.outbound.send(pieces[:1])
                 assert await receive(peer, 1000) == b"t" * 1000
                 server.outbound.send([pieces[1], b">"])
-            expected = content[:SENDFILE_MIN_BYTES] + b">"
+            expected = content[:size] + b">"
             assert await receive(peer, len(expected) + 1000 * in_one_response, 1 << 20) == (
                 b"t" * 1000 * in_one_response + expected
             )
