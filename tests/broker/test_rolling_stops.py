@@ -148,7 +148,7 @@ def test_the_controller_is_killed(cluster: GregorCluster) -> None:
 async def asked(port: int, request: InitProducerIdRequest) -> object:
     peer = Peer("127.0.0.1", port, "test", 30_000, LoopGate())
     try:
-        return await peer.ask(request)
+        return await peer.send(request)
     finally:
         peer.close()
         await asyncio.sleep(0)
