@@ -13,6 +13,7 @@ from tests.support.structure import (
     long_functions,
     needless_allowances,
     private_accesses,
+    private_imports,
     private_in_product,
     private_in_tests,
 )
@@ -50,6 +51,13 @@ def test_no_class_is_too_large_with_its_bases() -> None:
 def test_private_attributes_of_other_objects_are_found() -> None:
     assert _private("log._segments\nself.log._end") == ["log._segments", "self.log._end"]
     assert _private("log.segments, log.__class__, one._replace(a=1), os._exit(1)") == []
+
+
+def test_imports_of_private_names_are_found() -> None:
+    tree = ast.parse(
+        "from gregor.storage.log import _end, Log\nfrom sys import _getframe\nfrom gregor import __version__"
+    )
+    assert [*private_imports(tree)] == ["gregor.storage.log._end"]
 
 
 def test_class_may_use_private_attributes_of_its_own_objects() -> None:

@@ -72,9 +72,24 @@ def private_accesses(tree: ast.AST) -> Iterator[ast.Attribute]:
     return (access for access in foreign_accesses(tree) if allowance(access) is None)
 
 
+def private_imports(tree: ast.AST) -> Iterator[str]:
+    """Yield each private name that is imported from a module of the product."""
+    return (
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("gregor.")
+        for alias in node.names
+        if _is_private(alias.name)
+    )
+
+
 def private_in_product() -> list[str]:
-    """Return the private accesses of the product, as `path: access`."""
-    return sorted(f"{path}: {ast.unparse(one)}" for path, tree in trees() for one in private_accesses(tree))
+    """Return the private accesses and imports of the product, as `path: access`."""
+    return sorted(
+        f"{path}: {one}"
+        for path, tree in trees()
+        for one in (*map(ast.unparse, private_accesses(tree)), *private_imports(tree))
+    )
 
 
 def private_in_tests() -> list[str]:
