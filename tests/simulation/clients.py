@@ -30,6 +30,8 @@ Key = tuple[str, int]
 TIMEOUT_MS = 1500
 LATEST = -1
 PRODUCE_VERSION = 12
+PATIENCE = 200
+"""Attempts with one batch while the cluster is calm."""
 
 
 class Client:
@@ -135,9 +137,9 @@ class Producer(Client):
     async def _send(self, key: Key) -> None:
         _, values, request = self.next_batch(key)
         ledger = self.world.ledger
-        attempt = 0
+        attempt = 0  # since the cluster is whole, without a throttle
         while True:
-            attempt += 1
+            attempt += self.world.is_calm
             broker_id, _ = await self.leader(key)
             sent_s = asyncio.get_running_loop().time()
             try:
@@ -156,8 +158,10 @@ class Producer(Client):
                 return
             if not self.idempotent and self.rng.random() < 0.2:
                 return
-            if not self.world.producing and attempt > 200:
-                ledger.violation(f"{self.name}: {values[0].decode()} for {key} is not taken after all is well: {code}")
+            if attempt > PATIENCE:
+                ledger.violation(
+                    f"{self.name}: {values[0].decode()} for {key} is not appended though all is well: {code}"
+                )
                 return
             await self.pause()
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 UNDER_WAY = 5
 WAITING = 30
 PATIENCE = 300
-"""Attempts with one batch, after all is well."""
+"""Attempts with one batch while the cluster is calm."""
 
 
 class _Pipe(asyncio.BufferedProtocol):
@@ -88,8 +88,14 @@ class _Batch:
         self.values = values
         self.request = request
         self.attempts = 0
+        self._calm_attempts = 0
         self.broker_id = -1
         """Where it is under way."""
+
+    def has_failed_too_often(self) -> bool:
+        """Count an attempt that failed while the cluster was calm."""
+        self._calm_attempts += 1
+        return self._calm_attempts > PATIENCE
 
 
 class _Lane:
@@ -203,8 +209,8 @@ class HastyProducer(Producer):
         if answered is not None and answered.error_code in FATAL:
             ledger.violation(f"{self.name}: {code} for {what}, sequence {batch.sequence}")
             self._given_up = True
-        elif not self.world.producing and batch.attempts > PATIENCE:
-            ledger.violation(f"{self.name}: {what} is not taken after all is well: {code}")
+        elif self.world.is_calm and batch.has_failed_too_often():
+            ledger.violation(f"{self.name}: {what} is not appended though all is well: {code}")
             self._given_up = True
         self._failed(lane)
 

@@ -84,6 +84,8 @@ class World:
             self.keys[-1] = TABLE, 0
         self._first_assignment = {key: tuple(rng.sample(self.broker_ids, 3)) for key in self.keys}
         self.producing = True
+        self.is_calm = False
+        """Whether faults and throttles are over, and all replicas were in sync: nothing may fail for long now."""
         self.produce_every_s = rng.choice((0.15, 0.3, 0.6))
         self.settings = SETTINGS | {
             "replica.lag.time.max.ms": rng.choice(("600", "2000")),
@@ -258,6 +260,7 @@ class World:
         self.throttles.lift()
         self._until("not whole again", self.lacking)
         self.producing = False
+        self.is_calm = True
         self._until("producers do not end", lambda: None if all(task.done() for task in self._producers) else "")
         self._until("not whole in the end", self.lacking)
         self._go_on(1.0)
