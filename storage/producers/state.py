@@ -309,7 +309,11 @@ class ProducerStates:
                 f"producer {producer_id}: sequence {refused[0]} before it was refused just now",
             )
         since_ms = self.led_since_ms
-        if since_ms is None or not 0 <= now_ms - since_ms < NEW_LEADER_MS:
+        if since_ms is None:
+            return
+        if now_ms < since_ms:  # the machine's clock was set back: count from here
+            since_ms = self.led_since_ms = now_ms
+        if now_ms - since_ms >= NEW_LEADER_MS:
             return
         if not self.knows_all and producer_id not in self.entries:
             return

@@ -350,8 +350,11 @@ def test_a_gap_passes_where_the_leader_is_new() -> None:
     assert answer(log, 3, now_ms=late_ms) == GAP
     assert answer(log, 8, now_ms=late_ms + 1) == GAP
     assert answer(log, 1, epoch=1, now_ms=late_ms + 1) == GAP
-    # The clock was set back: no window of hours.
-    assert answer(log, 8, now_ms=NOW_MS - 1) == GAP
+    # The clock was set back by 20 min: the leader counts as new again, but for no longer than a window.
+    back_ms = NOW_MS - 1_200_000
+    assert answer(log, 8, now_ms=back_ms) == AGAIN
+    assert answer(log, 8, now_ms=back_ms + NEW_LEADER_MS - 1) == AGAIN
+    assert answer(log, 8, now_ms=back_ms + NEW_LEADER_MS) == GAP
     assert [answer(log, sequence) for sequence in (7, 8)] == [TAKEN, TAKEN]
     assert log.append_as_leader(sequenced(8, 0, 3), 0, late_ms + 1).first_offset == 4
 
