@@ -190,7 +190,7 @@ class TopicConfigs:
         now_ms = self._clock_ms()
         news = [name for name in names if name not in self._seen]
         old = [name for name in names if now_ms - self._seen.get(name, now_ms) > CHANGE_KEPT_MS]
-        self._seen = {name: self._seen.get(name, now_ms) for name in names}
+        seen = {name: self._seen.get(name, now_ms) for name in names}
         entities: dict[str, None] = {}
         for node in await self._store.get_many([f"{CONFIG_CHANGES}/{name}" for name in news]):
             try:
@@ -200,6 +200,7 @@ class TopicConfigs:
                 _log.warning("A change of settings cannot be read: %s", error)
         for entity in entities:
             await self._entity_changed(entity)
+        self._seen = seen  # not before: what the store could not deliver now is read with the next notice
         for name in old:
             # Another broker may have deleted it.
             try:

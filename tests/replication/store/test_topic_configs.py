@@ -14,7 +14,7 @@ from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
 from gregor.replication.store import nodes
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
-from gregor.replication.store.metadata_store import Create, Set
+from gregor.replication.store.metadata_store import Create, Set, StoreFailed
 from gregor.replication.store.registration import make_persistent_nodes
 from gregor.replication.store.topic_configs import CHANGE_KEPT_MS, TopicConfigs
 from tests.replication.fakes import HandClock, on_loop
@@ -213,6 +213,27 @@ async def test_broken_settings_of_brokers_hold_up_neither_the_start_nor_other_ch
     assert subject.configs.log_config("u").retention_ms == 9  # as it was
     assert "/config/brokers/3" in caplog.text
     await subject.restart()
+    await subject.store.close()
+
+
+@on_loop
+async def test_change_that_could_not_be_read_is_read_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = await Subject().start(tmp_path)
+    get_many = subject.store.get_many
+
+    async def fail(paths: list[str]) -> Any:
+        monkeypatch.setattr(subject.store, "get_many", get_many)
+        raise StoreFailed("the connection is lost")
+
+    monkeypatch.setattr(subject.store, "get_many", fail)
+    with pytest.raises(StoreFailed):
+        await subject.write("brokers/3", nodes.encode_config({"log.cleaner.threads": "2"}))
+    assert subject.told == []
+    await subject.write("brokers/4", nodes.encode_config({"log.cleaner.threads": "3"}))
+    assert subject.told == ["broker"]
+    assert subject.broker["log.cleaner.threads"] == 2
     await subject.store.close()
 
 
