@@ -1,13 +1,14 @@
 """`make bench-cluster`: three gregor brokers beside three Apache Kafka 3.9.1 brokers in ZooKeeper mode, in turns.
 
     make bench-cluster                                      3 rounds, then failover of 5,000 partitions once
-    make bench-cluster ARGS="--rounds 1 --only load"        what a new change does to the throughput
+    make bench-cluster ARGS="--rounds 1 --only load"        the effect of a new change on the throughput
 
 Each side begins each round with new processes, a ZooKeeper of its own and empty folders; the other side does not run
 meanwhile. All topics have three replicas, and all writes wait for all in-sync replicas. Only ratios mean something.
 
 Each load is measured twice: cold, in its first pass over these processes, while a JVM still compiles; and warm, after
-at least two passes that are not counted. A cold ratio says how a cluster does that was just started, and no more.
+at least two passes that are not counted. A cold ratio describes a cluster that
+was just started, and no more.
 """
 
 from __future__ import annotations

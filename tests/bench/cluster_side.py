@@ -29,7 +29,7 @@ SETTINGS = {
     "log.cleaner.dedupe.buffer.size": "134217728",
     "offsets.topic.num.partitions": "50",
 }
-"""Apache Kafka's defaults where the tests have smaller ones. What gregor has no use for it leaves aside."""
+"""Apache Kafka's defaults where the tests have smaller ones. gregor ignores those that it does not use."""
 LIMIT_S = 240.0
 BATCH = 100
 
@@ -91,7 +91,7 @@ class Side:
     # -- topics --------------------------------------------------------------------------------------------------
 
     def start(self) -> float:
-        """Seconds until the cluster has made a topic of three replicas and taken a record that all of them have."""
+        """Return the seconds until a topic of three replicas exists and a record is written that all of them have."""
         begin = time.monotonic()
         for broker in self.cluster.brokers:
             broker.start(wait_until_ready=False)
@@ -168,8 +168,11 @@ class Side:
     # -- failover ------------------------------------------------------------------------------------------------
 
     def failover(self, topic: str, killed: int) -> tuple[float, float]:
-        """kill -9 of a broker. Seconds from there until every partition has taken a record again, which all in-sync
-        replicas have; and how many of them lie behind the end of its session in ZooKeeper."""
+        """Kill a broker with SIGKILL.
+
+        Return the seconds until every partition has accepted a record again that all in-sync replicas have, and how
+        many of these seconds follow the end of the broker's session in ZooKeeper.
+        """
         places = self.leaders(topic)
         dead_port = self.port(killed)
         survivors = {self.port(number) for number in self.running()} - {dead_port}
@@ -178,7 +181,7 @@ class Side:
         assert self.cluster.store.exists(path, watch=lambda _: ended.append(time.monotonic()))
         self.cluster.brokers[killed].kill()
         begin = time.monotonic()
-        # Those that go on being led where they were wait for the dead follower to leave the in-sync replicas.
+        # Partitions that keep their leader wait until the dead follower is out of the in-sync replicas.
         kept = [
             threading.Thread(target=self._write_all, args=(topic, {p for p in places if places[p] == port}))
             for port in survivors

@@ -1,4 +1,4 @@
-"""How long a loop keeps its callers waiting while something goes on: a probe for tests. Each test measures once."""
+"""A probe that measures how long an event loop delays its callers during some work. Each test measures once."""
 
 from __future__ import annotations
 

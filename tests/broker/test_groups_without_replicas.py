@@ -1,4 +1,4 @@
-"""Three brokers on a ZooKeeper, of which two end: the last one serves groups from what it has and takes no commits."""
+"""Three brokers on a ZooKeeper, of which two end: the last one serves groups from its log and refuses commits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "min.insync.replicas": "2",
     "offsets.commit.timeout.ms": "1000",
-    # Whoever is suspended stays in sync for longer than a commit waits.
+    # A suspended broker stays in sync for longer than a commit waits.
     "replica.lag.time.max.ms": "60000",
     "zookeeper.session.timeout.ms": "10000",
 }
@@ -43,7 +43,7 @@ def cluster(tmp_path: Path) -> Iterator[GregorCluster]:
 
 
 class Member:
-    """What a client says to one broker of the cluster."""
+    """A client's requests to one broker of the cluster."""
 
     def __init__(self, cluster: GregorCluster, broker_id: int) -> None:
         self._port = cluster.brokers[broker_id].port

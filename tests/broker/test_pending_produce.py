@@ -45,7 +45,7 @@ class Producer:
         self.harness.turn()
 
     def answers(self) -> list[tuple[int, int]]:
-        """(error, base offset) of all answers since the last look."""
+        """Return (error, base offset) of all answers since the last call."""
         data, found = bytes(self.wire.transport.written), []
         del self.wire.transport.written[:]
         while data:

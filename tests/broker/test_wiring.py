@@ -195,7 +195,7 @@ def test_a_store_that_was_lost_is_made_anew_from_the_folders(tmp_path: Path) -> 
 
 
 def start_error(folder: Path, **settings: str) -> str:
-    """What a start says that fails; it must leave nothing behind that a later one trips over."""
+    """Return the error of a start that fails, which must leave nothing behind that disturbs a later start."""
     harness = Harness.__new__(Harness)
     with pytest.raises(StartError) as caught:
         harness = Harness(folder, **settings)

@@ -86,7 +86,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def doctor(capsys: pytest.CaptureFixture[str], bootstrap: str, zookeeper: str) -> list[str]:
-    """What `gregor doctor` finds wrong; the machine's disk is as full as it is."""
+    """Return the WRONG lines of `gregor doctor`, without those about free space: the machine's disk may be full."""
     capsys.readouterr()
     main(["doctor", "--bootstrap-server", bootstrap, "--zookeeper", zookeeper])
     out = capsys.readouterr().out

@@ -16,7 +16,7 @@ HEAVY = {
     *("click", "rich", "confluent_kafka", "kazoo", "numpy", "pyspark"),
     *("lz4", "snappy", "cramjam", "zstandard", "gzip"),
 }
-# What only a broker of a cluster needs.
+# Modules that only a broker of a cluster needs.
 MEMBERS = {
     "gregor.broker.cluster.member",
     "gregor.replication.partition.replica_fetchers",

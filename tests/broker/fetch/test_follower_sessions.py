@@ -1,4 +1,4 @@
-"""Followers' fetches as their leader answers them: what is asked, what is remembered, who is looked at."""
+"""Followers' fetches in sessions of their leader: contents of requests, the session's memory, checks of replicas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def topic(harness: Harness, request: pytest.FixtureRequest) -> str:
 
 
 class Fetches:
-    """What a follower sends, in one session."""
+    """The fetch requests of a follower in one session."""
 
     def __init__(
         self,
@@ -103,8 +103,7 @@ def state_of(partition: Partition) -> Any:
 
 
 def idle(harness: Harness, topic: str) -> tuple[Fetches, FollowerSession]:
-    """A follower that is level with partition 0, and has nothing to say of it for an hour in its session, the only
-    one."""
+    """Return the only session of a follower that is level with partition 0 and has sent nothing on it for an hour."""
     follower = Fetches(harness, topic)
     follower.ask({0: 0})
     follower.ask({})
@@ -262,13 +261,13 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
         one.epoch = 1 if one.session_id else 0
     assert [one.session_id > 0 for one in (first, *others)] == [True] * 3 + [False] * 3
     assert len(sessions) == len(sessions.fetchers) == sessions.position_count == 3
-    # Who is not in the cluster gives way to who is, but not the other way round.
+    # A stranger's session is evicted for a broker of the cluster, but not the other way round.
     alive.add(FOLLOWER + 1)
     follower = Fetches(harness, topic, client_id="follower", replica_id=FOLLOWER + 1)
     follower.ask({0: 0})
     assert follower.session_id and len(sessions) == len(sessions.fetchers) == 3
     assert first.error({1: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    # After a long rest anybody does.
+    # After a long time without a fetch, any session is evicted.
     now_ms[0] += EVICT_AFTER_MS
     for one in others[-3:]:
         one.ask({0: 0})
@@ -346,7 +345,7 @@ def test_who_catches_up_is_proposed(harness: Harness, topic: str, monkeypatch: p
 def test_many_that_may_not_join_the_set_keep_nobody_waiting_and_nobody_busy(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As while there is no controller: they are looked at in turns, and the others have theirs all the same."""
+    """While there is no controller, the partitions are checked in turns, and all others get their records as usual."""
     monkeypatch.setattr("gregor.broker.fetch.follower.MAX_PARTITIONS", 1)
     looked: list[int] = []
     propose: Any = lambda partition, isr: looked.append(partition.partition)  # noqa: E731
@@ -373,8 +372,12 @@ def test_many_that_may_not_join_the_set_keep_nobody_waiting_and_nobody_busy(
 def test_where_a_leadership_began_while_a_fetch_waited_the_next_one_counts(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fetch came when this broker did not lead: it did not say where the follower stands. Without records nobody
-    would look at it again, and it stayed out of the in-sync set for ever (of 5,000 new partitions on a slow disk)."""
+    """The leader learns the follower's position at its next fetch, although no record comes.
+
+    This broker was no leader when the fetch came, and so did not record the follower's position. Without new records
+    the partition was never checked again, and the follower stayed out of the in-sync replicas (seen with 5,000 new
+    partitions on a slow disk).
+    """
     monkeypatch.setattr("gregor.broker.fetch.follower.MAX_PARTITIONS", 1)
     first, second = partition_of(harness, topic, 0), partition_of(harness, topic, 1)
     first.isr_decided([0], first.partition_epoch + 1, harness.broker.now_ms())

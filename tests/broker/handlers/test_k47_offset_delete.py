@@ -105,7 +105,7 @@ def test_offsets_of_a_group_without_members(harness: Harness, topic: str) -> Non
 
 
 def test_a_simple_group_outlives_its_last_offset(harness: Harness, topic: str) -> None:
-    """Until the next search for expired offsets, which is minutes away, or until somebody deletes it."""
+    """An empty group stays until the next search for expired offsets, minutes later, or until a client deletes it."""
     harness.create_topic(topic)
     commit(harness, topic, (topic, 0))
     assert delete(harness, topic, (topic, 0), (topic, 0)) == (ErrorCode.NONE, {(topic, 0): ErrorCode.NONE})

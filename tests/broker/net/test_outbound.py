@@ -22,7 +22,7 @@ from gregor.broker.net.outbound import JOINED_BELOW_BYTES, SENDFILE_MIN_BYTES, W
 from tests.broker.loop_lag import LoopLag, loop_lag_during
 from tests.support.evicted import evict
 
-# A burst of 4 MB has taken 3 to 11 ms of processor time on two cores: above the 10 ms that hold elsewhere.
+# A burst of 4 MB needs 3 to 11 ms of processor time on two cores: above the 10 ms that hold elsewhere.
 MAX_BURST_LAG_MS = 20
 
 
@@ -408,7 +408,7 @@ def test_a_connection_that_ends_while_the_disk_is_read_does_no_harm(
 
 @pytest.mark.slow
 def test_an_evicted_file_holds_up_its_own_reader_alone(tmp_path: Path) -> None:
-    """With the real kernel and disk: 24 MB that are in no memory go out, and the loop takes its turns meanwhile."""
+    """Send 24 MB that are in no memory, with the real kernel and disk, while the loop serves others meanwhile."""
     size = 24 << 20
     path = tmp_path / "cold"
     content = os.urandom(size)

@@ -30,7 +30,7 @@ def kafka() -> Iterator[KafkaTools]:
 
 
 class Both:
-    """Runs both tools; what Apache Kafka's says is the standard, less what it says wrongly."""
+    """Runs both tools. The output of Apache Kafka's tool is the standard, except where it is wrong."""
 
     def __init__(self, kafka: KafkaTools, capsys: pytest.CaptureFixture[str]) -> None:
         self._kafka = kafka
