@@ -1,4 +1,4 @@
-"""Requests about topics and groups that gregor and Apache Kafka are asked for; both must answer with the same codes."""
+"""Requests about topics and groups for gregor and Apache Kafka; both must answer with the same codes."""
 
 from __future__ import annotations
 

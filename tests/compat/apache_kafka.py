@@ -130,5 +130,5 @@ class ApacheKafka(Java):
         return f"127.0.0.1:{self.port}"
 
     def complaints(self) -> list[str]:
-        """What it logged as a warning or worse."""
+        """Return the log lines of level WARN or worse."""
         return [line for line in self.log().splitlines() if line.startswith(("WARN", "ERROR", "FATAL"))]

@@ -50,7 +50,7 @@ OTHER_ENTRIES = {
     ("broker", "listeners"): "gregor's default is the loopback only",
     ("broker", "log.dir"): "gregor's default is in the working folder",
 }
-# The same, of entries that are there only while somebody has set them.
+# The same, of entries that exist only while they are set.
 OTHER_SET_ENTRIES = {
     ("broker", "leader.replication.throttled.rate"): "gregor tells the default and what it is about",
     ("broker", "replica.alter.log.dirs.io.max.bytes.per.second"): "likewise",

@@ -46,10 +46,10 @@ SETTINGS = {"log.segment.bytes": "1048576", "log.index.interval.bytes": "2000"}
 
 
 class Load:
-    """An idempotent producer with acks=all that never stops, and what it was told of each record.
+    """An idempotent producer with acks=all that never stops, and the result of each record.
 
-    A value says which record it is: the partition's running number. So a record that came twice, in the wrong place, or
-    not at all shows in the values alone.
+    The value of a record is the partition's running number. So a record that came twice, in the wrong place, or not at
+    all shows in the values alone.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -309,7 +309,7 @@ def test_a_group_goes_on_over_a_crash(tmp_path: pathlib.Path) -> None:
             assert as_sent(member.read) == sent[:20][partition::2] + sent[20:][partition::2], "each record once"
         # The generation is still the one of before: the coordinator knew its members again.
         assert [member.events for member in members] == told
-        # The admin client does not ask again while the partitions of the restarted broker are without a leader.
+        # The admin client does not retry while the partitions of the restarted broker are without a leader.
         until(lambda: _is_described(admin, GROUP), "the coordinator is back")
         described = admin.describe_consumer_groups([GROUP])[GROUP].result(WAIT_S)
         assert {entry.member_id for entry in described.members} == {member.consumer.memberid() for member in members}

@@ -25,7 +25,7 @@ RECORDS = 200
 
 
 class Group:
-    """Its members take turns in this thread; `seen` counts the values that any of them was given."""
+    """A group whose members poll in turn in this thread; `seen` counts the values that all of them received."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         self.seen: Counter[bytes] = Counter()

@@ -54,7 +54,7 @@ def delete(cluster: MixedCluster, topic: str, absent: int) -> None:
 
 
 def ask_controller(cluster: MixedCluster, request: ApiMessage, version: int) -> Any:
-    """The answer of whoever it is by then."""
+    """Return the answer of the broker that is the controller by then."""
     answers: list[Any] = []
 
     def asked() -> bool:
@@ -123,7 +123,7 @@ def retention_of(cluster: MixedCluster, topic: str, broker_id: int) -> str | Non
 
 
 def alter_retention(cluster: MixedCluster, topic: str, through: int, value: str) -> None:
-    """Over one broker, once it has heard of the topic; waits until each of them says so."""
+    """Alter the setting over one broker, once it knows the topic; wait until all of them return it."""
     port = cluster.brokers[through].port
 
     def altered() -> bool:

@@ -127,7 +127,7 @@ def test_word_count_survives_a_lost_state(
         first.stop()
     changelog = ConfigResource(ConfigResource.Type.TOPIC, f"{name}-counts-changelog")
     assert admin.describe_configs([changelog])[changelog].result(WAIT_S)["cleanup.policy"].value == "compact"
-    # Another folder: the counts come back from the changelog, and go on.
+    # A new folder: the counts are restored from the changelog and continue.
     produce(bootstrap, source, ["may it be"])
     more = COUNTS | {"may": 2, "it": 2, "be": 4}
     with application(classes, bootstrap, name, source, target, str(tmp_path / "two")) as second:
