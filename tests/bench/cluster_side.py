@@ -1,4 +1,4 @@
-"""Three brokers of one kind on a ZooKeeper of their own, and what is measured of them."""
+"""Three brokers of one kind on a ZooKeeper of their own, and the measurements of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KAFKA_JVM = (
     *("-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),
     *("-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
 )
-"""As Apache Kafka's own start script has it."""
+"""The same as in Apache Kafka's own start script."""
 SETTINGS = {
     "num.network.threads": "3",
     "num.io.threads": "8",
@@ -85,7 +85,7 @@ class Side:
         return sum(memory_mb(one) for pid in pids for one in (pid, *children(pid)))
 
     def port(self, number: int | None = None) -> int:
-        """Of that broker, or of one that runs."""
+        """Return the port of that broker, or of any broker that runs."""
         return self.cluster.brokers[self.running()[0] if number is None else number].port
 
     # -- topics --------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Side:
         return time.monotonic() - begin
 
     def keep_trying(self, attempt: Callable[[], object], pause_s: float = 0.02) -> None:
-        """Until it neither fails nor returns something false."""
+        """Repeat the attempt until it neither fails nor returns something false."""
         deadline = time.monotonic() + LIMIT_S
         last: Exception | None = None
         while time.monotonic() < deadline:
@@ -116,7 +116,7 @@ class Side:
         raise RuntimeError(f"{self.kind}: in vain for {LIMIT_S:.0f} s: {last}")
 
     def create(self, topic: str, partitions: int) -> bool:
-        """Over the controller; False while not all brokers are known, or if there is none."""
+        """Create the topic over the controller; return False if not all brokers are known or there is no controller."""
         with RawConnection(self.port()) as connection:
             found = self.metadata(connection, topic)
         if not found.topics[0].error_code:  # of an attempt whose answer was lost

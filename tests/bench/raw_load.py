@@ -29,7 +29,7 @@ from gregor.protocol.records.batch import build_batch
 from tests.support.wire import RawConnection, request_bytes
 
 VERSION = 11
-"""Of Produce: the newest that Apache Kafka 3.9.1 serves."""
+"""The newest version of Produce that Apache Kafka 3.9.1 serves."""
 CORRELATION_ID = 8
 """Where it stands in a request frame."""
 CRC, CRC_BEGINS, BASE_SEQUENCE = 17, 21, 53
@@ -42,10 +42,10 @@ class Found(NamedTuple):
 
     requests: int
     size_bytes: int
-    """Of the batches."""
+    """The size of all batches."""
     seconds: float
     times_ms: list[float]
-    """Of each request, from its sending to its answer; in order."""
+    """The time of each request, from its sending to its answer; in order."""
 
     def percentile_ms(self, share: float) -> float:
         return self.times_ms[min(len(self.times_ms) - 1, int(share * len(self.times_ms)))]
@@ -64,7 +64,7 @@ class Refused(Exception):
 
 
 class Producer:
-    """One connection that keeps `window` requests under way to one partition. Several together: `run`."""
+    """One connection that keeps `window` requests under way to one partition. `run` runs several together."""
 
     def __init__(self, port: int, topic: str, partition: int, batch_bytes: int, window: int) -> None:
         producer_id, producer_epoch = producer_identity(port)

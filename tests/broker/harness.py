@@ -46,7 +46,7 @@ ResultT = TypeVar("ResultT")
 
 PORT = 9092
 LIMIT_S = 30.0
-"""Of every wait, on a busy machine as well."""
+"""The limit of every wait, on a busy machine as well."""
 QUICK: Mapping[str, str] = {
     "offsets.topic.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
@@ -76,7 +76,7 @@ class FakeConnection:
 
 
 class Harness:
-    """A node in a loop of its own. Start another one on the same folder to see what survives."""
+    """A node in a loop of its own. A second one on the same folder shows the state that survives."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         """Settings are broker keys with underscores for dots."""
@@ -123,7 +123,7 @@ class Harness:
         return self.loop.run_until_complete(asyncio.wait_for(work, timeout_s))
 
     def turn(self, times: int = 5) -> None:
-        """Let the loop do what is due."""
+        """Let the loop run the callbacks that are due."""
         for _ in range(times):
             self.loop.run_until_complete(asyncio.sleep(0))
 

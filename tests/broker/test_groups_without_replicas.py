@@ -68,7 +68,7 @@ class Member:
         return bool(ask(self._port, FindCoordinatorRequest(key=GROUP), 1).error_code == ErrorCode.NONE)
 
     def groups(self) -> list[tuple[str, ErrorCode, str]]:
-        """Each that is listed, and how it is described."""
+        """Return each listed group and its description."""
         listed = [group.group_id for group in ask(self._port, ListGroupsRequest(), 2).groups]
         described = ask(self._port, DescribeGroupsRequest(groups=listed), 3).groups
         return [(group.group_id, ErrorCode(group.error_code), group.group_state) for group in described]
@@ -90,7 +90,8 @@ def test_the_last_broker_answers_what_groups_ask_and_takes_nothing_until_another
     until(lambda: member.commit(5) is ErrorCode.NONE, "a commit while all are there")
     assert member.committed() == 5
 
-    # One in sync does not fetch: what is written now is on the other two, and above the high watermark.
+    # A suspended replica that is in sync does not fetch: new records are on the other two only, above the high
+    # watermark.
     cluster.suspend(asleep)
     assert member.commit(6) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert member.committed() == 6  # in doubt, as after any election

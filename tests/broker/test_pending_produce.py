@@ -20,7 +20,7 @@ VERSION = 12
 
 
 class Producer:
-    """A connection that knows the route already, and what came back on it."""
+    """A connection that knows the route already, and the answers that it got."""
 
     def __init__(self, harness: Harness, topic: str) -> None:
         self.harness = harness

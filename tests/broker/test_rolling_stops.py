@@ -71,7 +71,7 @@ class Load:
             self.errors.append(error)
 
     def end(self) -> list[str]:
-        """Stop writing; what can be read now, sorted by number."""
+        """Stop writing; return the records that can be read now, sorted by number."""
         self._over.set()
         self._thread.join()
         assert self._producer.flush(120) == 0

@@ -1,4 +1,4 @@
-"""One broker on a real ZooKeeper: what it leaves there, comes back to, and does while there is none."""
+"""One broker on a real ZooKeeper: its nodes there, its return to them, and its work while there is no ZooKeeper."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Start = Callable[..., Harness]
 
 @pytest.fixture
 def start(zookeeper: ZooKeeperProcess, tmp_path: Path) -> Iterator[Start]:
-    """Starts a broker in a tree of the test's own; what is not stopped is stopped in the end."""
+    """Start brokers in a tree of the test's own; those that still run are stopped in the end."""
     chroot = f"/{uuid.uuid4().hex}/kafka"
     started: list[Harness] = []
 

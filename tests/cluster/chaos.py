@@ -157,7 +157,7 @@ class Run:
 
 
 def report(outcome: Outcome) -> list[str]:
-    """The figures, and what is amiss."""
+    """Return the lines of the figures and of the violations."""
     history = outcome.history
     lines = [
         f"records: {outcome.records} in the log, {len(history.acks)} acknowledged, {len(history.failed)} given up",

@@ -46,7 +46,7 @@ def _kill(scene: Scene, fault: Fault) -> None:
 
 
 def _kill_all(scene: Scene, fault: Fault) -> None:
-    """No record is lost: the kernel still has what the brokers wrote."""
+    """No record is lost: the kernel still has all written bytes."""
     for broker in scene.cluster.brokers:
         broker.kill()
     time.sleep(fault.hold_s)

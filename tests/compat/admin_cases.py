@@ -80,7 +80,7 @@ def forgotten(group: str, name: str, *partitions: int) -> ApiMessage:
 
 NO_ID, ABSENT_ID = bytes(16), b"\x09" * 16
 
-# In this order: some need what those before them did.
+# The order matters: some requests need the effects of those before them.
 REQUESTS: list[tuple[ApiMessage, int]] = [
     (create(topic("a.b"), topic("wide", 3), topic("table", cleanup_policy="compact")), 7),
     (create(topic("a.b")), 7),

@@ -40,7 +40,7 @@ _COMMON = {
 
 
 class Java:
-    """A process of a class in those jars; what it logs is in `output`."""
+    """A process of a class in those jars; its log lines are in `output`."""
 
     def __init__(self, folder: pathlib.Path, name: str, main_class: str, *arguments: str) -> None:
         jars = kafka_jars(VERSION)

@@ -1,4 +1,5 @@
-"""Requests of old versions, one after the other, for two brokers to answer; and what of the answers must be equal."""
+"""Requests of old versions, one after the other, for two brokers to answer, and the parts of answers that must be
+equal."""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ def _create(name: str, partitions: int = 1, replicas: int = 1, *, config: str = 
 
 
 def other_requests() -> Iterator[Step]:
-    """Everything but Produce. Later steps rely on what the earlier ones left."""
+    """Yield all requests but Produce. Later steps rely on the effects of earlier ones."""
     yield from _of_topics()
     yield from _of_reads()
     yield from _of_offsets()

@@ -49,7 +49,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _quiet() -> Iterator[None]:
-    """Both clients log each refused connection; and what they leave goes here."""
+    """Hide the clients' log of each refused connection, and collect the objects that they leave."""
     loggers = [logging.getLogger(name) for name in ("kafka", "aiokafka")]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)

@@ -1,6 +1,6 @@
-"""kill -9 at random moments under load, and what must then still be true.
+"""kill -9 at random moments under load, and the invariants that must hold afterwards.
 
-A crash of the process keeps the page cache, so whatever was acknowledged is there, once, in its place. Three rounds by
+A crash of the process keeps the page cache, so every acknowledged record is there, once, in its place. Three rounds by
 default; GREGOR_CRASH_ROUNDS names another number, GREGOR_CRASH_SEED repeats a run's choices.
 """
 
@@ -122,7 +122,7 @@ def number_of(value: bytes) -> int:
 
 
 class Commits:
-    """A consumer group's member that commits all the time, and what was last acknowledged to it."""
+    """A consumer group's member that commits all the time, and its last acknowledged commit."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged: dict[int, int] = {}
@@ -333,7 +333,7 @@ def _is_described(admin: AdminClient, group: str) -> bool:
 @pytest.mark.jvm
 def test_dump_log_after_crashes(aftermath: tuple[BrokerProcess, Load, Commits]) -> None:
     server, load, _ = aftermath
-    assert server.stop() == 0  # the last test of this file: what a clean end adds to the files is judged with them
+    assert server.stop() == 0  # the last test of this file: changes of the files at a clean end are checked with them
     files = segments(server, TOPIC)
     names = ",".join(map(str, files))
     tool = "org.apache.kafka.tools.DumpLogSegments"

@@ -57,7 +57,7 @@ class Group:
         return [sorted(one.partition for one in member.assignment()) for member in self.members]
 
     def until_shared(self, shares: list[int]) -> None:
-        """Until the members have all partitions among them, and so many each."""
+        """Wait until the members own all partitions, in these numbers."""
 
         def shared() -> bool:
             found = self.assigned()

@@ -45,7 +45,7 @@ NEVER_IN_TIME_MS = int(3 * TIMEOUT_S * 1000)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker for these tests alone: what they do to it must not disturb others."""
+    """A broker for these tests alone, so that their effects do not disturb others."""
     with BrokerProcess(tmp_path_factory.mktemp("hostile")) as running:
         yield running
 
@@ -219,7 +219,7 @@ def test_a_request_in_single_bytes(connect: Callable[[], RawConnection]) -> None
 
 
 def test_an_unknown_version_of_api_versions_is_answered(connect: Callable[[], RawConnection]) -> None:
-    # KIP-511: in the form of version 0, naming what is served.
+    # KIP-511: the answer has the form of version 0 and names the served versions.
     connection = connect()
     connection.send_bytes(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 99, 7, -1))
     connection.expect(7, ApiKey.API_VERSIONS, 0)
@@ -499,7 +499,7 @@ class GoodProducer:
 
 
 def flood(server: BrokerProcess, seconds: float, frame_bytes: int, value_bytes: int) -> tuple[int, GoodProducer]:
-    """Growth of the broker's memory in KB, at its worst, and what a good producer saw meanwhile."""
+    """Return the largest growth of the broker's memory in KB, and a good producer that ran meanwhile."""
     with RawConnection(server.port) as connection:
         topic = f"flood-{time.time_ns()}"
         make_topic(connection, topic)

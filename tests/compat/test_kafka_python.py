@@ -309,7 +309,7 @@ def test_a_group_shares_the_partitions(
 def test_a_cooperative_group_moves_only_what_must_move(
     new_topic: NewTopicFactory, unique: Unique, join: Callable[..., Member]
 ) -> None:
-    # The test does not check what the members read afterwards: after this rebalance they read nothing, neither from
+    # The test does not check the records read afterwards: after this rebalance the members read none, nor do they from
     # Apache Kafka.
     topic, group = new_topic(4), unique("group")
     config = {"partition_assignment_strategy": [CooperativeStickyAssignor]}

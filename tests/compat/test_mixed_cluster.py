@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
 LOAD = "load"
 ASSIGNMENT = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
-"""Of the topic under load: each broker leads one partition."""
+"""The assignment of the topic under load: each broker leads one partition."""
 SETTINGS = {"zookeeper.session.timeout.ms": "10000", "replica.lag.time.max.ms": "3000"}
 
 
@@ -43,7 +43,7 @@ def delete(cluster: MixedCluster, topic: str, absent: int) -> None:
     try:
         client.delete_topics([topic], operation_timeout=3)[topic].result(WAIT_S)
     except KafkaException as failure:
-        # It stays on its way while not all replicas are there.
+        # The reassignment stays under way while not all replicas are there.
         assert failure.args[0].code() == ErrorCode.REQUEST_TIMED_OUT, failure
     assert absent in holders(cluster, topic)
     cluster.start(absent)

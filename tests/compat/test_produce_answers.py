@@ -1,4 +1,4 @@
-"""The same batches, good and bad, to gregor and to Apache Kafka 4.3.1: what each answers, and what it then has."""
+"""The same batches, good and bad, to gregor and to Apache Kafka 4.3.1: both answers, and the records stored."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Side:
             time.sleep(0.05)
 
     def tell(self, case: str, version: int) -> tuple[Any, list[Any]]:
-        """(What the broker answers, what a consumer then finds.)"""
+        """Return the broker's answer, and the records that a consumer then finds."""
         name = name_of(case)
         make = ProduceRequest.PartitionProduceData
         wanted = ProduceRequest.TopicProduceData(

@@ -1,4 +1,4 @@
-"""`gregor cluster`: what it would start; started once, with a real ZooKeeper."""
+"""`gregor cluster`: the commands that it would run; one start with a real ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `gregor` command: finding sub-commands, and what it must not import on the way to a broker."""
+"""The `gregor` command: finding sub-commands, and the modules that a broker's start must not import."""
 
 from __future__ import annotations
 

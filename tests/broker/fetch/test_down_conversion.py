@@ -1,4 +1,4 @@
-"""Fetch versions 0 to 3: what consumers before 0.11 read, and how little they hold up everybody else."""
+"""Fetch versions 0 to 3: the records that consumers before 0.11 read, and how little they delay other clients."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Fetches:
         return self.take(self.harness.ask(self.request(offsets, **fields), self.version, self.client_id))
 
     def error(self, offsets: dict[int, int]) -> int:
-        """Of an answer that has nothing else."""
+        """Return the error of an answer that contains nothing else."""
         answer: FetchResponse = self.harness.ask(self.request(offsets), self.version, self.client_id)
         assert not answer.responses
         return answer.error_code
@@ -139,7 +139,7 @@ def test_an_answer_that_was_lost_is_given_again(harness: Harness, topic: str) ->
 
 
 def test_one_that_was_idle_was_level_until_its_sessions_last_fetch(harness: Harness, topic: str) -> None:
-    """Else it would be put out of the set by the first record after a long silence."""
+    """Otherwise the first record after a long idle time would put it out of the in-sync replicas."""
     partition = partition_of(harness, topic)
     _, session = idle(harness, topic)
     harness.produce(topic, b"a")
@@ -155,7 +155,7 @@ def test_one_that_was_idle_was_level_until_its_session_ended(harness: Harness, t
 
 
 def test_one_that_was_idle_was_level_until_its_follower_gave_it_up(harness: Harness, topic: str) -> None:
-    """It may be back in a moment, and records may have come meanwhile: until then it is not put out of the set."""
+    """It may be back in a moment, and records may have come meanwhile: it stays in the in-sync replicas until then."""
     follower, session = idle(harness, topic)
     level_ms = session.last_fetch_ms
     request = follower.request({})
@@ -194,7 +194,7 @@ def test_a_waiting_fetch_is_woken_by_a_deletion(harness: Harness, topic: str) ->
 
 
 def test_where_retention_has_the_log_begin_is_told_of_a_partition_at_rest(harness: Harness, topic: str) -> None:
-    """Else records that are gone would be back when the follower leads."""
+    """Otherwise deleted records would be back when the follower leads."""
     harness.produce(topic, b"a", b"b")
     follower = Fetches(harness, topic)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""DeleteRecords: what is hidden, what is refused, whom it waits for, and that a crash brings nothing back."""
+"""DeleteRecords: hidden records, refused requests, the wait for followers, and that a crash brings nothing back."""
 
 from __future__ import annotations
 

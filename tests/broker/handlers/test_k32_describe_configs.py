@@ -1,4 +1,4 @@
-"""DescribeConfigs, every version: what topics and brokers are set to, and where that comes from (ConfigHelper)."""
+"""DescribeConfigs, every version: the settings of topics and brokers, and their sources (ConfigHelper)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetDelete: what may be forgotten, what may not, and that a restart remembers it."""
+"""OffsetDelete: which offsets may be deleted, and that a restart keeps them deleted."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def delete(
 
 
 def join(harness: Harness, group: str, protocol_type: str, metadata: bytes) -> None:
-    """One member that has got its assignment."""
+    """Join the group with one member, which gets its assignment."""
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=metadata)
     request = JoinGroupRequest(
         group_id=group, session_timeout_ms=30_000, rebalance_timeout_ms=30_000, protocol_type=protocol_type,

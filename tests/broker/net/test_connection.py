@@ -156,7 +156,7 @@ class Harness:
         return taken
 
     def answers(self) -> list[int]:
-        """Correlation ids of what was written, in order."""
+        """Return the correlation ids of the written answers, in order."""
         ids, data = [], bytes(self.transport.written)
         while data:
             size, correlation_id = struct.unpack_from(">ii", data)
@@ -459,7 +459,7 @@ def test_what_is_held_keeps_its_place_in_the_budget(loop: asyncio.AbstractEventL
     assert harness.send(long_frame + heartbeat(2)) > len(long_frame)
     assert harness.send(long_frame, late) < len(long_frame)  # the first is still in memory
     assert not late_transport.reading
-    if leaves:  # what it sent is appended all the same, and in memory until then
+    if leaves:  # its request is handled all the same, and is in memory until then
         harness.connection.connection_lost(None)
         assert not late_transport.reading
     if not harness.parked[0].cancelled():

@@ -17,7 +17,7 @@ from tests.broker.harness import Harness, Wire, fetch_request, request_frame, ru
 
 
 class Counted:
-    """As much of a connection as is counted and swept."""
+    """The part of a connection that is counted and swept."""
 
     def __init__(self, host: str = "10.0.0.1", listener: str = "PLAINTEXT") -> None:
         self.host = host

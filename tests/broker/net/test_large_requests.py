@@ -45,7 +45,7 @@ def acls(count: int) -> CreateAclsRequest:
 
 
 def split(data: bytes, *versions: tuple[Any, int]) -> list[Any]:
-    """The answers in what was written, by the requests' classes and versions."""
+    """Return the answers in the written bytes, by the requests' classes and versions."""
     found = []
     for request, version in versions:
         size = int.from_bytes(data[:4], "big")

@@ -275,7 +275,7 @@ def test_what_is_not_cached_is_read_ahead_on_a_thread(
 def test_large_piece_that_is_not_cached_is_read_ahead_on_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached_bytes: int, is_ever_cached: bool
 ) -> None:
-    """Also on a file system whose bytes the probe never finds."""
+    """Works also on a file system whose bytes the probe never finds."""
     path = tmp_path / "segment"
     content = random.Random(4).randbytes(SENDFILE_MIN_BYTES + 3_000_000)
     path.write_bytes(content)
@@ -320,7 +320,7 @@ def test_small_piece_that_was_read_ahead_leaves_no_trace_in_the_next_file(
     tail.write_bytes(bytes(11_000_000) + b"t" * 1000)
     content = random.Random(5).randbytes(SENDFILE_MIN_BYTES + 9_000_000)
     large.write_bytes(content)
-    size = SENDFILE_MIN_BYTES + 12_345  # no multiple of what one call sends
+    size = SENDFILE_MIN_BYTES + 12_345  # no multiple of the bytes of one call
     preadv = os.preadv
     refused: list[int] = []
 

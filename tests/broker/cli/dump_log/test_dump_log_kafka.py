@@ -1,4 +1,4 @@
-"""`gregor dump-log` prints line by line what Apache Kafka's own tool prints of the same files."""
+"""`gregor dump-log` prints the same lines as Apache Kafka's own tool for the same files."""
 
 from __future__ import annotations
 
