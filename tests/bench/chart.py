@@ -34,7 +34,7 @@ line { stroke: #d1d9e0 }
 
 
 class Row(NamedTuple):
-    """One figure and what it was in each round, ours over theirs or the other way round: above 1 gregor is better."""
+    """The ratio of one figure in each round, gregor to Apache Kafka or the reverse: above 1 gregor is better."""
 
     figure: str
     ratios: Sequence[float]

@@ -1,13 +1,14 @@
 """`make bench-cluster`: three gregor brokers beside three Apache Kafka 3.9.1 brokers in ZooKeeper mode, in turns.
 
     make bench-cluster                                      3 rounds, then failover of 5,000 partitions once
-    make bench-cluster ARGS="--rounds 1 --only load"        what a new change does to the throughput
+    make bench-cluster ARGS="--rounds 1 --only load"        the effect of a new change on the throughput
 
 Each side begins each round with new processes, a ZooKeeper of its own and empty folders; the other side does not run
 meanwhile. All topics have three replicas, and all writes wait for all in-sync replicas. Only ratios mean something.
 
 Each load is measured twice: cold, in its first pass over these processes, while a JVM still compiles; and warm, after
-at least two passes that are not counted. A cold ratio says how a cluster does that was just started, and no more.
+at least two passes that are not counted. A cold ratio describes a cluster that
+was just started, and no more.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Figure(NamedTuple):
 
 
 def warm_up(run: Callable[[], raw_load.Found]) -> None:
-    """At least `MIN_WARM_UP_PASSES` after the cold one, and until a pass is not faster than all before it."""
+    """Run at least `MIN_WARM_UP_PASSES` after the cold pass, and until a pass is not faster than all before it."""
     best = 0.0
     for number in range(1, MAX_WARM_UP_PASSES + 1):
         found = run().requests_per_s
@@ -108,7 +109,7 @@ def one_pass(side: Side, load: Load, seconds: float) -> raw_load.Found:
 
 
 def measured(side: Side, load: Load, state: str, run: Callable[[], raw_load.Found]) -> Iterator[Figure]:
-    """One pass. Only a warm ratio has a limit."""
+    """Run one pass and yield its figures. Only a warm ratio has a limit."""
     before_s, zookeeper_s = side.processor_s(), side.zookeeper_processor_s()
     found = run()
     spent_s, zookeeper_s = side.processor_s() - before_s, side.zookeeper_processor_s() - zookeeper_s
@@ -156,7 +157,7 @@ def one_failover(side: Side, partitions: int, role: str) -> Iterator[Figure]:
 
 
 def once(folder: pathlib.Path, kind: str, parts: list[str], given: argparse.Namespace) -> Iterator[Figure]:
-    """One side, from its start to its end."""
+    """Run one side, from its start to its end, and yield its figures."""
     with Side(folder, kind) as side:
         start_s = side.start()
         yield Figure("start to the first record, s", start_s, asked=2.0)
@@ -172,7 +173,7 @@ def once(folder: pathlib.Path, kind: str, parts: list[str], given: argparse.Name
 
 
 Values = dict[str, dict[str, list[Figure]]]
-"""By name of the figure and by side: one of each round."""
+"""Figure name -> side -> the figure of each round."""
 
 
 def play(values: Values, kinds: list[str], parts: list[str], given: argparse.Namespace, label: str) -> None:

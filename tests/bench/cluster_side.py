@@ -1,4 +1,4 @@
-"""Three brokers of one kind on a ZooKeeper of their own, and what is measured of them."""
+"""Three brokers of one kind on a ZooKeeper of their own, and the measurements of them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ KAFKA_JVM = (
     *("-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),
     *("-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
 )
-"""As Apache Kafka's own start script has it."""
+"""The same as in Apache Kafka's own start script."""
 SETTINGS = {
     "num.network.threads": "3",
     "num.io.threads": "8",
     "log.cleaner.dedupe.buffer.size": "134217728",
     "offsets.topic.num.partitions": "50",
 }
-"""Apache Kafka's defaults where the tests have smaller ones. What gregor has no use for it leaves aside."""
+"""Apache Kafka's defaults where the tests have smaller ones. gregor ignores those that it does not use."""
 LIMIT_S = 240.0
 BATCH = 100
 
@@ -85,13 +85,13 @@ class Side:
         return sum(memory_mb(one) for pid in pids for one in (pid, *children(pid)))
 
     def port(self, number: int | None = None) -> int:
-        """Of that broker, or of one that runs."""
+        """Return the port of that broker, or of any broker that runs."""
         return self.cluster.brokers[self.running()[0] if number is None else number].port
 
     # -- topics --------------------------------------------------------------------------------------------------
 
     def start(self) -> float:
-        """Seconds until the cluster has made a topic of three replicas and taken a record that all of them have."""
+        """Return the seconds until a topic of three replicas exists and a record is written that all of them have."""
         begin = time.monotonic()
         for broker in self.cluster.brokers:
             broker.start(wait_until_ready=False)
@@ -100,7 +100,7 @@ class Side:
         return time.monotonic() - begin
 
     def keep_trying(self, attempt: Callable[[], object], pause_s: float = 0.02) -> None:
-        """Until it neither fails nor returns something false."""
+        """Repeat the attempt until it neither fails nor returns something false."""
         deadline = time.monotonic() + LIMIT_S
         last: Exception | None = None
         while time.monotonic() < deadline:
@@ -116,7 +116,7 @@ class Side:
         raise RuntimeError(f"{self.kind}: in vain for {LIMIT_S:.0f} s: {last}")
 
     def create(self, topic: str, partitions: int) -> bool:
-        """Over the controller; False while not all brokers are known, or if there is none."""
+        """Create the topic over the controller; return False if not all brokers are known or there is no controller."""
         with RawConnection(self.port()) as connection:
             found = self.metadata(connection, topic)
         if not found.topics[0].error_code:  # of an attempt whose answer was lost
@@ -168,8 +168,11 @@ class Side:
     # -- failover ------------------------------------------------------------------------------------------------
 
     def failover(self, topic: str, killed: int) -> tuple[float, float]:
-        """kill -9 of a broker. Seconds from there until every partition has taken a record again, which all in-sync
-        replicas have; and how many of them lie behind the end of its session in ZooKeeper."""
+        """Kill a broker with SIGKILL.
+
+        Return the seconds until every partition has accepted a record again that all in-sync replicas have, and how
+        many of these seconds follow the end of the broker's session in ZooKeeper.
+        """
         places = self.leaders(topic)
         dead_port = self.port(killed)
         survivors = {self.port(number) for number in self.running()} - {dead_port}
@@ -178,7 +181,7 @@ class Side:
         assert self.cluster.store.exists(path, watch=lambda _: ended.append(time.monotonic()))
         self.cluster.brokers[killed].kill()
         begin = time.monotonic()
-        # Those that go on being led where they were wait for the dead follower to leave the in-sync replicas.
+        # Partitions that keep their leader wait until the dead follower is out of the in-sync replicas.
         kept = [
             threading.Thread(target=self._write_all, args=(topic, {p for p in places if places[p] == port}))
             for port in survivors

@@ -37,8 +37,11 @@ CHART = pathlib.Path(__file__).with_name("ratios.svg")
 
 
 class Load(NamedTuple):
-    """One run of a tool. `arguments` may name {bootstrap}, {topic} and {count}, which is `count` unless a share of it
-    was asked for; `pattern` finds the figure in what it prints. `after` is a load that must have run before."""
+    """One run of a tool.
+
+    `arguments` may name {bootstrap}, {topic} and {count}, which is `count` unless only a share of it is run. `pattern`
+    finds the figure in the output. `after` is a load that must have run before.
+    """
 
     figure: str
     main_class: str
@@ -155,7 +158,7 @@ def measure(load: Load, port: int, topic: str, share: float) -> float:
 
 
 class Values(NamedTuple):
-    """What one figure was in each round, on both sides."""
+    """The values of one figure in each round, on both sides."""
 
     figure: str
     higher_is_better: bool
@@ -164,7 +167,7 @@ class Values(NamedTuple):
 
     @property
     def ratios(self) -> list[float]:
-        """Above 1: gregor is better. Not of figures that are too small to be told."""
+        """Return the ratios, above 1 where gregor is better, without rounds whose figures are too small to measure."""
         pairs = [pair for pair in zip(self.ours, self.theirs, strict=True) if min(pair) > 0]
         return [a / b if self.higher_is_better else b / a for a, b in pairs]
 

@@ -1,4 +1,4 @@
-"""What can be seen of a broker process from outside: memory, descriptors, processor time, stalls, times of answers."""
+"""Figures of a broker process as seen from outside: memory, descriptors, processor time, stalls, response times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Figure(NamedTuple):
-    """One line of the report. `limit` is what must not be exceeded; None of what is only told."""
+    """One line of the report. `limit` is the value that must not be exceeded, or None for a figure without a limit."""
 
     name: str
     value: float
@@ -159,7 +159,7 @@ def wait_until_led(connection: RawConnection, partitions: int, timeout_s: float 
 
 @contextlib.contextmanager
 def idle_connections(port: int, count: int) -> Iterator[list[socket.socket]]:
-    """So many, all of which have asked for something once."""
+    """Open `count` connections, each of which has sent one request and is idle afterwards."""
     request = b"\x00\x12\x00\x00\x00\x00\x00\x07\xff\xff"  # ApiVersions 0
     frame = len(request).to_bytes(4, "big") + request
     opened: list[socket.socket] = []
@@ -199,7 +199,7 @@ def fill(connection: RawConnection, topic: str, partitions: int, megabytes: floa
 
 @contextlib.contextmanager
 def another_client(broker: BrokerProcess) -> Iterator[list[float]]:
-    """Somebody who asks for something every few milliseconds meanwhile; fills with the times of the answers, in ms."""
+    """Run a client that sends a request every few milliseconds; the list fills with its response times in ms."""
     times: list[float] = []
     over = threading.Event()
 

@@ -29,7 +29,7 @@ from gregor.protocol.records.batch import build_batch
 from tests.support.wire import RawConnection, request_bytes
 
 VERSION = 11
-"""Of Produce: the newest that Apache Kafka 3.9.1 serves."""
+"""The newest version of Produce that Apache Kafka 3.9.1 serves."""
 CORRELATION_ID = 8
 """Where it stands in a request frame."""
 CRC, CRC_BEGINS, BASE_SEQUENCE = 17, 21, 53
@@ -38,14 +38,14 @@ RECORD_BYTES = 1000
 
 
 class Found(NamedTuple):
-    """What a run came to."""
+    """The result of a run."""
 
     requests: int
     size_bytes: int
-    """Of the batches."""
+    """The size of all batches."""
     seconds: float
     times_ms: list[float]
-    """Of each request, from its sending to its answer; in order."""
+    """The time of each request, from its sending to its answer; in order."""
 
     def percentile_ms(self, share: float) -> float:
         return self.times_ms[min(len(self.times_ms) - 1, int(share * len(self.times_ms)))]
@@ -60,11 +60,11 @@ class Found(NamedTuple):
 
 
 class Refused(Exception):
-    """A broker did not take a batch."""
+    """A broker refused a batch."""
 
 
 class Producer:
-    """One connection that keeps `window` requests under way to one partition. Several together: `run`."""
+    """One connection that keeps `window` requests under way to one partition. `run` runs several together."""
 
     def __init__(self, port: int, topic: str, partition: int, batch_bytes: int, window: int) -> None:
         producer_id, producer_epoch = producer_identity(port)
@@ -104,7 +104,7 @@ class Producer:
         return len(self._sent_at)
 
     def send(self, begin_more: bool = True) -> bool:
-        """As many requests as may be under way, or the rest of one; False if the socket takes no more for now."""
+        """Send the rest of a request and new ones until `window` are under way; return False if the socket is full."""
         while self._send_rest():
             if not begin_more or len(self._sent_at) >= self._window:
                 return True
@@ -131,7 +131,7 @@ class Producer:
         self._left = memoryview(frame)
 
     def receive(self, times_ms: list[float]) -> int:
-        """Takes what has come; the number of answers. Raises Refused."""
+        """Receive the available bytes and return the number of answers. Raise Refused for an error."""
         part = self.socket.recv(65536)
         if not part:
             raise Refused("the connection was closed")
@@ -151,7 +151,7 @@ class Producer:
 
 
 def producer_identity(port: int) -> tuple[int, int]:
-    """A producer id and its epoch. A fresh broker may first have to ask its controller for some."""
+    """Return a producer id and its epoch. A new broker may first have to fetch a block of ids from its controller."""
     deadline = time.monotonic() + 30
     while True:
         with RawConnection(port) as connection:
@@ -170,7 +170,10 @@ def explain(answer: bytes) -> str:
 
 
 def run(producers: Iterable[Producer], seconds: float) -> Found:
-    """All of them, for so long; what is under way then is still waited for, within the time that is measured."""
+    """Run all producers for some seconds.
+
+    Requests that are under way at the end are still awaited, within the measured time.
+    """
     times_ms: list[float] = []
     size_bytes = 0
     with selectors.DefaultSelector() as selector:

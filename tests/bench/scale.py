@@ -43,7 +43,7 @@ TOPICS = 10
 FULL_PARTITIONS = 10_000
 FULL_CONNECTIONS = 5_000
 IDLE_MB = 33.0
-"""Of a broker that has nothing; the share of a limit that smaller counts have comes on top."""
+"""The memory of a broker without topics, which is added to the share of a limit for smaller counts."""
 
 
 def partitions(folder: pathlib.Path, count: int, *, requests: int = 2000, idle_s: float = 10) -> Iterator[Figure]:
@@ -144,7 +144,7 @@ def connections(folder: pathlib.Path, count: int) -> Iterator[Figure]:
         while descriptors(broker.pid) > 100 and time.monotonic() < deadline:
             time.sleep(0.05)
         yield Figure("descriptors after they left", descriptors(broker.pid), "fd", 100)
-        # The same number again: what the first left behind is used again, if nothing keeps it.
+        # The same number again: memory that the first left behind is used again, if nothing keeps it.
         for _ in range(3):
             with idle_connections(broker.port, count):
                 again_mb = memory_mb(broker.pid)

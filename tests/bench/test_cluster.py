@@ -1,4 +1,4 @@
-"""The bench of clusters: that it works, at the least size; and what it makes of figures."""
+"""The bench of clusters: it works at the smallest size, and reports its figures as it should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison with Apache Kafka: that the command works, at the least size; and what it makes of figures."""
+"""The comparison with Apache Kafka: the command works at the smallest size, and reports its figures as it should."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.support.stolen_time import StolenTime
 pytestmark = pytest.mark.very_slow
 
 BUSY_MACHINE = 3
-"""Tests run beside others: what is measured in wall time may be this many times its limit."""
+"""Tests run beside others: a figure in wall time may be this many times its limit."""
 EXACT_UNITS = ("MB", "fd")
 
 

@@ -20,7 +20,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 
 @pytest.fixture(autouse=True)
 def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test here looks at what a power cut leaves."""
+    """Replace fsync: no test here checks the state after a power cut."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 

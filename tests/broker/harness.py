@@ -46,7 +46,7 @@ ResultT = TypeVar("ResultT")
 
 PORT = 9092
 LIMIT_S = 30.0
-"""Of every wait, on a busy machine as well."""
+"""The limit of every wait, on a busy machine as well."""
 QUICK: Mapping[str, str] = {
     "offsets.topic.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
@@ -55,7 +55,7 @@ QUICK: Mapping[str, str] = {
 
 
 class FakeConnection:
-    """What a handler sees of its connection."""
+    """A connection as a handler sees it."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.listener = "PLAINTEXT"
@@ -76,7 +76,7 @@ class FakeConnection:
 
 
 class Harness:
-    """A node in a loop of its own. Start another one on the same folder to see what survives."""
+    """A node in a loop of its own. A second one on the same folder shows the state that survives."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         """Settings are broker keys with underscores for dots."""
@@ -114,7 +114,7 @@ class Harness:
             self.config.update_static(before)
 
     def copy(self, folder: Path) -> Path:
-        """What a crash at this moment would leave behind, the page cache kept."""
+        """Copy the files that a crash at this moment would leave, including the contents of the page cache."""
         # A thread may be replacing checkpoint files just now.
         shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns(".lock", "*.tmp"))
         return folder
@@ -123,12 +123,12 @@ class Harness:
         return self.loop.run_until_complete(asyncio.wait_for(work, timeout_s))
 
     def turn(self, times: int = 5) -> None:
-        """Let the loop do what is due."""
+        """Let the loop run the callbacks that are due."""
         for _ in range(times):
             self.loop.run_until_complete(asyncio.sleep(0))
 
     def until(self, condition: Callable[[], bool], timeout_s: float = LIMIT_S) -> None:
-        """Run the loop until the condition holds, which may ask the broker itself."""
+        """Run the loop until the condition holds; the condition may query the broker itself."""
         end = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < end, "it did not come to pass"
@@ -141,7 +141,7 @@ class Harness:
         return self.run(self.answer(request, version, client_id))
 
     def begin(self, request: Any, version: int, *, turns: int = 5) -> asyncio.Task[Any]:
-        """Ask without waiting; the request has been taken up when this returns."""
+        """Start a request without waiting for its answer; the handler has begun when this returns."""
         task = self.loop.create_task(self.answer(request, version, "tests"))
         self.turn(turns)
         return task
@@ -237,7 +237,7 @@ class Harness:
     # -- other brokers ----------------------------------------------------------------------------------------------
 
     def hand_over(self, topic: str, partition: int = 0) -> None:
-        """Broker 5 leads the partition from now on, says the controller; this broker follows."""
+        """Apply the controller's decision that broker 5 leads the partition from now on; this broker follows."""
         self._lead(topic, partition, leader=5)
 
     def add_follower(self, topic: str, partition: int = 0) -> None:
@@ -369,7 +369,7 @@ def records_of(data: FetchResponse.PartitionData) -> list[Record]:
 
 
 class FakeTransport(asyncio.Transport):
-    """Takes everything that is written."""
+    """Accepts everything that is written."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         super().__init__({"peername": (host, 5555), "sockname": ("127.0.0.1", PORT)})
@@ -441,5 +441,5 @@ def request_frame(request: Any, version: int, client_id: str | None = "tests") -
 
 
 def errors(*codes: int) -> list[str]:
-    """Names of error codes: a failing comparison then says which."""
+    """Return the names of error codes, so that a failing comparison shows names."""
     return [ErrorCode(code).name for code in codes]

@@ -1,4 +1,4 @@
-"""How long a loop keeps its callers waiting while something goes on: a probe for tests. Each test measures once."""
+"""A probe that measures how long an event loop delays its callers during some work. Each test measures once."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class LoopLag(NamedTuple):
 
 
 async def loop_lag_during(work: Awaitable[ResultT]) -> tuple[ResultT, LoopLag]:
-    """Return what came of it, and how long the loop's turns were meanwhile."""
+    """Return the result of the work, and the lag of the loop meanwhile."""
     stolen = StolenTime()
     done = asyncio.ensure_future(work)
     longest = longest_busy = 0.0
-    gc.disable()  # other tests' garbage is none of its work
+    gc.disable()  # the collection of other tests' objects is not part of the work
     try:
         while not done.done():
             queued, begin, busy = waited_s(), time.perf_counter(), time.thread_time()

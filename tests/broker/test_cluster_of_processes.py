@@ -54,7 +54,7 @@ MakeTopic = Callable[[str], str]
 
 def create(cluster: GregorCluster, new: NewTopic) -> None:
     def made() -> bool:
-        # A client of this kind does not look for the new controller itself.
+        # A client of this kind does not find a new controller by itself.
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         (creation,) = admin.create_topics([new], request_timeout=PATIENCE_S).values()
         try:
@@ -213,7 +213,7 @@ def test_a_broker_that_alone_has_no_zookeeper_leads_no_longer(cluster: GregorClu
 
 
 def test_any_broker_answers_for_the_whole_cluster(cluster: GregorCluster) -> None:
-    # Each topic has its only replica on one broker, and clients ask whom they like.
+    # Each topic has its only replica on one broker, and clients send their requests to any broker.
     names = [f"only-{id_}" for id_ in cluster.brokers]
     for name, id_ in zip(names, cluster.brokers, strict=True):
         create(cluster, NewTopic(name, 1, replica_assignment=[[id_]]))

@@ -1,4 +1,4 @@
-"""gregor.broker.context: clients are told the address of the listener they came in by."""
+"""gregor.broker.context: clients get the address of the listener that they connected to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A controller whose way to ZooKeeper is cut: who asks it is answered in time, and what was given up stays undone."""
+"""A controller without a way to ZooKeeper answers requests in time, and changes that it gave up stay undone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A disk without room: a small tmpfs as the data folder's volume.
+"""A disk without room: a small tmpfs is the volume of the data folder.
 
-What is there is served, nothing that was acknowledged is lost, nothing crashes, and when there is room again writing
-goes on. A file of the test's own, `ballast`, takes the room and gives it back.
+The broker serves the data that exists, loses nothing that it acknowledged, does not crash, and accepts writes again
+when there is room. The test's own file, `ballast`, uses up the room and frees it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def test_writes_wait_and_reads_go_on(harness: Harness, disk: Path, caplog: pytes
     assert refused >= 20
     assert harness.produce("orders", bytes(50_000), partition=1).error_code == FULL
     assert values(harness, "orders") == acknowledged
-    # Jobs by the clock run into it, too; one line tells of all that.
+    # Periodic jobs run into it, too; one log line reports all of it.
     begin = time.monotonic()
     harness.until(lambda: time.monotonic() > begin + 0.2)
     assert lines(caplog, "is full") == 1
@@ -126,7 +126,7 @@ def test_writes_wait_and_reads_go_on(harness: Harness, disk: Path, caplog: pytes
     harness.until(lambda: not is_full(harness))
     assert lines(caplog, "has room again") == 1
     assert values(harness, "orders") == [*acknowledged, b"after"]
-    # The next time it is told of again.
+    # The next time, it is reported again.
     fill(disk)
     while not harness.produce("orders", bytes(5000)).error_code:
         pass
@@ -265,7 +265,7 @@ def test_a_stop_and_a_start_on_a_full_disk(harness: Harness, disk: Path, tmp_pat
     if (disk / "ballast").exists():
         make_room(disk)
     again.until(lambda: not is_full(again))
-    # The producer's state outlived it: a repetition is recognised, the next batch is taken.
+    # The producer's state outlived it: a repetition is recognised, the next batch is appended.
     repeated = again.produce("orders", b"4", base_sequence=4, **records) if produced == 5 else None
     assert repeated is None or repeated.base_offset == 4
     assert again.produce("orders", b"next", base_sequence=produced, **records).base_offset == produced

@@ -1,5 +1,8 @@
-"""A consumer with a fetch session believes what it was told, and what is left out of an answer it takes for unchanged:
-both together must be the truth, whatever happens to the topics in between."""
+"""A consumer's view of its fetch session stays true, whatever happens to the topics in between.
+
+A consumer keeps the answers that it got, and treats everything that a later answer leaves out as unchanged: both
+together must match the broker's state.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three brokers on a ZooKeeper, of which two end: the last one serves groups from what it has and takes no commits."""
+"""Three brokers on a ZooKeeper, of which two end: the last one serves groups from its log and refuses commits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "min.insync.replicas": "2",
     "offsets.commit.timeout.ms": "1000",
-    # Whoever is suspended stays in sync for longer than a commit waits.
+    # A suspended broker stays in sync for longer than a commit waits.
     "replica.lag.time.max.ms": "60000",
     "zookeeper.session.timeout.ms": "10000",
 }
@@ -43,7 +43,7 @@ def cluster(tmp_path: Path) -> Iterator[GregorCluster]:
 
 
 class Member:
-    """What a client says to one broker of the cluster."""
+    """A client's requests to one broker of the cluster."""
 
     def __init__(self, cluster: GregorCluster, broker_id: int) -> None:
         self._port = cluster.brokers[broker_id].port
@@ -68,7 +68,7 @@ class Member:
         return bool(ask(self._port, FindCoordinatorRequest(key=GROUP), 1).error_code == ErrorCode.NONE)
 
     def groups(self) -> list[tuple[str, ErrorCode, str]]:
-        """Each that is listed, and how it is described."""
+        """Return each listed group and its description."""
         listed = [group.group_id for group in ask(self._port, ListGroupsRequest(), 2).groups]
         described = ask(self._port, DescribeGroupsRequest(groups=listed), 3).groups
         return [(group.group_id, ErrorCode(group.error_code), group.group_state) for group in described]
@@ -90,7 +90,8 @@ def test_the_last_broker_answers_what_groups_ask_and_takes_nothing_until_another
     until(lambda: member.commit(5) is ErrorCode.NONE, "a commit while all are there")
     assert member.committed() == 5
 
-    # One in sync does not fetch: what is written now is on the other two, and above the high watermark.
+    # A suspended replica that is in sync does not fetch: new records are on the other two only, above the high
+    # watermark.
     cluster.suspend(asleep)
     assert member.commit(6) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert member.committed() == 6  # in doubt, as after any election

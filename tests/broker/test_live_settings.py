@@ -16,7 +16,7 @@ from gregor.config.validators import Choices, Range
 from gregor.protocol.messages import IncrementalAlterConfigsRequest
 from tests.broker.harness import Harness
 
-# Whose next legal value is not found by the rules below.
+# Legal values of the settings for which the rules below find none.
 OTHER_VALUES = {
     "compression.gzip.level": "5",
     "log.cleaner.io.buffer.load.factor": "0.8",

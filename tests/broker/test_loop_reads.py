@@ -1,4 +1,4 @@
-"""Jobs that look at old segments read on the loop only what is in memory; what is not, threads fetch."""
+"""Jobs that read old segments read on the event loop only data in memory; threads read everything else."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ VERSION = 12
 
 
 class Producer:
-    """A connection that knows the route already, and what came back on it."""
+    """A connection that knows the route already, and the answers that it got."""
 
     def __init__(self, harness: Harness, topic: str) -> None:
         self.harness = harness
@@ -45,7 +45,7 @@ class Producer:
         self.harness.turn()
 
     def answers(self) -> list[tuple[int, int]]:
-        """(error, base offset) of all answers since the last look."""
+        """Return (error, base offset) of all answers since the last call."""
         data, found = bytes(self.wire.transport.written), []
         del self.wire.transport.written[:]
         while data:

@@ -1,5 +1,7 @@
-"""Three brokers as processes, on a real ZooKeeper: orderly stops one after the other under load, and a controller that
-is killed. Whoever writes sees nothing of it but a moment's delay."""
+"""Rolling stops of three brokers as processes on a real ZooKeeper, under load, and a controller that is killed.
+
+Producers notice nothing of it except a moment's delay.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ class Load:
             self.errors.append(error)
 
     def end(self) -> list[str]:
-        """Stop writing; what can be read now, sorted by number."""
+        """Stop writing; return the records that can be read now, sorted by number."""
         self._over.set()
         self._thread.join()
         assert self._producer.flush(120) == 0
@@ -110,7 +112,7 @@ def test_brokers_stop_and_start_again_one_after_the_other(cluster: GregorCluster
         assert stopped is not None
         epochs = [state.leader_epoch for index in range(PARTITIONS) if (state := cluster.partition("rolling", index))]
         assert cluster.stop(stopped) == 0
-        # It left in order: others lead already, and nobody counts on it.
+        # It stopped in order: other brokers lead its partitions, and it is in no set of in-sync replicas.
         for index, before in enumerate(epochs):
             state = cluster.partition("rolling", index)
             assert state is not None
@@ -137,7 +139,7 @@ def test_the_controller_is_killed(cluster: GregorCluster) -> None:
         cluster.until_led("killed", index, not_by=killed)
         cluster.until_isr("killed", rest, index)
     cluster.start(killed)
-    # The leaders ask the new controller to let it in again.
+    # The leaders request its return to the in-sync replicas from the new controller.
     for index in range(PARTITIONS):
         cluster.until_isr("killed", cluster.brokers, index)
     found = load.end()

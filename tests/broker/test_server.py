@@ -222,7 +222,7 @@ def test_bursts_of_connections_find_room(run: Any, tmp_path: Path, monkeypatch: 
         async with World(tmp_path):
             with socket.socket(fileno=os.dup(bound[0].fileno())) as listening:
                 info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
-            # Of a listening socket Linux tells the backlog in the field tcpi_sacked.
+            # For a listening socket, Linux reports the backlog in the field tcpi_sacked.
             assert struct.unpack_from("I", info, 28)[0] >= 1000
 
     run(test())
@@ -249,7 +249,7 @@ def test_a_stop_need_not_wait_for_the_start(run: Any, tmp_path: Path) -> None:
     """As while it waits for a ZooKeeper."""
 
     async def test() -> None:
-        with socket.socket() as silent:  # takes connections, and says nothing
+        with socket.socket() as silent:  # accepts connections, and never answers
             silent.bind(("127.0.0.1", 0))
             silent.listen()
             connect = f"127.0.0.1:{silent.getsockname()[1]}"

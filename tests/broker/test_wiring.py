@@ -1,4 +1,4 @@
-"""gregor.broker.wiring: what a broker finds again after a stop and after a crash, and starts that cannot be."""
+"""gregor.broker.wiring: the state after a clean stop and after a crash, and starts that must fail."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def until_coordinators_are_ready(harness: Harness) -> None:
 
 
 def restarted(harness: Harness, how: str, folder: Path) -> Harness:
-    """The next broker on what the first one leaves behind."""
+    """Start the next broker on the files of the first one."""
     if how == CRASH:
         folder = harness.copy(folder)
         harness.stop()
@@ -195,7 +195,7 @@ def test_a_store_that_was_lost_is_made_anew_from_the_folders(tmp_path: Path) -> 
 
 
 def start_error(folder: Path, **settings: str) -> str:
-    """What a start says that fails; it must leave nothing behind that a later one trips over."""
+    """Return the error of a start that fails, which must leave nothing behind that disturbs a later start."""
     harness = Harness.__new__(Harness)
     with pytest.raises(StartError) as caught:
         harness = Harness(folder, **settings)

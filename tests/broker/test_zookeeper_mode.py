@@ -1,4 +1,4 @@
-"""One broker on a real ZooKeeper: what it leaves there, comes back to, and does while there is none."""
+"""One broker on a real ZooKeeper: its nodes there, its return to them, and its work while there is no ZooKeeper."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Start = Callable[..., Harness]
 
 @pytest.fixture
 def start(zookeeper: ZooKeeperProcess, tmp_path: Path) -> Iterator[Start]:
-    """Starts a broker in a tree of the test's own; what is not stopped is stopped in the end."""
+    """Start brokers in a tree of the test's own; those that still run are stopped in the end."""
     chroot = f"/{uuid.uuid4().hex}/kafka"
     started: list[Harness] = []
 
@@ -86,7 +86,7 @@ def read(harness: Harness, path: str) -> bytes | None:
 
 
 def end_session(harness: Harness, server: ZooKeeperProcess) -> None:
-    """As the server does when it has not heard of a client for too long."""
+    """End the session as the server does when a client has sent nothing for too long."""
     other = KazooClient(server.connect, client_id=store_of(harness)._kazoo.client_id)
     other.start()
     other.stop()
@@ -153,7 +153,7 @@ def test_a_registration_from_before_a_crash_is_waited_for(zookeeper: ZooKeeperPr
     settings = {"zookeeper.connect": connect, "broker.id": "3"}
     with BrokerProcess(tmp_path, settings) as broker:
         broker.kill()
-        # What is left of its session, or would be on a machine that is quick enough.
+        # The registration of its last session, as a machine that restarts it fast enough still finds it.
         last = KazooClient(connect, timeout=30)
         last.start()
         last.delete(nodes.broker_path(3))
@@ -171,7 +171,7 @@ def test_after_its_session_ended_it_is_a_new_life(start: Start, zookeeper: ZooKe
     harness.produce("t", b"before")
     local = harness.broker.controller_requests
     epoch, session = local.broker_epoch, store_of(harness).session_id
-    # Changed while nobody tells the broker: there is no notice of it.
+    # The change comes while the broker gets no notice of it.
     harness.run(store_of(harness).set("/config/topics/t", nodes.encode_config({"max.message.bytes": "3000"})))
     end_session(harness, zookeeper)
     harness.until(lambda: store_of(harness).session_id != session, PATIENCE_S)
@@ -179,7 +179,7 @@ def test_after_its_session_ended_it_is_a_new_life(start: Start, zookeeper: ZooKe
     harness.until(lambda: harness.produce("t", b"after").error_code == 0, PATIENCE_S)
     assert [record.value for record in harness.records("t")] == [b"before", b"after"]
     harness.until(lambda: harness.broker.topic_configs.log_config("t").max_message_bytes == 3000, PATIENCE_S)
-    # It stood for election again, and hears of changes again.
+    # It stood for election again, and gets notices of changes again.
     harness.until(lambda: harness.broker.metadata.controller_epoch == 2, PATIENCE_S)
     harness.alter_topic("t", max_message_bytes="4000")
     harness.until(lambda: harness.broker.topic_configs.log_config("t").max_message_bytes == 4000, PATIENCE_S)

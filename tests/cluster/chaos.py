@@ -47,7 +47,7 @@ class Happened:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to."""
+    """The result of a run."""
 
     violations: list[str] = field(default_factory=list)
     happened: list[Happened] = field(default_factory=list)
@@ -136,7 +136,7 @@ class Run:
         log = cluster.read_all(TOPIC, self._options.partitions)
         ends = {partition: max(records, default=-1) + 1 for partition, records in log.items()}
         for group in load.groups:
-            # The judge says what is missing.
+            # The judge reports the missing commits.
             with contextlib.suppress(TimeoutError):
                 cluster.wait_until(
                     lambda group=group: self._committed(cluster, group) == ends,  # type: ignore[misc]
@@ -157,7 +157,7 @@ class Run:
 
 
 def report(outcome: Outcome) -> list[str]:
-    """The figures, and what is amiss."""
+    """Return the lines of the figures and of the violations."""
     history = outcome.history
     lines = [
         f"records: {outcome.records} in the log, {len(history.acks)} acknowledged, {len(history.failed)} given up",
@@ -175,7 +175,7 @@ def report(outcome: Outcome) -> list[str]:
 
 
 def _unavailability(outcome: Outcome) -> list[str]:
-    """A table: kind of fault, how many, the longest time that a partition took no record or gave none, until whole."""
+    """Return a table: kind of fault, number, longest time of a partition without writes or reads, time until whole."""
     writes: dict[int, list[int]] = {}
     for ack in sorted(outcome.history.acks, key=lambda ack: ack.at_ms):
         writes.setdefault(ack.partition, []).append(ack.at_ms)

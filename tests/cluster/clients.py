@@ -49,7 +49,7 @@ LIBRDKAFKA_PRODUCER = 101
 
 
 class Client:
-    """A process, ended and started again; what it says each time are the lines of a file of `events`."""
+    """A process that is ended and started again; its output of each time is in a file of `events`."""
 
     def __init__(self, folder: pathlib.Path, name: str, command: list[str]) -> None:
         self.name = name
@@ -70,7 +70,7 @@ class Client:
         return self._process.poll() is None
 
     def end(self) -> None:
-        """Asks it to end when its work is done."""
+        """Send the signal to end when its work is done."""
         self._process.terminate()
 
     def ended(self) -> None:
@@ -149,7 +149,7 @@ class Load:
         return [*self.producers, *(member for members in self.groups.values() for member in members)]
 
     def gone(self) -> list[str]:
-        """Clients that ended although nobody asked them to."""
+        """Return the clients that ended without a signal."""
         return [client.name for client in self.all if not client.running]
 
     def end(self, clients: list[Client]) -> None:
@@ -159,7 +159,7 @@ class Load:
             client.ended()
 
     def history(self) -> History:
-        """All that has been said so far."""
+        """Return the history of everything that the clients have printed so far."""
         history = History()
         for producer in self.producers:
             for lines in producer.said():

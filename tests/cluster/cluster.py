@@ -1,4 +1,4 @@
-"""Three brokers and a ZooKeeper on hosts of their own, and what ZooKeeper and the brokers say of themselves."""
+"""Three brokers and a ZooKeeper on hosts of their own, and their state as ZooKeeper and the brokers report it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ METADATA_VERSION = 9
 
 
 class NotWhole(Exception):
-    """What is still amiss, in a word or two."""
+    """The reason why the cluster is not whole, in a word or two."""
 
 
 class Cluster:
@@ -95,10 +95,10 @@ class Cluster:
             return None
 
     def wait_until_whole(self, timeout_s: float) -> float:
-        """Until every broker is there and every replica in sync, in all brokers' opinion; returns the seconds it took.
+        """Wait until every broker is there and every replica is in sync in the metadata of all brokers.
 
-        A broker that has ended is started again, as its machine would do it, and is listed in `ended`. Raises
-        TimeoutError with what is amiss.
+        Return the seconds until then. A broker that has ended is started again, as its machine would do it, and is
+        listed in `ended`. Raise TimeoutError with the reason.
         """
         begun = time.monotonic()
         while True:
@@ -117,7 +117,7 @@ class Cluster:
                 time.sleep(0.2)
 
     def check_whole(self) -> None:
-        """Raises NotWhole, or an error of the way to ask."""
+        """Check the cluster once. Raise NotWhole, or an error of the query."""
         leaders = self._leaders_by_zookeeper()
         for broker in self.brokers:
             said = ask_metadata(broker.address.rpartition(":")[0])
@@ -177,7 +177,7 @@ class Cluster:
         return log
 
     def committed(self, group: str, topic: str, partitions: int) -> dict[int, int]:
-        """partition -> offset that the group committed; nothing while its coordinator cannot be asked."""
+        """Return the committed offset of each partition; none while the group's coordinator does not answer."""
         asking = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
         try:
             places = [TopicPartition(topic, partition) for partition in range(partitions)]
@@ -209,7 +209,7 @@ def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
 
 
 def ask_metadata(host: str) -> MetadataResponse:
-    """What this very broker says about all topics. Raises OSError."""
+    """Return this broker's own metadata of all topics. Raise OSError."""
     with SyncConnection(host, PORT, "chaos", ASK_TIMEOUT_S, ASK_TIMEOUT_S) as connection:
         response: MetadataResponse = connection.exchange(
             MetadataRequest(topics=None, allow_auto_topic_creation=False), METADATA_VERSION

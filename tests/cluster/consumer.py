@@ -1,4 +1,4 @@
-"""A librdkafka group member that says what it gets, in the words of Apache Kafka's VerifiableConsumer.
+"""A librdkafka group member that prints the records it reads, in the format of Apache Kafka's VerifiableConsumer.
 
 `python -m tests.cluster.consumer BROKERS TOPIC GROUP`: reads and commits until SIGTERM.
 """

@@ -1,4 +1,4 @@
-"""What is broken in a run, in which order and for how long: a plan that a seed decides, and how each kind is done."""
+"""The faults of a run: their kinds, order and duration, planned from a seed, and the functions that cause them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Fault(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What faults are done to."""
+    """The objects that faults act on."""
 
     cluster: Cluster
     load: Load
@@ -46,7 +46,7 @@ def _kill(scene: Scene, fault: Fault) -> None:
 
 
 def _kill_all(scene: Scene, fault: Fault) -> None:
-    """No record is lost: the kernel still has what the brokers wrote."""
+    """No record is lost: the kernel still has all written bytes."""
     for broker in scene.cluster.brokers:
         broker.kill()
     time.sleep(fault.hold_s)
@@ -55,7 +55,7 @@ def _kill_all(scene: Scene, fault: Fault) -> None:
 
 
 def _cut_power(scene: Scene, fault: Fault) -> None:
-    """What the broker had not flushed is lost, or a part of it."""
+    """Lose all data that the broker had not flushed, or a part of it."""
     broker = scene.cluster.brokers[fault.victim]
     broker.kill()
     broker.lose_unflushed(random.Random(str(fault)))
@@ -126,7 +126,7 @@ def _pause_zookeeper(scene: Scene, fault: Fault) -> None:
 
 
 def _full_disk(scene: Scene, fault: Fault) -> None:
-    """A broker may end by itself for it; one that goes on writes again when there is room."""
+    """Fill the disk; the broker may end because of it, and a broker that stays up writes again when there is room."""
     broker = scene.cluster.brokers[fault.victim]
     broker.fill_disk()
     broker.wait(fault.hold_s)

@@ -1,4 +1,4 @@
-"""What clients of a run sent, got and committed, read from the lines of JSON that they print.
+"""The records that clients of a run sent, read and committed, from the lines of JSON that they print.
 
 The lines are those of Apache Kafka's VerifiableProducer and VerifiableConsumer; the clients of our own print the same.
 A record's value is `<producer>.<sequence>`, both integers; a producer's sequences rise by one from 0.
@@ -16,7 +16,7 @@ UNKNOWN = -1
 
 
 class Ack(NamedTuple):
-    """A record that a broker acknowledged, and when the producer heard of it.
+    """A record that a broker acknowledged, and the time at which the producer got the acknowledgement.
 
     The offset is UNKNOWN where the broker knew only that it has the record already.
     """
@@ -28,7 +28,7 @@ class Ack(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """An offset commit of a group member that succeeded, and when the member heard of it."""
+    """An offset commit of a group member that succeeded, and the time at which the member got the answer."""
 
     partition: int
     offset: int
@@ -45,7 +45,7 @@ class Start(NamedTuple):
 
 @dataclass(slots=True)
 class Group:
-    """One consumer group: what all its members say together."""
+    """One consumer group: the output of all its members together."""
 
     delivered: dict[int, dict[int, str]] = field(default_factory=dict)
     """partition -> offset -> value."""
@@ -60,7 +60,7 @@ class Group:
     """Deliveries, repeated ones included."""
 
     def read(self, lines: Iterable[str]) -> None:
-        """Takes what one member printed."""
+        """Read the lines that one member printed."""
         pending: dict[int, int] = {}
         for event in _events(lines):
             name, at_ms = event["name"], event["timestamp"]
@@ -89,13 +89,13 @@ class Group:
 
 @dataclass(slots=True)
 class History:
-    """All that the clients of one run say."""
+    """The output of all clients of one run."""
 
     acks: list[Ack] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     """value -> why its producer gave it up. It may be in the log, once."""
     fatal: list[str] = field(default_factory=list)
-    """Producers that could not go on."""
+    """Producers that ended because of a fatal error."""
     groups: dict[str, Group] = field(default_factory=dict)
 
     def read_producer(self, lines: Iterable[str]) -> None:

@@ -1,10 +1,10 @@
-"""What must hold of a run, whatever was broken in it. Pure: a history and the final log in, sentences out.
+"""The invariants of a run, whatever its faults. Pure: a history and the final log in, sentences out.
 
 The producers write with acks=all and idempotence, min.insync.replicas=2 of 3, and brokers are lost one at a time:
 - an acknowledged record is in the log, at the offset that was acknowledged, if one was;
 - no record is in the log twice, and those of one producer are in the order in which it sent them;
-- nothing is in the log that nobody sent;
-- a group gets every record at least once, and nothing that is not in the log: what is read is there to stay;
+- the log contains only records that a producer sent;
+- a group gets every record at least once, and nothing that is not in the log: a record that was read stays;
 - a partition's next owner starts no lower than what was committed before, and at the end everything is committed.
 """
 

@@ -1,10 +1,10 @@
-"""Hosts as network namespaces on one bridge, whose links are cut and mended one by one.
+"""Hosts as network namespaces on one bridge, whose links are cut and restored one by one.
 
 Everything hangs on the namespaces that `inside()` opens around a whole run: network, mounts, processes. When the
-run ends, in whatever way, the kernel takes the bridge, the hosts, the mounts and every process with it.
+run ends, in whatever way, the kernel removes the bridge, the hosts, the mounts and every process with it.
 
-A cut link loses packets without a word, as a pulled cable does: at both ends the neighbour's entry names a hardware
-address that nobody has. No firewall is needed for that.
+A cut link loses packets without an error, as a pulled cable does: at both ends the neighbour's entry names a hardware
+address that no host has. No firewall is needed for that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A librdkafka producer that says what becomes of each record, in the words of Apache Kafka's VerifiableProducer.
+"""A librdkafka producer that prints the result of each record, in the format of Apache Kafka's VerifiableProducer.
 
 `python -m tests.cluster.producer BROKERS TOPIC PARTITIONS NUMBER RATE ACKS`: it sends RATE records a second in turn to
 all partitions until SIGTERM, then ends when every record is answered.
@@ -50,7 +50,7 @@ def main() -> None:
             "topic.metadata.refresh.interval.ms": 5000,
             "queue.buffering.max.messages": 1_000_000,
             "error_cb": failed,
-            "debug": "eos",  # why it takes another epoch stands in its stderr
+            "debug": "eos",  # its stderr contains the reason of each new epoch
         }
     )
     sequence, begun = 0, time.monotonic()

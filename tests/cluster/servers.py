@@ -57,7 +57,7 @@ log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss,SSS} %p %c{1} %m%n
 
 
 class Server:
-    """A process on a host. It is started, ended and started again; what it prints is added to one file."""
+    """A process on a host. It is started, ended and started again; its output is added to one file."""
 
     def __init__(self, network: Network, name: str, folder: pathlib.Path) -> None:
         self.network = network
@@ -77,7 +77,7 @@ class Server:
         with self.output.open("ab") as output:
             output.write(f"===== start {self.starts}\n".encode())
             output.flush()
-            # A session of its own: what is stopped or killed is the server with the processes that it started.
+            # A session of its own: a stop or kill reaches the server and the processes that it started.
             self._process = subprocess.Popen(
                 self.network.on(self.name, *self.command()),
                 cwd=ROOT,
@@ -192,7 +192,7 @@ class Broker(Server):
             os.truncate(last, dice.randint(min(self._flushed.get(last, 0), last.stat().st_size), last.stat().st_size))
 
     def fill_disk(self) -> None:
-        """Not a byte more fits from now on."""
+        """Fill the disk until not a byte more fits."""
         for left in reversed(range(FILL_TRIES)):
             volume = os.statvfs(self.mount)
             try:

@@ -16,7 +16,7 @@ LIMIT_S = 900.0
 
 
 def run(*flags: str) -> str:
-    """What a run says; it fails where anything was amiss."""
+    """Return the output of a run; fail if the run found a violation."""
     if reason := network.missing():
         pytest.skip(reason)
     command = [sys.executable, "-m", "tests.cluster.chaos", *flags]

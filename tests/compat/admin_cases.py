@@ -1,4 +1,4 @@
-"""Requests about topics and groups that gregor and Apache Kafka are asked for; both must answer with the same codes."""
+"""Requests about topics and groups for gregor and Apache Kafka; both must answer with the same codes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def forgotten(group: str, name: str, *partitions: int) -> ApiMessage:
 
 NO_ID, ABSENT_ID = bytes(16), b"\x09" * 16
 
-# In this order: some need what those before them did.
+# The order matters: some requests need the effects of those before them.
 REQUESTS: list[tuple[ApiMessage, int]] = [
     (create(topic("a.b"), topic("wide", 3), topic("table", cleanup_policy="compact")), 7),
     (create(topic("a.b")), 7),

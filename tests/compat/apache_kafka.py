@@ -40,7 +40,7 @@ _COMMON = {
 
 
 class Java:
-    """A process of a class in those jars; what it logs is in `output`."""
+    """A process of a class in those jars; its log lines are in `output`."""
 
     def __init__(self, folder: pathlib.Path, name: str, main_class: str, *arguments: str) -> None:
         jars = kafka_jars(VERSION)
@@ -130,5 +130,5 @@ class ApacheKafka(Java):
         return f"127.0.0.1:{self.port}"
 
     def complaints(self) -> list[str]:
-        """What it logged as a warning or worse."""
+        """Return the log lines of level WARN or worse."""
         return [line for line in self.log().splitlines() if line.startswith(("WARN", "ERROR", "FATAL"))]

@@ -1,4 +1,4 @@
-"""Writers and a group that go on while the brokers of a cluster come, go and change; and a judge of what is left."""
+"""Writers and a group that keep working while the brokers of a cluster come, leave and change; a judge of the rest."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _log.setLevel(logging.DEBUG)
 class NumberedLoad:
     """An idempotent producer with acks=all that writes running numbers to each partition, some hundreds in a second.
 
-    A broker of Apache Kafka that was started just now knows no topics for a moment, and librdkafka gives up what it has
-    for a topic that is said to be unknown. That is told to whoever produces, and no loss.
+    A broker of Apache Kafka that was started just now knows no topics for a moment, and librdkafka fails the queued
+    records of a topic that is reported as unknown. The producer gets an error for each of them, so this is no loss.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
@@ -63,7 +63,7 @@ class NumberedLoad:
         self.acknowledged: list[dict[int, int]] = [{} for _ in range(partitions)]
         """For each partition: running number -> offset."""
         self.given_up: list[set[int]] = [set() for _ in range(partitions)]
-        """For each partition: running numbers that the client failed, of which nobody knows whether they are there."""
+        """For each partition: running numbers that the client failed; they may be in the log or not."""
         self.sent = 0
         self.errors: list[KafkaError] = []
         self._producer = Producer(
@@ -74,7 +74,7 @@ class NumberedLoad:
                 "message.timeout.ms": 600_000,
                 "error_cb": self._error,
                 **_QUICK,
-                "debug": "eos",  # why it takes another epoch, for whoever looks at a failure
+                "debug": "eos",  # logs the reason of each new epoch, for the analysis of a failure
                 "log_level": 7,
             },
             logger=_log,
@@ -99,7 +99,7 @@ class NumberedLoad:
         if error is not None:
             self.errors.append(error)
             return
-        # What is acknowledged at the second attempt, as a duplicate, comes without its offset.
+        # A record that is acknowledged at the second attempt, as a duplicate, comes without its offset.
         self.acknowledged[partition][number_of(value)] = UNKNOWN if offset is None else offset
 
     def _run(self) -> None:
@@ -124,7 +124,7 @@ class NumberedLoad:
         self._thread.join(WAIT_S)
 
     def goes_on(self) -> None:
-        """Waits until each partition has taken records that were sent after this call."""
+        """Wait until each partition has acknowledged records that were sent after this call."""
         begin = self.sent
 
         def further() -> bool:
@@ -273,7 +273,7 @@ class Reader:
 
 
 def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
-    """Repeated until the group's coordinator, which may just be moving, has taken it."""
+    """Commit again and again until the group's coordinator, which may just be moving, accepts it."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, **_QUICK})
 
     def done() -> bool:

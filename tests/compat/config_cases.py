@@ -1,4 +1,4 @@
-"""Changes of settings that gregor and Apache Kafka are asked for, and where gregor answers otherwise on purpose."""
+"""Changes of settings for gregor and Apache Kafka, and the cases in which gregor's answer differs on purpose."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CHANGES = [
         *("no.such.key=1", "no.such.key", "broker.id=1", "num.partitions=1", "num.partitions", "queued.max.requests=5"),
         *("advertised.listeners=PLAINTEXT://x:1", "ssl.keystore.location=x", "log.retention.hours=1"),
         *("listener.name.plaintext.ssl.keystore.location=/x", "listener.name.plaintext.ssl.keystore.location"),
-        "max.connections=0",  # before the listener has a limit of its own: Apache Kafka looks at that alone
+        "max.connections=0",  # before the listener has a limit of its own, the only one that Apache Kafka checks then
         *("listener.name.plaintext.max.connections=77", "listener.name.plaintext.message.max.bytes=5"),
         *("listener.name.plaintext.message.max.bytes", "log.retention.ms=0", "log.retention.ms=-1", "log.roll.ms=0"),
         *("log.cleaner.threads=9", "num.io.threads=100", "num.io.threads=1", "num.io.threads=9"),

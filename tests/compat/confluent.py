@@ -1,4 +1,4 @@
-"""What the tests of confluent-kafka share: sending, reading, a group's member, words for errors."""
+"""Shared functions of the tests of confluent-kafka: sending, reading, a group's member, words for errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def reading(bootstrap: str, **config: Any) -> Consumer:
             "bootstrap.servers": bootstrap,
             "group.id": "unused",
             "enable.auto.commit": False,
-            # The end is told with the first empty fetch: not half a second later.
+            # The first empty fetch reports the end: not half a second later.
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 10,
             "auto.offset.reset": "error",
@@ -86,7 +86,7 @@ def error_of(message: Message | None) -> KafkaError:
 
 
 class Member:
-    """One consumer of a group: what it owns, what it was told, what it read."""
+    """One consumer of a group: the partitions it owns, its rebalance events, the records it read."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, **config: Any) -> None:
         self.owned: set[int] = set()

@@ -1,8 +1,9 @@
-"""Foreign clients against a running broker, and the list of what must pass.
+"""Foreign clients against a running broker, and the list of the tests that must pass.
 
 `allow.txt` names the tests that pass, by node id from this folder. A listed test that is gone, that skips, or that
-something keeps from running fails the run, so a client that once worked stays covered. What is left out on purpose, by
--k, -m or by naming single tests, is not missed; nor is anything in a run --against another broker.
+something keeps from running fails the run, so a client that once worked stays covered. A test that
+is left out on purpose, by -k, -m or by naming single tests, is not missed; nor is any test in a run --against another
+broker.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def _allowed() -> set[str]:
 
 
 class AllowList:
-    """Compares a run with allow.txt, for the files of this folder that were asked for."""
+    """Compares a run with allow.txt, for the selected files of this folder."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -46,7 +47,7 @@ class AllowList:
         places = [self._config.invocation_params.dir / argument for argument in self._config.args]
         return any(file.is_relative_to(place.resolve()) for place in places)
 
-    @pytest.hookimpl(tryfirst=True)  # before -k and -m take tests out
+    @pytest.hookimpl(tryfirst=True)  # before -k and -m deselect tests
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         listed = {name for name in _allowed() if self._asked_for(FOLDER / name.partition("::")[0])}
         self._missed = sorted(listed - {self._name(item.nodeid) for item in items})
@@ -94,7 +95,7 @@ def unique() -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def admin(bootstrap: str) -> AdminClient:
-    """For preparing and looking; administration itself is tested with each client's own."""
+    """A client for preparations and checks; administration itself is tested with each client's own."""
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 

@@ -1,4 +1,5 @@
-"""Requests of old versions, one after the other, for two brokers to answer; and what of the answers must be equal."""
+"""Requests of old versions, one after the other, for two brokers to answer, and the parts of answers that must be
+equal."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ def _comparable(value: Any) -> Any:
     if isinstance(value, list):
         return sorted(map(_comparable, value), key=repr)
     if isinstance(value, m.FetchResponse.PartitionData):
-        # Null beside an error is librdkafka's bane, so gregor says that there are none.
-        # Apache Kafka gives no more bytes than the log has there, and old formats take more: how many differs.
+        # librdkafka fails on null beside an error, so gregor answers with empty records instead. Apache Kafka returns
+        # no more bytes than the log has there, and old formats need more: the number of messages differs.
         value.records = consumed(bytes(value.records or b""))[:2]
     names = [name for of in type(value).__mro__ for name in getattr(of, "__slots__", ())]
     if not names:
@@ -63,8 +64,10 @@ def _comparable(value: Any) -> Any:
 
 
 def consumed(records: bytes) -> list[Any]:
-    """What an old consumer finds in an answer, the piece of a message left out that Apache Kafka fills it up with. Of
-    record batches: their bytes."""
+    """Return the messages that an old consumer finds in an answer, and the bytes of record batches.
+
+    The part of a message with which Apache Kafka fills the answer up is left out.
+    """
     if not records or records[MAGIC_AT] == 2:
         return [records] if records else []
     end = 0
@@ -140,7 +143,7 @@ def _create(name: str, partitions: int = 1, replicas: int = 1, *, config: str = 
 
 
 def other_requests() -> Iterator[Step]:
-    """Everything but Produce. Later steps rely on what the earlier ones left."""
+    """Yield all requests but Produce. Later steps rely on the effects of earlier ones."""
     yield from _of_topics()
     yield from _of_reads()
     yield from _of_offsets()

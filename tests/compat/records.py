@@ -1,4 +1,4 @@
-"""What the clients send: records of every shape, so that what comes back can be compared with what was sent."""
+"""The records that the clients send, of every shape, so that the records read can be compared with them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 WAIT_S = 30.0
-"""Longer than anything here takes on a busy machine: a test that waits so long has failed."""
+"""Longer than any step of a test on a busy machine: a test that waits this long has failed."""
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Sent(NamedTuple):
 def assorted(count: int = 40, *, null_headers: bool = True) -> list[Sent]:
     """Records with and without key, value and headers, with odd bytes and sizes, timestamps 10 ms apart and past.
 
-    Not every client takes None for a header's value: `null_headers=False`.
+    Some clients accept no None as a header's value: `null_headers=False`.
     """
     start_ms = int(time.time() * 1000) - 3_600_000
     records = []
@@ -52,7 +52,7 @@ def assorted(count: int = 40, *, null_headers: bool = True) -> list[Sent]:
 
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
-    """Asks `condition`, which may itself wait for a while, until it holds; fails with `what` when it never does."""
+    """Call `condition`, which may itself wait for a while, until it holds; fail with `what` when it never does."""
     begin = time.monotonic()
     while not condition():
         assert time.monotonic() < begin + timeout_s, f"waited {timeout_s:.0f} s in vain: {what}"

@@ -67,7 +67,7 @@ async def producing(bootstrap: str, **config: Any) -> AsyncIterator[AIOKafkaProd
 
 
 async def produce(bootstrap: str, topic: str, sent: Sequence[Sent], partition: int = 0, **config: Any) -> list[Any]:
-    """Sends the records and returns what the broker said of each."""
+    """Send the records and return the broker's result for each."""
     async with producing(bootstrap, **config) as producer:
         futures = [
             await producer.send(topic, one.value, one.key, partition, one.timestamp_ms, one.headers) for one in sent
@@ -217,7 +217,7 @@ async def test_a_transactional_producer_is_refused_for_good(bootstrap: str, uniq
 
 
 class Member(ConsumerRebalanceListener):  # type: ignore[misc]
-    """One consumer of a group: it reads all the time and remembers what it was told."""
+    """One consumer of a group: it reads all the time and remembers the partitions that were revoked."""
 
     def __init__(self, bootstrap: str, group: str, **config: Any) -> None:
         self.revocations: list[set[int]] = []

@@ -1,5 +1,8 @@
-"""Python clients that bring a protocol implementation of their own, on three brokers: they go on when a leader is
-killed, when one stops as it should, and when it is back; no record is lost, none is there twice."""
+"""Python clients with their own implementation of the protocol, on three brokers.
+
+They keep working when a leader is killed, when one stops as it should, and when it is back; no record is lost, and none
+is there twice.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _quiet() -> Iterator[None]:
-    """Both clients log each refused connection; and what they leave goes here."""
+    """Hide the clients' log of each refused connection, and collect the objects that they leave."""
     loggers = [logging.getLogger(name) for name in ("kafka", "aiokafka")]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
@@ -127,7 +130,7 @@ class Load(ABC):
 
 
 class KafkaPythonLoad(Load):
-    """Without a group: a member whose poll ends while it joins may take itself for one that has joined, for ever."""
+    """A load without a group: a member whose poll ends while it joins may consider itself joined until it is closed."""
 
     def work(self) -> None:
         reader = self.in_a_thread(self._read)

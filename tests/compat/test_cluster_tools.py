@@ -110,7 +110,7 @@ def test_a_broker_that_is_away(run: Run, cluster: GregorCluster, tmp_path: pathl
     def described(which: str) -> list[str]:
         return sorted(listed(run(TOPICS, "--describe", "--exclude-internal", f"--{which}-partitions")))
 
-    # Each broker hears of it in its time.
+    # Each broker gets the new metadata at its own time.
     under = ["strict-0", "three-0", "three-1", "three-2"]
     until(lambda: described("unavailable") == ["one-2"], "nobody leads one-2")
     until(lambda: described("under-replicated") == under, "the others are known to be with fewer replicas")
@@ -119,7 +119,7 @@ def test_a_broker_that_is_away(run: Run, cluster: GregorCluster, tmp_path: pathl
     assert "PreferredLeaderNotAvailableException" in elected
     assert read_from(cluster, "three", "rack-2") == {0}
 
-    # What is asked for while it is away is done when it is back.
+    # Changes that are requested while the broker is away are done when it is back.
     run(TOPICS, "--create", "--topic", "given", "--replica-assignment", "0:1:2")
     typo = run(TOPICS, "--create", "--topic", "typo", "--replica-assignment", "0:1:7", code=1)
     assert "[7]" in typo

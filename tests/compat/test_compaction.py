@@ -31,7 +31,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def gregor(broker: BrokerProcess, *arguments: str, fails: bool = False) -> str:
-    """What a command prints."""
+    """Return the output of a command."""
     command = [sys.executable, "-m", "gregor.broker", *arguments, "--data-dir", str(broker.folder / "data")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == int(fails), done.stdout + done.stderr
@@ -68,7 +68,7 @@ def produce(producer: Producer, topic: str, last: dict[bytes, bytes], first: int
 
 
 def table(broker: BrokerProcess, topic: str) -> dict[bytes, bytes]:
-    """What a librdkafka consumer makes of the topic."""
+    """Return the last value of each key as a librdkafka consumer reads them."""
     consumer = reading(broker.bootstrap)
     found: dict[bytes, bytes] = {}
     for message in read_to_end(consumer, topic, OFFSET_BEGINNING):
@@ -93,7 +93,7 @@ def test_the_last_values_stay(broker: BrokerProcess, codec: str) -> None:
     assert said.startswith(f"{topic}-0: ")
     assert "compacted up to offset 2000, from " in said and said.endswith("; 50 of 2000 records remain\n")
     assert table(broker, topic) == last
-    # The producer goes on where it was: its sequence number outlived its records.
+    # The producer continues with its next sequence number: the number outlived its records.
     produce(producer, topic, last, 2000)
     gregor(broker, "compact", "--topic", topic)
     assert table(broker, topic) == last

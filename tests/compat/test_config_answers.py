@@ -50,7 +50,7 @@ OTHER_ENTRIES = {
     ("broker", "listeners"): "gregor's default is the loopback only",
     ("broker", "log.dir"): "gregor's default is in the working folder",
 }
-# The same, of entries that are there only while somebody has set them.
+# The same, of entries that exist only while they are set.
 OTHER_SET_ENTRIES = {
     ("broker", "leader.replication.throttled.rate"): "gregor tells the default and what it is about",
     ("broker", "replica.alter.log.dirs.io.max.bytes.per.second"): "likewise",
@@ -224,7 +224,7 @@ def test_what_can_be_altered(sides: tuple[Side, Side]) -> None:
 
 
 def test_all_settings_replaced(sides: tuple[Side, Side]) -> None:
-    """After the one above: whatever it left is gone."""
+    """AlterConfigs replaces all settings, so those that the test above left are gone."""
     for kind, name, configs in [
         (TOPIC, "t", {"retention_ms": "5"}),
         (TOPIC, "t", {}),
@@ -283,7 +283,7 @@ def test_access_rules(sides: tuple[Side, Side], version: int) -> None:
 
 def test_topics_and_groups(sides: tuple[Side, Side]) -> None:
     for side in sides:
-        # Until the coordinator is there Apache Kafka knows nothing of groups.
+        # Apache Kafka serves no groups until the coordinator is there.
         deadline = time.monotonic() + WAIT_S
         while side.ask(FindCoordinatorRequest(key="absent"), 3).error_code or (
             side.ask(DescribeGroupsRequest(groups=["absent"]), 5).groups[0].error_code

@@ -1,6 +1,6 @@
-"""kill -9 at random moments under load, and what must then still be true.
+"""kill -9 at random moments under load, and the invariants that must hold afterwards.
 
-A crash of the process keeps the page cache, so whatever was acknowledged is there, once, in its place. Three rounds by
+A crash of the process keeps the page cache, so every acknowledged record is there, once, in its place. Three rounds by
 default; GREGOR_CRASH_ROUNDS names another number, GREGOR_CRASH_SEED repeats a run's choices.
 """
 
@@ -46,10 +46,10 @@ SETTINGS = {"log.segment.bytes": "1048576", "log.index.interval.bytes": "2000"}
 
 
 class Load:
-    """An idempotent producer with acks=all that never stops, and what it was told of each record.
+    """An idempotent producer with acks=all that never stops, and the result of each record.
 
-    A value says which record it is: the partition's running number. So a record that came twice, in the wrong place, or
-    not at all shows in the values alone.
+    The value of a record is the partition's running number. So a record that came twice, in the wrong place, or not at
+    all shows in the values alone.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -122,7 +122,7 @@ def number_of(value: bytes) -> int:
 
 
 class Commits:
-    """A consumer group's member that commits all the time, and what was last acknowledged to it."""
+    """A consumer group's member that commits all the time, and its last acknowledged commit."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged: dict[int, int] = {}
@@ -309,7 +309,7 @@ def test_a_group_goes_on_over_a_crash(tmp_path: pathlib.Path) -> None:
             assert as_sent(member.read) == sent[:20][partition::2] + sent[20:][partition::2], "each record once"
         # The generation is still the one of before: the coordinator knew its members again.
         assert [member.events for member in members] == told
-        # The admin client does not ask again while the partitions of the restarted broker are without a leader.
+        # The admin client does not retry while the partitions of the restarted broker are without a leader.
         until(lambda: _is_described(admin, GROUP), "the coordinator is back")
         described = admin.describe_consumer_groups([GROUP])[GROUP].result(WAIT_S)
         assert {entry.member_id for entry in described.members} == {member.consumer.memberid() for member in members}
@@ -333,7 +333,7 @@ def _is_described(admin: AdminClient, group: str) -> bool:
 @pytest.mark.jvm
 def test_dump_log_after_crashes(aftermath: tuple[BrokerProcess, Load, Commits]) -> None:
     server, load, _ = aftermath
-    assert server.stop() == 0  # the last test of this file: what a clean end adds to the files is judged with them
+    assert server.stop() == 0  # the last test of this file: changes of the files at a clean end are checked with them
     files = segments(server, TOPIC)
     names = ",".join(map(str, files))
     tool = "org.apache.kafka.tools.DumpLogSegments"

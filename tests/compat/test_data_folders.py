@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEYS = 7
 
-# What the controller says at any start: while its own broker is not up yet, and of ZooKeeper when there is none.
+# Warnings of the controller at any start: its own broker is not up yet, and there is no ZooKeeper to migrate from.
 HARMLESS = re.compile(r"WARN (NetworkClient|RequestSendThread) .*[Cc]ontroller|WARN QuorumController .*ZK migration")
 
 Record = tuple[int, int, bytes | None, bytes | None]
@@ -35,7 +35,7 @@ Contents = dict[str, list[Record]]
 
 
 class Client:
-    """What the test does with a broker, whichever it is."""
+    """The operations of the test on a broker, of either kind."""
 
     def __init__(self, bootstrap: str) -> None:
         self.settings = {"bootstrap.servers": bootstrap, "log_level": 0}

@@ -47,7 +47,7 @@ def volume(tmp_path: pathlib.Path) -> Iterator[Volume]:
 
 
 class Load:
-    """An idempotent producer that goes on and on, and what it was told was written: value by offset."""
+    """An idempotent producer that writes until it is stopped, and the acknowledged values by offset."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.acknowledged: dict[int, bytes] = {}
@@ -171,7 +171,7 @@ def test_folders_that_go_away(tmp_path: pathlib.Path) -> None:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 3000, "log_level": 0})
 
         def written() -> set[int]:
-            """The partitions that take a record."""
+            """Return the partitions that accept a record."""
             taken: set[int] = set()
             for index in placed:
                 producer.produce(

@@ -21,7 +21,7 @@ CHECKS = {
 
 @pytest.fixture(scope="module")
 def results(bootstrap: str, unique: Callable[[str], str]) -> Callable[[str], dict[str, str]]:
-    """What a program said of each check."""
+    """Return a function that runs a program and returns its result of each check."""
     said: dict[str, dict[str, str]] = {}
 
     def run(client: str) -> dict[str, str]:

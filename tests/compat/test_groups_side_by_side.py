@@ -25,7 +25,7 @@ RECORDS = 200
 
 
 class Group:
-    """Its members take turns in this thread; `seen` counts the values that any of them was given."""
+    """A group whose members poll in turn in this thread; `seen` counts the values that all of them received."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         self.seen: Counter[bytes] = Counter()
@@ -57,7 +57,7 @@ class Group:
         return [sorted(one.partition for one in member.assignment()) for member in self.members]
 
     def until_shared(self, shares: list[int]) -> None:
-        """Until the members have all partitions among them, and so many each."""
+        """Wait until the members own all partitions, in these numbers."""
 
         def shared() -> bool:
             found = self.assigned()

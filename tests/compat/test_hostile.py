@@ -45,7 +45,7 @@ NEVER_IN_TIME_MS = int(3 * TIMEOUT_S * 1000)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker for these tests alone: what they do to it must not disturb others."""
+    """A broker for these tests alone, so that their effects do not disturb others."""
     with BrokerProcess(tmp_path_factory.mktemp("hostile")) as running:
         yield running
 
@@ -143,7 +143,7 @@ def end_offset(connection: RawConnection, topic: str) -> int:
         struct.pack(">ihhih", 16, ApiKey.METADATA, 9, 1, -1) + b"\x00\xff\xff\xff\xff\x0f",
         # A client id that is longer than its frame.
         struct.pack(">ihhih", 10, ApiKey.METADATA, 1, 1, 30_000),
-        # Produce: the frame is whole, the records field says that it goes on for a gigabyte.
+        # Produce: the frame is complete, but the length of its records field is a gigabyte.
         struct.pack(">ihhihhhiihbiii", 37, ApiKey.PRODUCE, 3, 1, -1, -1, -1, 1000, 1, 1, 116, 1, 0, 1 << 30),
     ],
     ids=[
@@ -219,7 +219,7 @@ def test_a_request_in_single_bytes(connect: Callable[[], RawConnection]) -> None
 
 
 def test_an_unknown_version_of_api_versions_is_answered(connect: Callable[[], RawConnection]) -> None:
-    # KIP-511: in the form of version 0, naming what is served.
+    # KIP-511: the answer has the form of version 0 and names the served versions.
     connection = connect()
     connection.send_bytes(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 99, 7, -1))
     connection.expect(7, ApiKey.API_VERSIONS, 0)
@@ -262,7 +262,7 @@ def test_bad_batches_are_refused_and_the_connection_lives(connect: Callable[[], 
 
 
 def zeros_in_gzip(total_bytes: int) -> bytes:
-    """A small gzip file of zeros: its members say the same thing again and again."""
+    """Return a small gzip file of many zeros: its members are all the same."""
     member = gzip.compress(bytes(16 * 1024 * 1024), 9)
     return member * (total_bytes // (16 * 1024 * 1024))
 
@@ -478,7 +478,7 @@ class Dribblers:
 
 
 class GoodProducer:
-    """Produces with acks=all and remembers how long each record took to be acknowledged."""
+    """Produces with acks=all and records the time until each acknowledgement."""
 
     def __init__(self, bootstrap: str, topic: str, value_bytes: int) -> None:
         self._topic, self._value = topic, bytes(value_bytes)
@@ -499,7 +499,7 @@ class GoodProducer:
 
 
 def flood(server: BrokerProcess, seconds: float, frame_bytes: int, value_bytes: int) -> tuple[int, GoodProducer]:
-    """Growth of the broker's memory in KB, at its worst, and what a good producer saw meanwhile."""
+    """Return the largest growth of the broker's memory in KB, and a good producer that ran meanwhile."""
     with RawConnection(server.port) as connection:
         topic = f"flood-{time.time_ns()}"
         make_topic(connection, topic)
@@ -541,7 +541,7 @@ def test_peers_that_ask_and_never_read(server: BrokerProcess, connect: Callable[
         connection.socket.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             connection.socket.send(frames)
-    # All of it has arrived at the broker's sockets: what it holds now, it would hold for ever.
+    # All of it has arrived at the broker's sockets: memory that the broker holds now, it would never release.
     for _ in range(50):
         assert asking.ask(MetadataRequest(topics=[]), 9).brokers
         assert memory_kb(server.pid) - before <= GROWTH_LIMIT_KB

@@ -45,7 +45,7 @@ CHECKS = [
 
 @pytest.fixture(scope="module")
 def results(bootstrap: str, unique: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the program said of each check: `PASS`, or what went wrong."""
+    """Return the program's result of each check: `PASS`, or the error."""
     classes = tmp_path_factory.mktemp("classes")
     command = java_command("compat.Checks", bootstrap, unique("java"))
     place = command.index("-cp") + 1

@@ -39,7 +39,7 @@ class Tool:
         return run_kafka_tool(main_class, *self.address, *arguments, stdin=stdin)
 
     def fail(self, main_class: str, *arguments: str) -> str:
-        """What a tool prints that must fail."""
+        """Return the output of a tool that must fail."""
         command = java_command(main_class, *self.address, *arguments)
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
         said = done.stdout + done.stderr
@@ -205,7 +205,7 @@ def test_api_versions_and_cluster(tool: Tool) -> None:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker that took records of every codec and a group's offsets, and was then stopped."""
+    """A broker that stored records of every codec and a group's offsets, and was then stopped."""
     server = BrokerProcess(tmp_path_factory.mktemp("dumped"), {"log.segment.bytes": "1048576"})
     chance = random.Random(1)
     with server:

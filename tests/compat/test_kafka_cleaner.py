@@ -77,7 +77,7 @@ def bases(folder: pathlib.Path) -> list[int]:
 
 
 def opened(folder: pathlib.Path) -> Log:
-    """The log as our broker takes it over, from a copy that looks like a crash."""
+    """Open a copy of the log with our log manager; the copy is like one after a crash."""
     config = log_config(cleanup_policy=frozenset(["compact"]))
     manager = LogManager(BrokerConfig({"log.dirs": str(folder)}), OsFiles(), lambda: int(time.time() * 1000))
     (log,) = [one for one in manager.load(lambda topic: config) if one is not None]
@@ -87,7 +87,7 @@ def opened(folder: pathlib.Path) -> Log:
 
 @pytest.fixture(scope="module")
 def compacted(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, pathlib.Path, Log]:
-    """What Apache Kafka made of a partition, what we made of a copy, and our log."""
+    """Return the partition as Apache Kafka compacted it, our compaction of a copy, and our log."""
     folder, port, controller = tmp_path_factory.mktemp("kafka"), free_port(), free_port()
     file = folder / "server.properties"
     file.write_text(FILE.format(port=port, controller=controller, folder=folder))

@@ -36,7 +36,7 @@ FIRST_MS = 1_700_000_000_000
 """The records of a topic are a second apart from here on."""
 
 FOREVER = {"retention.ms": "-1"}
-"""That is long ago: the next look at retention would delete them."""
+"""The records' timestamps are long ago: the next retention check would delete them."""
 
 Unique = Callable[[str], str]
 
@@ -49,7 +49,7 @@ class Commands:
         self.bootstrap = bootstrap
 
     def run(self, name: str, *arguments: str, code: int = 0) -> str:
-        """Standard output; where the tool is to fail, all it said."""
+        """Return the standard output, and with it the standard error if the tool must fail."""
         said = self._tools.run(CLASSES[name], "--bootstrap-server", self.bootstrap, *arguments)
         assert said.code == code, f"{name} {' '.join(arguments)}: {said.out}{said.err}"
         return said.out + said.err if code else said.out
@@ -61,7 +61,7 @@ class Commands:
         return out.getvalue()
 
     def same(self, name: str, *arguments: str) -> str:
-        """What both print, which must be the same lines."""
+        """Return the output of both, which must be the same lines."""
         theirs = self.run(name, *arguments)
         assert self.ours(name, *arguments).splitlines() == theirs.splitlines()
         return theirs
@@ -75,7 +75,7 @@ def commands(bootstrap: str) -> Iterator[Commands]:
 
 @pytest.fixture(scope="module")
 def topic(bootstrap: str, new_topic: Callable[..., str]) -> str:
-    """Three partitions with ten records each; nobody changes it."""
+    """Three partitions with ten records each; no test changes them."""
     return filled(bootstrap, new_topic(3, FOREVER), 3)
 
 
@@ -104,7 +104,7 @@ def test_topics(commands: Commands, unique: Unique) -> None:
     assert "PartitionCount: 3" in described and "retention.ms=60000" in described
     topic_id = re.search(r"TopicId: (\S+)", described)
     assert topic_id is not None
-    # By id the tool asks in another way, which does not tell of eligible leader replicas.
+    # For a topic id the tool sends another request, whose answer contains no eligible leader replicas.
     by_id = commands.run("topics", "--describe", "--topic-id", topic_id[1])
     assert re.sub(r"Elr: N/A", "Elr: ", by_id.replace("LastKnownElr: N/A", "LastKnownElr: ")) == described
     for flag in ("under-replicated", "unavailable", "under-min-isr"):
@@ -154,7 +154,7 @@ def test_configs_of_topics(commands: Commands, new_topic: Callable[..., str], tm
 def test_configs_of_brokers(commands: Commands) -> None:
     setting = "log.cleaner.backoff.ms=9000"
     commands.run("configs", "--alter", "--broker-defaults", "--add-config", setting)
-    # A broker of Apache Kafka takes an alteration up a little later.
+    # A broker of Apache Kafka applies an altered setting a little later.
     until(lambda: setting in commands.run("configs", "--describe", "--broker-defaults"), "the setting")
     assert setting in commands.same("configs", "--describe", "--broker-defaults")
     assert setting in commands.same("configs", "--describe", "--entity-type", "brokers", "--entity-default")

@@ -18,7 +18,7 @@ Configs = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker of its own: what is altered here is altered for all."""
+    """A broker of its own: altered settings apply to all its clients."""
     with BrokerProcess(tmp_path_factory.mktemp("configs")) as server:
         yield server
 

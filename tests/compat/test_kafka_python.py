@@ -1,4 +1,4 @@
-"""kafka-python 3: a client in Python that takes over no code of another one."""
+"""kafka-python 3: a client in Python that shares no code with another one."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_transactional_producer_is_refused_for_good(bootstrap: str, unique: Un
 
 
 class Member(ConsumerRebalanceListener):  # type: ignore[misc]
-    """One consumer of a group: what it owns, what it was told, what it read."""
+    """One consumer of a group: the partitions it owns, its rebalance events, the records it read."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, **config: Any) -> None:
         self.revocations: list[set[int]] = []
@@ -214,11 +214,11 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             "auto_offset_reset": "earliest",
             "enable_auto_commit": False,
             "heartbeat_interval_ms": 300,
-            # It may join before it knows the topic, and then sees that only when it asks again.
+            # The consumer may join before it knows the topic, and then finds it only at its next metadata request.
             "metadata_max_age_ms": 500,
         }
         self.consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **{**settings, **config})
-        # A leader that learns of the topic in the middle of its assignment would not look at it again.
+        # A leader that learns of the topic in the middle of its assignment would not consider it again.
         until(lambda: bool(self.consumer.partitions_for_topic(topic)), "the topic")
         self.consumer.subscribe([topic], listener=self)
 
@@ -309,7 +309,8 @@ def test_a_group_shares_the_partitions(
 def test_a_cooperative_group_moves_only_what_must_move(
     new_topic: NewTopicFactory, unique: Unique, join: Callable[..., Member]
 ) -> None:
-    # What the members then read is left out: after this rebalance they do not read, from Apache Kafka either.
+    # The test does not check the records read afterwards: after this rebalance the members read none, nor do they from
+    # Apache Kafka.
     topic, group = new_topic(4), unique("group")
     config = {"partition_assignment_strategy": [CooperativeStickyAssignor]}
     first = join(group, topic, **config)
@@ -374,7 +375,7 @@ def test_as_it_would_speak_to_an_older_broker(
     with contextlib.closing(KafkaAdminClient(bootstrap_servers=bootstrap, api_version=release)) as old_client:
         described = old_client.describe_groups([group])[group]
         assert described["group_state"] == "Stable" and len(described["members"]) == 1
-        member.consumer.close()  # or its next look would create the topic again
+        member.consumer.close()  # or its next metadata request would create the topic again
         old_client.delete_topics([topic])
         until(lambda: topic not in old_client.list_topics(), "the topic's end")
 
@@ -461,7 +462,7 @@ def test_topic_configs_change_by_all_four_operations(client: KafkaAdminClient, n
         client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, named)], incremental=True)
 
     def current() -> dict[str, str]:
-        """What the topic itself sets."""
+        """Return the settings of the topic itself."""
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         found = client.describe_configs([resource], config_filter="all")["topic"][topic]
         return {key: entry["value"] for key, entry in found.items() if entry["config_source"] == "DYNAMIC_TOPIC_CONFIG"}

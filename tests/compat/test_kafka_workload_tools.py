@@ -42,7 +42,7 @@ def committed(admin: AdminClient, group: str) -> int:
 
 def test_the_verifiable_producer_and_consumer(bootstrap: str, new_topic: Callable[..., str], unique: Unique) -> None:
     common = ("--bootstrap-server", bootstrap, "--topic", new_topic(2), "--max-messages", f"{RECORDS}")
-    # In JVMs of their own: they say the last things as those end.
+    # In JVMs of their own: the tools print their last lines when the JVM ends.
     said = run_kafka_tool(f"{TOOLS}.VerifiableProducer", *common)
     sent = events("producer_send_success", said)
     assert sorted(int(str(event["value"])) for event in sent) == list(range(RECORDS))

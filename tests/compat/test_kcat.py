@@ -52,7 +52,7 @@ class Kcat:
         self.run("-P", "-t", topic, *arguments, stdin="".join(f"{line}\n" for line in lines).encode())
 
     def lines(self, topic: str, *arguments: str) -> list[str]:
-        """The values of a partition up to its end, which an empty fetch tells."""
+        """Return the values of a partition up to its end, which an empty fetch reports."""
         return self.run("-C", "-q", "-t", topic, "-e", "-X", "fetch.wait.max.ms=10", *arguments).splitlines()
 
     def envelopes(self, topic: str, *arguments: str) -> list[dict[str, Any]]:
@@ -127,7 +127,7 @@ def test_offsets_from_every_place(kcat: Kcat, new_topic: NewTopicFactory) -> Non
 
 @pytest.mark.parametrize("release", ["0.8.2.0", "0.9.0.0", "0.10.0.0", "0.10.2.0", "0.11.0.0", "1.0.0"])
 def test_as_it_would_speak_to_an_older_broker(kcat: Kcat, new_topic: NewTopicFactory, release: str) -> None:
-    # Without asking which versions are served.
+    # kcat does not query the served versions.
     topic, lines = new_topic(), numbered(20)
     options = ("-X", "api.version.request=false", "-X", f"broker.version.fallback={release}")
     kcat.produce(topic, lines, "-p", "0", *options)
@@ -267,7 +267,7 @@ def test_a_group(
     second.end()
     wait_for_group(admin, group, 0, 0)
     assert first.unread() == second.unread() == 0, "nothing came twice"
-    # Another member goes on where they committed.
+    # Another member continues at their committed offsets.
     kcat.produce(topic, ["later"], "-p", "2")
     third = join(group, topic, *options)
     assert third.printed(1) == ["2 5 later"]

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
 LOAD = "load"
 ASSIGNMENT = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
-"""Of the topic under load: each broker leads one partition."""
+"""The assignment of the topic under load: each broker leads one partition."""
 SETTINGS = {"zookeeper.session.timeout.ms": "10000", "replica.lag.time.max.ms": "3000"}
 
 
@@ -43,7 +43,7 @@ def delete(cluster: MixedCluster, topic: str, absent: int) -> None:
     try:
         client.delete_topics([topic], operation_timeout=3)[topic].result(WAIT_S)
     except KafkaException as failure:
-        # It stays on its way while not all replicas are there.
+        # The reassignment stays under way while not all replicas are there.
         assert failure.args[0].code() == ErrorCode.REQUEST_TIMED_OUT, failure
     assert absent in holders(cluster, topic)
     cluster.start(absent)
@@ -54,7 +54,7 @@ def delete(cluster: MixedCluster, topic: str, absent: int) -> None:
 
 
 def ask_controller(cluster: MixedCluster, request: ApiMessage, version: int) -> Any:
-    """The answer of whoever it is by then."""
+    """Return the answer of the broker that is the controller by then."""
     answers: list[Any] = []
 
     def asked() -> bool:
@@ -123,7 +123,7 @@ def retention_of(cluster: MixedCluster, topic: str, broker_id: int) -> str | Non
 
 
 def alter_retention(cluster: MixedCluster, topic: str, through: int, value: str) -> None:
-    """Over one broker, once it has heard of the topic; waits until each of them says so."""
+    """Alter the setting over one broker, once it knows the topic; wait until all of them return it."""
     port = cluster.brokers[through].port
 
     def altered() -> bool:

@@ -17,7 +17,7 @@ CHECKS += ["delete-records", "offsets", "groups-admin", "cluster"]
 
 @pytest.fixture(scope="module")
 def results(bootstrap: str, unique: Callable[[str], str]) -> dict[str, str]:
-    """What the program said of each check."""
+    """Return the program's result of each check."""
     environment = {**os.environ, "NODE_PATH": str(or_skip(node_modules)), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
     return run_checks(["node", str(NODE_SOURCES / "kafkajs.js"), bootstrap, unique("kafkajs")], environment)
 

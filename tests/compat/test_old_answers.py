@@ -1,4 +1,4 @@
-"""The requests of old clients, good and bad, to gregor and to Apache Kafka 3.9.1, the last that takes them all."""
+"""The requests of old clients, good and bad, to gregor and to Apache Kafka 3.9.1, the last that serves them all."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ NO_CODE = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD)
 WHOLE_ONLY = (ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE)
 MANY_KINDS = (ErrorCode.INVALID_RECORD, ErrorCode.NONE)
 OTHER_CODES: dict[str, tuple[ErrorCode, ErrorCode]] = {
-    # What Apache Kafka did not expect is an unknown error there.
+    # Apache Kafka answers with an unknown error where it did not expect the case.
     **{case: NO_CODE for case in ("codec 5", "codec 7", "no codec 1", "no codec 2", "no codec 3", "empty compressed")},
     # It acknowledges a set that is cut off and keeps the whole messages, which may be none.
     **{case: WHOLE_ONLY for case in ("cut off", "cut off in the first", "a tail", "cut off within", "a tail within")},
-    # Brokers up to 0.10 took what has several wrappers, and so does gregor.
+    # Brokers up to 0.10 accepted sets of several wrappers, and so does gregor.
     **{case: MANY_KINDS for case in ("both formats", "two", "and plain", "plain and")},
 }
 """Where the two differ: (Apache Kafka's answer, gregor's)."""
@@ -80,7 +80,7 @@ class Side:
         return self.wire.ask(request, version).responses[0].partitions[0]
 
     def tell(self, kind: str, records: bytes, version: int) -> tuple[ErrorCode, list[Any]]:
-        """What the broker answers, and what consumers of today and of each old version then find."""
+        """Return the broker's answer, and the records that consumers of today and of each old version then find."""
         start = self._ends[kind]
         told = self.produce(kind, records, version)
         code = ErrorCode(told.error_code)

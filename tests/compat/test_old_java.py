@@ -1,7 +1,7 @@
 """Java clients and console tools of Apache Kafka 0.10.0 to 3.9.1, each release with its own jars.
 
-old_java/OldChecks.java runs all checks of one release in one JVM; here each is a test. 0.10.0 does not ask for API
-versions at all; up to 0.10.2 the formats of records are those before 0.11. Some tools of 0.8 and 0.9 stand here for the
+old_java/OldChecks.java runs all checks of one release in one JVM; here each is a test. 0.10.0 never requests
+API versions; up to 0.10.2 the formats of records are those before 0.11. Some tools of 0.8 and 0.9 stand here for the
 oldest format, magic 0, which later clients do not read.
 """
 
@@ -40,7 +40,7 @@ CHECKS = [
 OLD_RECORDS = 300
 """In each topic that a check named records[...] writes."""
 KEPT = {"retention.ms": "-1"}
-"""Of topics that `produce` fills: its records are old, the next look at retention would delete them."""
+"""For topics that `produce` fills: its records are old, and the next retention check would delete them."""
 
 NewTopicFactory = Callable[..., str]
 Unique = Callable[[str], str]
@@ -77,7 +77,7 @@ def produce(bootstrap: str, topic: str, codec: str, numbers: range, word: str = 
 
 
 class Run:
-    """What the program said of each check, and where it wrote."""
+    """The program's result of each check, and the prefix of the topics that it wrote."""
 
     def __init__(self, prefix: str, done: subprocess.CompletedProcess[str]) -> None:
         self.prefix = prefix
@@ -157,7 +157,7 @@ class Tools:
 
     @property
     def _new_consumer(self) -> tuple[str, ...]:
-        # Before 2.0 tools spoke to ZooKeeper, too, and had to be told.
+        # Before 2.0 the tools could also use ZooKeeper, and needed this flag to use brokers.
         return ("--new-consumer",) if self.version < "2" else ()
 
     def produce(self, topic: str, lines: str, *arguments: str) -> None:
@@ -197,7 +197,7 @@ def test_console_producer_and_consumer(bootstrap: str, unique: Unique, release: 
 
 @release
 def test_get_offset_shell(bootstrap: str, new_topic: NewTopicFactory, release: str) -> None:
-    # Up to 1.1 these are ListOffsets version 0 and Metadata version 0, without asking for API versions.
+    # Up to 1.1 these are ListOffsets version 0 and Metadata version 0, without a request for the API versions.
     tools, topic = Tools(release, bootstrap), new_topic(1, KEPT)
     produce(bootstrap, topic, "none", range(7))
     assert tools.offsets(topic, "-1").split() == [f"{topic}:0:7"]

@@ -1,4 +1,4 @@
-"""The same batches, good and bad, to gregor and to Apache Kafka 4.3.1: what each answers, and what it then has."""
+"""The same batches, good and bad, to gregor and to Apache Kafka 4.3.1: both answers, and the records stored."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOPICS: dict[str, dict[str, str]] = {
     "to-gzip-compact": {"compression.type": "gzip", "cleanup.policy": "compact"},
 }
 DEEP = "deep"
-"""In gregor with deep validation; Apache Kafka always looks at all records."""
+"""In gregor these topics have deep validation; Apache Kafka always checks all records."""
 
 
 def records(*times: int, key: bytes | None = b"k", size: int = 20) -> bytearray:
@@ -132,7 +132,7 @@ OTHER_CODES = {
     "not gzip at all": (ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR),
     "length 2147483647": (ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR),
 }  # fmt: skip
-"""What gregor says, and what Apache Kafka does, where nobody caught its exception."""
+"""gregor's code and Apache Kafka's, which is that of an exception that no part of it caught."""
 
 
 def name_of(case: str) -> str:
@@ -169,7 +169,7 @@ class Side:
             time.sleep(0.05)
 
     def tell(self, case: str, version: int) -> tuple[Any, list[Any]]:
-        """(What the broker answers, what a consumer then finds.)"""
+        """Return the broker's answer, and the records that a consumer then finds."""
         name = name_of(case)
         make = ProduceRequest.PartitionProduceData
         wanted = ProduceRequest.TopicProduceData(

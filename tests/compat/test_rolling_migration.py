@@ -22,7 +22,7 @@ CRASHES = 2
 
 
 def replace(cluster: MixedCluster, broker_id: int, kind: str) -> None:
-    """The other kind takes over where this one ended, and knows whether it ended well."""
+    """Replace a broker by one of the other kind, which must detect whether the old one stopped cleanly."""
     before, data = cluster.brokers[broker_id], cluster.brokers[broker_id].folder / "data"
     identity = (data / "meta.properties").read_text().splitlines()[-1]
     if broker_id == CRASHES:

@@ -82,7 +82,7 @@ def produce(bootstrap: str, topic: str, lines: list[str]) -> None:
 
 
 def counts(bootstrap: str, topic: str, expected: dict[str, int]) -> dict[str, int]:
-    """The last count of each word in the output topic, once each is as high as expected; or what it was at the end."""
+    """Return the last count of each word in the output topic, once all are as high as expected or the wait is over."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(2)])
     found: dict[str, int] = {}
@@ -115,7 +115,7 @@ def test_word_count_survives_a_lost_state(
         ends = {}
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
         deadline = time.monotonic() + WAIT_S
-        # Streams deletes what it has counted from its repartition topic (DeleteRecords).
+        # Streams deletes the records that it has counted from its repartition topic (DeleteRecords).
         while time.monotonic() < deadline:
             ends = {p: consumer.get_watermark_offsets(TopicPartition(repartition, p)) for p in range(2)}
             if all(low == high for low, high in ends.values()):
@@ -127,7 +127,7 @@ def test_word_count_survives_a_lost_state(
         first.stop()
     changelog = ConfigResource(ConfigResource.Type.TOPIC, f"{name}-counts-changelog")
     assert admin.describe_configs([changelog])[changelog].result(WAIT_S)["cleanup.policy"].value == "compact"
-    # Another folder: the counts come back from the changelog, and go on.
+    # A new folder: the counts are restored from the changelog and continue.
     produce(bootstrap, source, ["may it be"])
     more = COUNTS | {"may": 2, "it": 2, "be": 4}
     with application(classes, bootstrap, name, source, target, str(tmp_path / "two")) as second:
@@ -154,7 +154,7 @@ def test_word_count_goes_on_when_a_broker_is_killed(classes: pathlib.Path, tmp_p
             produce(cluster.bootstrap, "lines", ["may it be"])
             more = COUNTS | {"may": 2, "it": 2, "be": 4}
             found = counts(cluster.bootstrap, "counts", more)
-            # At least once: what was under way may be counted again.
+            # At least once: records that were under way may be counted again.
             assert found.keys() == more.keys()
             assert all(found[word] >= more[word] for word in more), found
             cluster.start(leader)

@@ -68,7 +68,7 @@ def test_a_broker_without_a_socket_runs_all_the_same(
 def test_a_socket_that_cannot_be_removed_keeps_no_broker_from_a_clean_stop(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As on a disk that is read-only since it failed."""
+    """The situation of a disk that is read-only since it failed."""
 
     async def test() -> None:
         server = Server(BrokerConfig({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}))

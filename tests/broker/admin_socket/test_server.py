@@ -95,10 +95,10 @@ def test_what_makes_no_sense_is_refused(harness: Harness) -> None:
 
 @pytest.mark.parametrize("depth", [1, 30])
 def test_a_socket_in_any_folder(tmp_path: Path, depth: int) -> None:
-    """Also where the path is longer than a socket's address may be."""
+    """The socket works also where the path is longer than a socket's address may be."""
     folder = tmp_path.joinpath(*["folder"] * depth)
     folder.mkdir(parents=True)
-    (folder / SOCKET_NAME).touch()  # what a killed broker left
+    (folder / SOCKET_NAME).touch()  # left by a killed broker
     listening = listen(str(folder))
     try:
         assert (folder / SOCKET_NAME).stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""Answers that are put together from pieces, compared with what the general encoder makes of them."""
+"""Answers that are put together from pieces, compared with the output of the general encoder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_pieces_make_what_the_encoder_makes(version: int, sizes: list[int]) -> N
     plain = bytes(response.encode(version))
 
     kept = EncodedTopics()
-    for _ in range(2):  # the second time from what was kept
+    for _ in range(2):  # the second time from the cache
         data = run_all(kept.collect([*states, error], answered, version, "kind", len(states)))
         assert b"".join(encoded_answer(around(version), data, len(states) + 1, version).parts) == plain
 
@@ -66,7 +66,7 @@ def test_the_layout_is_that_of_an_empty_answer() -> None:
 
 
 class Asked:
-    """Counts what is answered anew."""
+    """Counts the answers that are encoded anew."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

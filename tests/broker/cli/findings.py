@@ -1,4 +1,4 @@
-"""What is common to findings of `gregor doctor`."""
+"""Helpers of the tests of `gregor doctor` that concern findings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from gregor.broker.cli.doctor.checks import Finding, Level
 
 
 def wrong(findings: list[Finding]) -> list[Finding]:
-    """Those that need a change; whatever is not in order says what to do."""
+    """Return the findings that need a change; check that every finding that is not OK names a remedy."""
     assert all(one.remedy for one in findings if one.level is not Level.OK)
     return [one for one in findings if one.level is Level.WRONG]

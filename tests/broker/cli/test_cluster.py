@@ -1,4 +1,4 @@
-"""`gregor cluster`: what it would start; started once, with a real ZooKeeper."""
+"""`gregor cluster`: the commands that it would run; one start with a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def doctor(capsys: pytest.CaptureFixture[str], bootstrap: str, zookeeper: str) -> list[str]:
-    """What `gregor doctor` finds wrong; the machine's disk is as full as it is."""
+    """Return the WRONG lines of `gregor doctor`, without those about free space: the machine's disk may be full."""
     capsys.readouterr()
     main(["doctor", "--bootstrap-server", bootstrap, "--zookeeper", zookeeper])
     out = capsys.readouterr().out

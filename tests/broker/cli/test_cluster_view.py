@@ -1,4 +1,4 @@
-"""gregor.broker.cli.cluster_view: processes beside what the cluster says."""
+"""gregor.broker.cli.cluster_view: the processes compared with the cluster's own metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gregor configs` without a broker: what its flags mean, and which of them contradict each other."""
+"""`gregor configs` without a broker: the meaning of its flags, and the flags that contradict each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console tools without a broker: arguments, and what they ask of the client library."""
+"""The console tools without a broker: their arguments, and their calls of the client library."""
 
 from __future__ import annotations
 

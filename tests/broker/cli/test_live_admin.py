@@ -54,7 +54,7 @@ def test_settings_of_brokers(tool: Tool) -> None:
     done = tool.run("configs", "--alter", "--broker-defaults", *add)
     assert done == "Completed updating default config for brokers in the cluster.\n"
     shown = "  log.cleaner.backoff.ms=7000 sensitive=false"
-    # A broker of Apache Kafka takes an alteration up a little later.
+    # A broker of Apache Kafka applies an altered setting a little later.
     until(lambda: shown in tool.run("configs", "--describe", "--broker-defaults"), "the setting")
     for line in tool.run("configs", "--describe", "--entity-type", "brokers").splitlines():
         if line.startswith("Dynamic configs for broker "):

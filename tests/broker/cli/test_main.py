@@ -1,4 +1,4 @@
-"""The `gregor` command: finding sub-commands, and what it must not import on the way to a broker."""
+"""The `gregor` command: finding sub-commands, and the modules that a broker's start must not import."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAVY = {
     *("click", "rich", "confluent_kafka", "kazoo", "numpy", "pyspark"),
     *("lz4", "snappy", "cramjam", "zstandard", "gzip"),
 }
-# What only a broker of a cluster needs.
+# Modules that only a broker of a cluster needs.
 MEMBERS = {
     "gregor.broker.cluster.member",
     "gregor.replication.partition.replica_fetchers",

@@ -1,4 +1,4 @@
-"""Flags that Apache Kafka's tools have and gregor's do not: each is answered with why, or with what to give instead."""
+"""Flags that Apache Kafka's tools have and gregor's do not: the answer names the reason, or the flag to use instead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gregor.broker.cli import other_flags
 
 TOOLS = ("topics", "configs", "groups", "get-offsets", "delete-records", "log-dirs", "leader-election", "dump-log")
 WITH_ZOOKEEPER = ("topics", "configs", "leader-election")
-"""They find their brokers by it."""
+"""Tools that find their brokers by ZooKeeper."""
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ EVERYTHING = {f"print.{part}": "true" for part in ("timestamp", "partition", "of
 
 
 def record(**given: object) -> Any:
-    """A message of the client library; a None is left out, since its constructor takes no None for some fields."""
+    """Build a message of the client library; None is left out, as some arguments of its constructor refuse it."""
     fields: dict[str, Any] = {
         "topic": "t",
         "partition": 3,

@@ -1,4 +1,4 @@
-"""`gregor start --brokers N`: what each member is started with; started once, with a real ZooKeeper."""
+"""`gregor start --brokers N`: the command of each member; one start with a real ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gregor verify` as a user calls it; what it finds is tested with gregor.storage.verify.folder."""
+"""`gregor verify` as a user calls it; its findings are tested with gregor.storage.verify.folder."""
 
 from __future__ import annotations
 

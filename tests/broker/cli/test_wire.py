@@ -1,4 +1,4 @@
-"""The small client of the command line, against sockets that answer what they should not."""
+"""The small client of the command line, against sockets that send wrong answers."""
 
 from __future__ import annotations
 

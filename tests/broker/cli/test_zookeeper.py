@@ -1,4 +1,4 @@
-"""`gregor zookeeper`: what the server is started with, what is said where it cannot be, and the real one."""
+"""`gregor zookeeper`: the command that starts the server, the errors where it cannot start, and the real server."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_two_servers_do_not_share_a_folder(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.host.invalid"])
 def test_an_address_that_is_not_of_this_machine(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def resolve(name: str, port: int, **_: object) -> list[tuple[Any, ...]]:
-        """As a name server does it, which is not asked here: it may be slow, or know any name."""
+        """Resolve names as a name server would; a real one is not queried, as it may be slow or know any name."""
         if name != "192.0.2.1":
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (name, port))]
@@ -150,7 +150,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.jvm
 @pytest.mark.slow
 def test_the_real_one(tmp_path: Path) -> None:
-    server = ZooKeeperProcess(tmp_path)  # not started: it knows how to ask
+    server = ZooKeeperProcess(tmp_path)  # not started: only its queries are used
     server.port = free_port()
     command = [sys.executable, "-m", "gregor.broker", "zookeeper", "--client-port", str(server.port)]
     with (tmp_path / "out").open("wb") as output:

@@ -1,4 +1,4 @@
-"""--zookeeper: the brokers that are found by it, and what is said where there are none."""
+"""--zookeeper: the brokers that it finds, and the errors where there are none."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_brokers_that_are_registered(zookeeper: ZooKeeperProcess) -> None:
         await brokers_of(f"{zookeeper.connect}/{chroot}")
     client = KazooClient(zookeeper.connect, timeout=30)
     client.start()
-    assert not client.exists(f"/{chroot}")  # looking makes nothing
+    assert not client.exists(f"/{chroot}")  # a search creates no node
     client.create(f"/{chroot}/brokers/ids", makepath=True)
     with pytest.raises(CommandError, match="no broker with a PLAINTEXT listener"):
         await brokers_of(f"{zookeeper.connect}/{chroot}")

@@ -90,7 +90,7 @@ def test_who_has_nobody_to_take_over_does_not_ask(monkeypatch: pytest.MonkeyPatc
     last.image.brokers = {1: None}
     assert not last.stop()
     assert not Cluster(enable="false").stop()
-    # Nor often, where nothing can be decided.
+    # It sends only one request where nothing can be decided.
     cut_off = Cluster(LEFT)
     cut_off.store.is_connected = False
     assert not cut_off.stop()

@@ -283,7 +283,7 @@ def test_groups_are_not_listed_by_halves(tmp_path: Path, gate: Gate) -> None:
 
 
 def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, gate: Gate) -> None:
-    """Nor deleted by age: until the topic is adopted it is not known that it is compacted."""
+    """Offsets are not deleted by age either: before the topic is adopted, it is unknown that it is compacted."""
     first = Harness(tmp_path / "first").start()
     first.create_topic("slow")
     first.produce("slow", bytes(5000))
@@ -321,7 +321,7 @@ def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, g
 
 
 def test_a_request_to_an_earlier_registration_is_not_applied_later(harness: Harness, gate: Gate) -> None:
-    # As after the end of a session, while the logs were being checked.
+    # As at the end of a session, while the logs are being checked.
     local = harness.broker.controller_requests
     local.registered(local.broker_epoch + 1)
     gate.open = True

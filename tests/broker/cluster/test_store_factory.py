@@ -60,8 +60,11 @@ FILES = {
 
 @pytest.mark.parametrize("release", FILES)
 def test_stock_files(run: Any, tmp_path: Path, release: str) -> None:
-    """Unchanged but for what a test must not share with others: ports and the folder. Those of the time of ZooKeeper
-    do as they did with Apache Kafka where they name one: without it they do not start, and say so."""
+    """Start with a stock file, unchanged except for its ports and its folder, which a test must not share with others.
+
+    Files of releases that name a ZooKeeper behave as with Apache Kafka: without ZooKeeper the broker does not start,
+    and its error names the reason.
+    """
     file = tmp_path / "server.properties"
     file.write_text(FILES[release])
     as_it_is = BrokerConfig.load(str(file))
@@ -91,8 +94,11 @@ def _nobody(_address: str) -> bool:
 
 
 def test_stock_file_where_no_zookeeper_is(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """zookeeper.connect=localhost:2181, as every stock file has it, with no server there: a single broker, also next
-    time. With a ZooKeeper it is the member it says it is; so is any other value, and a folder that was a member's."""
+    """Start a single broker, twice, with a stock file's zookeeper.connect=localhost:2181 and no server there.
+
+    The broker belongs to a cluster if a ZooKeeper is there, if zookeeper.connect or broker.id is not as in a stock
+    file, or if its folder belonged to a broker of a cluster.
+    """
     monkeypatch.setattr(store_factory, "is_listening", _nobody)
     stock = {"zookeeper.connect": "localhost:2181", "broker.id": "0", "log.dirs": str(tmp_path / "data")}
     config = BrokerConfig({**stock, "listeners": "PLAINTEXT://127.0.0.1:0"})

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.very_slow]
 
 TIMEOUT_S = 30.0
 TOPICS = {"kept": "false", "available": "true"}
-"""By the value of unclean.leader.election.enable."""
+"""Topic -> its value of unclean.leader.election.enable."""
 
 
 def produce(cluster: GregorCluster, broker_id: int, topic: str, values: list[bytes]) -> None:

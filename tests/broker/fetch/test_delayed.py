@@ -1,4 +1,4 @@
-"""gregor.broker.fetch.delayed: when a waiting fetch looks again, how often, and that it answers once."""
+"""gregor.broker.fetch.delayed: when and how often a waiting fetch reads again, and that it answers once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FakePartition:
 
 
 class FakeRead:
-    """Satisfied when the test says so; counts what is held."""
+    """A read that is satisfied when the test sets it so; it counts the references that it holds."""
 
     def __init__(self, *partitions: FakePartition) -> None:
         self._partitions = partitions
@@ -32,7 +32,7 @@ class FakeRead:
         self.fetch_s = 0.002
         self.fetch_error: Exception | None = None
         self.looks = 0
-        self.held = 1  # as the handler's first look leaves it
+        self.held = 1  # as after the handler's first read
 
     def partitions(self) -> list[FakePartition]:
         return list(self._partitions)

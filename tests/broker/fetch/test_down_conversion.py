@@ -1,4 +1,4 @@
-"""Fetch versions 0 to 3: what consumers before 0.11 read, and how little they hold up everybody else."""
+"""Fetch versions 0 to 3: the records that consumers before 0.11 read, and how little they delay other clients."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_partition_gives_no_more_than_asked_for(harness: Harness, topic: str, 
         harness.produce(topic, b"%d" % at * 1000)
     size = 1000 + (26 if MAGIC[version] == 0 else 34)
     for limit, count in ((size, 1), (2 * size - 1, 1), (2 * size, 1), (3 * size, 2)):
-        # What does not fit as a batch of the log is not read: a message set is the smaller one.
+        # A batch that exceeds the limit in the log's format is not read, although its message set would be smaller.
         (data,) = fetch(harness, version, (topic, 0, 0), partition_max_bytes=limit)
         assert len(values(data)) == count, limit
 
@@ -233,7 +233,7 @@ def test_a_client_that_leaves_gives_everything_back(harness: Harness, topic: str
     waiting.cancel()
     harness.turn()
     assert not partition.delayed.active
-    # Records come in the turn of the loop in which the client left: they are read for nobody.
+    # Records arrive in the turn of the loop in which the client disconnected: no client is left to read them.
     errors: list[Any] = []
     harness.loop.set_exception_handler(lambda loop, context: errors.append(context))
     waiting = harness.begin(fetch_request([(topic, 0, 0)], max_wait_ms=10_000), 2)

@@ -1,4 +1,4 @@
-"""Followers' fetches as their leader answers them: what is asked, what is remembered, who is looked at."""
+"""Followers' fetches in sessions of their leader: contents of requests, the session's memory, checks of replicas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def topic(harness: Harness, request: pytest.FixtureRequest) -> str:
 
 
 class Fetches:
-    """What a follower sends, in one session."""
+    """The fetch requests of a follower in one session."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Fetches:
         return self.take(self.harness.ask(self.request(offsets, **fields), self.version, self.client_id))
 
     def error(self, offsets: dict[int, int]) -> int:
-        """Of an answer that has nothing else."""
+        """Return the error of an answer that contains nothing else."""
         answer: FetchResponse = self.harness.ask(self.request(offsets), self.version, self.client_id)
         assert not answer.responses
         return answer.error_code
@@ -103,8 +103,7 @@ def state_of(partition: Partition) -> Any:
 
 
 def idle(harness: Harness, topic: str) -> tuple[Fetches, FollowerSession]:
-    """A follower that is level with partition 0, and has nothing to say of it for an hour in its session, the only
-    one."""
+    """Return the only session of a follower that is level with partition 0 and has sent nothing on it for an hour."""
     follower = Fetches(harness, topic)
     follower.ask({0: 0})
     follower.ask({})
@@ -140,7 +139,7 @@ def test_an_answer_that_was_lost_is_given_again(harness: Harness, topic: str) ->
 
 
 def test_one_that_was_idle_was_level_until_its_sessions_last_fetch(harness: Harness, topic: str) -> None:
-    """Else it would be put out of the set by the first record after a long silence."""
+    """Otherwise the first record after a long idle time would put it out of the in-sync replicas."""
     partition = partition_of(harness, topic)
     _, session = idle(harness, topic)
     harness.produce(topic, b"a")
@@ -156,7 +155,7 @@ def test_one_that_was_idle_was_level_until_its_session_ended(harness: Harness, t
 
 
 def test_one_that_was_idle_was_level_until_its_follower_gave_it_up(harness: Harness, topic: str) -> None:
-    """It may be back in a moment, and records may have come meanwhile: until then it is not put out of the set."""
+    """It may be back in a moment, and records may have come meanwhile: it stays in the in-sync replicas until then."""
     follower, session = idle(harness, topic)
     level_ms = session.last_fetch_ms
     request = follower.request({})
@@ -195,7 +194,7 @@ def test_a_waiting_fetch_is_woken_by_a_deletion(harness: Harness, topic: str) ->
 
 
 def test_where_retention_has_the_log_begin_is_told_of_a_partition_at_rest(harness: Harness, topic: str) -> None:
-    """Else records that are gone would be back when the follower leads."""
+    """Otherwise deleted records would be back when the follower leads."""
     harness.produce(topic, b"a", b"b")
     follower = Fetches(harness, topic)
     for _ in range(2):
@@ -262,13 +261,13 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
         one.epoch = 1 if one.session_id else 0
     assert [one.session_id > 0 for one in (first, *others)] == [True] * 3 + [False] * 3
     assert len(sessions) == len(sessions.fetchers) == sessions.position_count == 3
-    # Who is not in the cluster gives way to who is, but not the other way round.
+    # A stranger's session is evicted for a broker of the cluster, but not the other way round.
     alive.add(FOLLOWER + 1)
     follower = Fetches(harness, topic, client_id="follower", replica_id=FOLLOWER + 1)
     follower.ask({0: 0})
     assert follower.session_id and len(sessions) == len(sessions.fetchers) == 3
     assert first.error({1: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    # After a long rest anybody does.
+    # After a long time without a fetch, any session is evicted.
     now_ms[0] += EVICT_AFTER_MS
     for one in others[-3:]:
         one.ask({0: 0})
@@ -346,7 +345,7 @@ def test_who_catches_up_is_proposed(harness: Harness, topic: str, monkeypatch: p
 def test_many_that_may_not_join_the_set_keep_nobody_waiting_and_nobody_busy(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As while there is no controller: they are looked at in turns, and the others have theirs all the same."""
+    """While there is no controller, the partitions are checked in turns, and all others get their records as usual."""
     monkeypatch.setattr("gregor.broker.fetch.follower.MAX_PARTITIONS", 1)
     looked: list[int] = []
     propose: Any = lambda partition, isr: looked.append(partition.partition)  # noqa: E731
@@ -373,8 +372,12 @@ def test_many_that_may_not_join_the_set_keep_nobody_waiting_and_nobody_busy(
 def test_where_a_leadership_began_while_a_fetch_waited_the_next_one_counts(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fetch came when this broker did not lead: it did not say where the follower stands. Without records nobody
-    would look at it again, and it stayed out of the in-sync set for ever (of 5,000 new partitions on a slow disk)."""
+    """The leader learns the follower's position at its next fetch, although no record comes.
+
+    This broker was no leader when the fetch came, and so did not record the follower's position. Without new records
+    the partition was never checked again, and the follower stayed out of the in-sync replicas (seen with 5,000 new
+    partitions on a slow disk).
+    """
     monkeypatch.setattr("gregor.broker.fetch.follower.MAX_PARTITIONS", 1)
     first, second = partition_of(harness, topic, 0), partition_of(harness, topic, 1)
     first.isr_decided([0], first.partition_epoch + 1, harness.broker.now_ms())

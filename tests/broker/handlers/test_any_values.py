@@ -1,7 +1,7 @@
 """Requests of all APIs and versions with values from the far corners of their types: answered, never an exception.
 
-Limits are looked at elsewhere; here a handler must not trip over a null, a negative number, a name that is no topic's,
-an id that nobody has; and what it answers must fit its version.
+Other tests cover the limits. These check that no null, negative number, name of no topic or unknown id makes a handler
+fail, and that every answer can be encoded in its version.
 """
 
 from __future__ import annotations

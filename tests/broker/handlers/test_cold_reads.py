@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets of what is on the disk alone: found off the loop, which goes on meanwhile."""
+"""Fetch and ListOffsets of data that is on the disk alone: threads read it, and the event loop stays free."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def cold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 
 
 def forget(harness: Harness) -> None:
-    """Take the topic out of all memory: the page cache, loaded indexes, known positions."""
+    """Remove the topic from all memory: the page cache, loaded indexes, known positions."""
     partition = harness.broker.replicas.get(TOPIC, 0)
     assert partition is not None
     assert partition.log is not None
@@ -70,7 +70,7 @@ def told(answer: ListOffsetsResponse) -> list[tuple[int, int, int]]:
 
 
 class SlowDisk:
-    """Reads that are refused where a wait is not allowed, until somebody has waited for them; and that wait is long."""
+    """Refuses reads that must not wait until another read has waited for the same bytes; that wait is long."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._fetched: set[tuple[int, int]] = set()
@@ -127,7 +127,7 @@ def test_a_slow_disk_holds_up_its_reader_alone(
     answer = cold.run(task)
     monkeypatch.undo()
     assert answer.encode(version) == warm.encode(version)
-    if name != "offset at 4000":  # beyond the last: the active segment's own memory says so
+    if name != "offset at 4000":  # beyond the last record: the active segment answers this from memory
         assert disk.refusals > 0
     # The harness reads the piece of a file that an answer to a fetch has on the loop.
     assert disk.waits_on_the_loop <= name.startswith("fetch")

@@ -1,5 +1,7 @@
-"""What controllers say to brokers, keys 4 to 6, and brokers to controllers, keys 7, 56 and 67, in all their versions:
-each has to come to the same. And that a broker which is alone serves none of it."""
+"""Requests of controllers to brokers (keys 4 to 6) and of brokers to controllers (keys 7, 56 and 67).
+
+All versions of a request must have the same effect. A broker without a cluster serves none of them.
+"""
 
 from __future__ import annotations
 
@@ -201,7 +203,7 @@ def test_requests_of_two_controllers_do_not_mix(member: Harness, monkeypatch: py
     broker.replicas.controller_epoch = old
 
 
-# -- what the controller is asked --------------------------------------------------------------------------------------
+# -- requests to the controller ----------------------------------------------------------------------------------------
 
 
 def test_the_controller_answers_brokers(member: Harness) -> None:
@@ -241,7 +243,7 @@ def test_others_say_that_they_are_not_the_controller(member: Harness) -> None:
             (AllocateProducerIdsRequest(broker_id=0), 0),
         ):
             assert member.ask(request, version).error_code == ErrorCode.NOT_CONTROLLER
-        # Clients' requests: of each topic once, before anything else is looked at.
+        # Clients' requests: each topic is answered once, before any other check.
         creation = [CreateTopicsRequest.CreatableTopic(name=name) for name in ("a", "a", "?")]
         made = member.ask(CreateTopicsRequest(topics=creation), 7)
         assert [(one.name, one.error_code) for one in made.topics] == [("a", NOT_CONTROLLER), ("?", NOT_CONTROLLER)]

@@ -65,7 +65,7 @@ class Member:
         return request
 
     def begin_join(self) -> asyncio.Task[JoinGroupResponse]:
-        """A join that waits for the others. The member id that version 4 and later ask for is fetched first."""
+        """Begin a join that waits for the other members; first get the member id that version 4 and later require."""
         if self.version >= 4 and not self.id and self.instance is None:
             answer = self.harness.ask(self.join_request(), self.version)
             assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -240,7 +240,7 @@ def test_a_client_that_leaves_while_it_joins_harms_nobody(harness: Harness, topi
     assert response.error_code == 0
 
 
-# -- looking at groups ------------------------------------------------------------------------------------------------
+# -- descriptions of groups --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(7))

@@ -1,4 +1,4 @@
-"""Produce to topics that do not take batches as they come: small ones at once, large ones in slices, all in order."""
+"""Produce to topics that prepare batches before the append: small ones at once, large ones in slices, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce as clients see it, every version, good and bad. What Apache Kafka answers: KafkaApis, ReplicaManager."""
+"""Produce as clients see it, every version, good and bad. Apache Kafka's answers: KafkaApis, ReplicaManager."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ def test_idempotence(harness: Harness, topic: str) -> None:
     assert len(harness.records(topic)) == 8
     for sequence in range(4, 30, 2):
         assert send(sequence, epoch=1)[0] == ErrorCode.NONE
-    # Of long ago: its offset is not known any more, and clients take the error for a success.
+    # A batch of long ago: its offset is not known any more, and clients treat this error as a success.
     assert send(0, epoch=1) == (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)
     assert len(harness.records(topic)) == 34
 

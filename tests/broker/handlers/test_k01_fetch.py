@@ -100,7 +100,7 @@ def test_a_partition_led_elsewhere(harness: Harness, topic: str, version: int) -
     topic_id = harness.create_topic(topic)
     harness.hand_over(topic)
     name = topic_id if version >= 13 else topic
-    if version >= 11:  # a consumer that does not say whom it takes for the leader may read from a follower
+    if version >= 11:  # a consumer that names no leader epoch may read from a follower
         data = only(harness.ask(fetch_request([(name, 0, 0)], max_wait_ms=0), version))
         assert (data.error_code, data.high_watermark) == (ErrorCode.NONE, 0)
     response = harness.ask(fetch_request([(name, 0, 0)], current_leader_epoch=0), version)
@@ -493,7 +493,7 @@ def test_pieces_of_files_are_given_back(harness: Harness, topic: str) -> None:
     wire = Wire(harness)
     for _ in range(2):
         assert len(records_of(only(wire.ask(fetch_request([(topic, 0, 0)]), 12)))) == 1
-    # A poll that looks in vain, again and again, and one that is cancelled.
+    # A poll that finds too little again and again, and one that is cancelled.
     poll = fetch_request([(topic, 0, 0)], min_bytes=10_000, max_wait_ms=10_000)
     wire.send(request_frame(poll, 12))
     for _ in range(3):

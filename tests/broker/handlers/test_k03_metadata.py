@@ -135,7 +135,7 @@ def test_of_many_unknown_topics_some_are_created_each_time(
 ) -> None:
     monkeypatch.setattr(k03_metadata, "CREATED_AT_ONCE", 3)
     names = [f"{topic}-{number}" for number in range(8)]
-    # Neither an illegal one, nor one that is there, nor one named twice takes a place of those that are created.
+    # Illegal names, existing topics and repeated names do not count towards the limit of created topics.
     asked = ["known", "no/topic", names[0], *names]
     for created in (3, 6, 8):
         answer = codes(ask(harness, 9, *asked, create=True))

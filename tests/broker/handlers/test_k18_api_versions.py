@@ -1,4 +1,4 @@
-"""ApiVersions: what is told is what is served, and every served version can be coded."""
+"""ApiVersions: the answer lists exactly the versions that are served, and every served version can be coded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_is_told_is_registered_and_can_be_coded(harness: Harness, version: 
         assert request.MAX_VERSION == response_of.MAX_VERSION
         assert oldest >= request.MIN_VERSION
         assert newest == NEWEST_STABLE.get(key, request.MAX_VERSION)
-    assert told[0][0] == 0  # librdkafka asks for Produce 0 before it believes in anything newer
+    assert told[0][0] == 0  # librdkafka requires Produce 0 before it uses any newer version
 
 
 def test_no_features_yet(harness: Harness) -> None:

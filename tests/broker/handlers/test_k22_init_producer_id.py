@@ -1,4 +1,4 @@
-"""InitProducerId, every version: ids nobody else gets; transactions are refused."""
+"""InitProducerId, every version: every id is unique; transactions are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs, every version: what topics and brokers are set to, and where that comes from (ConfigHelper)."""
+"""DescribeConfigs, every version: the settings of topics and brokers, and their sources (ConfigHelper)."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_errors(harness: Harness, version: int, kind: int, name: str, error: Err
 
 
 def test_a_topics_settings_are_those_of_its_node_noticed_here_or_not(harness: Harness) -> None:
-    # As of a topic that has no replica on this broker, which nobody tells of them.
+    # As for a topic without a replica on this broker: the broker gets no notice of its settings.
     harness.create_topic("elsewhere", retention_ms="777")
     store, path = harness.node.store, config_path("topics", "elsewhere")
     harness.run(store.set(path, encode_config({"retention.ms": "778"})))

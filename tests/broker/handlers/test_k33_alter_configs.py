@@ -1,4 +1,4 @@
-"""AlterConfigs, every version: what is not named goes back to its default; the errors of Apache Kafka 4.3.1."""
+"""AlterConfigs, every version: keys that are not named get their default again; the errors of Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Two:
 
 
 def copy_while_it_changes(source: Path, target: Path) -> None:
-    """What a crash would leave now; a thread of the broker may be deleting a folder."""
+    """Copy the files that a crash would leave now; a thread of the broker may be deleting a folder."""
     left_out = (".lock", ".kafka_cleanshutdown")
     for folder, _, names in os.walk(source):
         copy = target / Path(folder).relative_to(source)
@@ -163,7 +163,7 @@ def test_it_is_written_to_and_read_from_meanwhile(two: Two, gate: list[bool]) ->
     gate.append(True)
     two.harness.until(lambda: two.where() == [two.b])
     assert two.values() == expected
-    # The producer's state came along: a repetition is one, and what follows is taken.
+    # The producer's state was moved, too: a repetition is recognised, and the next batch is appended.
     assert two.harness.produce("orders", expected[59], base_sequence=59, **sent).base_offset == 59
     assert two.harness.produce("orders", b"next", base_sequence=60, **sent).base_offset == 60
 
@@ -351,7 +351,7 @@ def test_a_full_disk_that_a_move_relieves_is_no_reason_to_give_it_up(two: Two, m
 
 
 class CountedPace(Pace):
-    """Counts how often it was asked whether to go on, by a clock that stands still."""
+    """Counts the calls of `wait_s`, on a clock that stands still."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

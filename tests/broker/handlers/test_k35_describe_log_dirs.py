@@ -1,4 +1,4 @@
-"""DescribeLogDirs: folders, sizes, volumes, what is asked for and what has failed."""
+"""DescribeLogDirs: folders, sizes, volumes, the selection by topic, and failed folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ElectLeaders, every version, on one broker: what it leads needs no election, what it cannot serve gets no leader."""
+"""ElectLeaders, every version, on one broker: partitions that it leads need no election, others get no leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs, both versions: four operations, what is refused, and that changes take effect at once."""
+"""IncrementalAlterConfigs, both versions: four operations, refused requests, and the immediate effect of changes."""
 
 from __future__ import annotations
 

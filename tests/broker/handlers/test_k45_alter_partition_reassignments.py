@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments on one broker: what is there already is accepted, what cannot be is refused."""
+"""AlterPartitionReassignments on one broker: an assignment that exists is accepted, an impossible one is refused."""
 
 from __future__ import annotations
 

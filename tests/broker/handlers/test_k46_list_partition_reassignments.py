@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: nothing moves on a single broker, unless the metadata says so."""
+"""ListPartitionReassignments: nothing moves on a single broker, unless the metadata has a reassignment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetDelete: what may be forgotten, what may not, and that a restart remembers it."""
+"""OffsetDelete: which offsets may be deleted, and that a restart keeps them deleted."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def delete(
 
 
 def join(harness: Harness, group: str, protocol_type: str, metadata: bytes) -> None:
-    """One member that has got its assignment."""
+    """Join the group with one member, which gets its assignment."""
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=metadata)
     request = JoinGroupRequest(
         group_id=group, session_timeout_ms=30_000, rebalance_timeout_ms=30_000, protocol_type=protocol_type,
@@ -105,7 +105,7 @@ def test_offsets_of_a_group_without_members(harness: Harness, topic: str) -> Non
 
 
 def test_a_simple_group_outlives_its_last_offset(harness: Harness, topic: str) -> None:
-    """Until the next search for expired offsets, which is minutes away, or until somebody deletes it."""
+    """An empty group stays until the next search for expired offsets, minutes later, or until a client deletes it."""
     harness.create_topic(topic)
     commit(harness, topic, (topic, 0))
     assert delete(harness, topic, (topic, 0), (topic, 0)) == (ErrorCode.NONE, {(topic, 0): ErrorCode.NONE})

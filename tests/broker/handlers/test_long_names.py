@@ -1,4 +1,4 @@
-"""Names and values as long as the protocol allows: what is refused is answered, however much the reason repeats."""
+"""Names and values as long as the protocol allows: a refusal is answered, however often its reason repeats them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_groups(harness: Harness) -> None:
 
 
 def test_a_value_that_grows_piece_by_piece(harness: Harness, topic: str) -> None:
-    """Apache Kafka 4 refuses what no answer could carry, too."""
+    """Apache Kafka 4 also refuses a value that no answer could contain."""
     harness.create_topic(topic)
     key, codes = "leader.replication.throttled.replicas", []
     for replica in range(3):

@@ -1,4 +1,4 @@
-"""jobs.background: threads for what waits for the disk; nothing begun is dropped, nothing failed is silent."""
+"""jobs.background: threads for work that waits for the disk; no work that began is dropped, every failure is logged."""
 
 from __future__ import annotations
 

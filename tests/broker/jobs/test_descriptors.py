@@ -1,4 +1,4 @@
-"""How many descriptors there are, and what storage gets of them."""
+"""The number of descriptors of the process, and the share of storage."""
 
 from __future__ import annotations
 

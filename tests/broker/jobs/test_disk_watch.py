@@ -1,4 +1,4 @@
-"""jobs.disk_watch: data folders that fail while the broker runs or before it starts, and what their clients see."""
+"""jobs.disk_watch: data folders that fail while the broker runs or before it starts, as their clients see it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def started(base: Path, **settings: str) -> Harness:
 
 
 def partitions_in(harness: Harness, folder: Path) -> list[int]:
-    """Those of the topic that lie in a data folder."""
+    """Return the topic's partitions that lie in a data folder."""
     logs = harness.broker.logs
     return sorted(log.partition for log in logs.logs.values() if logs.folder_of(log) == str(folder))
 
@@ -94,7 +94,7 @@ def test_a_folder_that_goes_away_takes_only_its_partitions_offline(
     assert sorted(path.name for path in (tmp_path / "a").glob("more-*")) == ["more-0", "more-1"]
     assert not ended
     harness.stop()
-    # Mended: everything is there, and so is what was written meanwhile.
+    # The folder is back: everything is there, including the records that were written meanwhile.
     (tmp_path / "away").rename(tmp_path / "b")
     harness = started(tmp_path)
     assert {index: len(harness.records("orders", partition=index)) for index in range(4)} == {

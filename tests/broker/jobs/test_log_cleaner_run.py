@@ -1,4 +1,4 @@
-"""One run of jobs.log_cleaner, its worker's part done in this process: what happens to the log meanwhile."""
+"""One run of jobs.log_cleaner, its worker's part done in this process: changes of the log during the run."""
 
 from __future__ import annotations
 
@@ -130,7 +130,8 @@ def test_a_swap_that_a_full_disk_has_no_room_for_is_tried_again() -> None:
 def test_a_log_that_is_truncated_while_a_worker_reads_it_is_compacted_another_time(
     died: bool, truncate: Callable[[Log], None]
 ) -> None:
-    """As by a follower whose leader has another past: what the worker stumbles over is nothing wrong with the log."""
+    """The log is truncated as by a follower whose leader has another history; the worker's error is no fault of the
+    log."""
 
     def before(log: Log) -> None:
         truncate(log)

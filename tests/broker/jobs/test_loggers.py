@@ -1,4 +1,4 @@
-"""Levels of loggers by Log4j's names, and what is refused as Apache Kafka 4.3.1 refuses it."""
+"""Levels of loggers by Log4j's names; refused values are those that Apache Kafka 4.3.1 refuses."""
 
 from __future__ import annotations
 

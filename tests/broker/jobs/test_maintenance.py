@@ -22,7 +22,7 @@ from tests.broker.harness import Harness, batch, produce_request
 
 
 class Removals(Background):
-    """Keeps what it is to remove instead of removing it."""
+    """Keeps the files that it should remove."""
 
     def __init__(self) -> None:
         super().__init__(LoopGate())
@@ -361,7 +361,7 @@ def test_offsets_of_removed_partitions_leave_the_checkpoints_before_one_is_made_
         deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=topic)], timeout_ms=5000)
         harness.ask(deletion, 6)
         assert {key for key in logs.checkpoints.stale_keys if key[0] == topic} == {(topic, index) for index in range(3)}
-        # One that is removed while the files are written is for the next time.
+        # A log that is removed while the files are written is left for the next run.
         steps = forget_removed(logs)
         while (call := next(steps)) is None:
             pass

@@ -1,4 +1,4 @@
-"""SIGHUP: the file is read again, what it changes acts at once, and each key that differs has its line in the log."""
+"""SIGHUP: the file is read again, its changes act at once, and each key that differs has its line in the log."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def command_of(instruction: str) -> str:
 
 
 def build_context(folder: Path) -> None:
-    """Copy what the ignore file lets into the image."""
+    """Copy the files that the ignore file lets into the image."""
     lines = (DOCKER / "Dockerfile.dockerignore").read_text().splitlines()
     assert lines[1] == "*"
     for line in lines:

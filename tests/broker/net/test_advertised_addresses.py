@@ -1,4 +1,4 @@
-"""gregor.broker.net.advertised_addresses: where others are told that a broker is."""
+"""gregor.broker.net.advertised_addresses: the address of a broker for clients and other brokers."""
 
 from __future__ import annotations
 

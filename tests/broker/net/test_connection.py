@@ -30,12 +30,12 @@ from gregor.protocol.messages import (
 )
 
 MAX_REQUEST = 100 * 1024 * 1024
-# As much of the longest request as a connection may hold before it has to ask for more memory.
+# As much of the longest request as a connection may hold before it has to reserve more memory.
 LONG_FRAME = struct.pack(">ihhi", MAX_REQUEST, 12, 4, 1) + bytes(SHARED_BYTES - 12)
 
 
 class FakeTransport(asyncio.Transport):
-    """Takes everything, or nothing while `full`."""
+    """Accepts everything, or nothing while `full`."""
 
     def __init__(self, host: str = "10.0.0.9") -> None:
         super().__init__({"peername": (host, 5555), "sockname": ("10.0.0.1", 9092)})
@@ -95,7 +95,7 @@ class Connections:
 
 
 class Harness:
-    """A connection with fake surroundings. Heartbeat answers at once; SyncGroup when the test says so."""
+    """A connection with fake surroundings. Heartbeat answers at once; SyncGroup when the test lets it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, budget: int = -1) -> None:
         self.parked: list[asyncio.Future[SyncGroupResponse]] = []
@@ -143,7 +143,7 @@ class Harness:
         raise RuntimeError("a bug")
 
     def send(self, data: bytes, connection: Connection | None = None) -> int:
-        """Deliver bytes as a loop would, as long as the connection reads; returns how many it took."""
+        """Deliver bytes as a loop would, as long as the connection reads; return the number of bytes delivered."""
         connection = connection or self.connection
         transport = self.transports[connection]
         taken = 0
@@ -156,7 +156,7 @@ class Harness:
         return taken
 
     def answers(self) -> list[int]:
-        """Correlation ids of what was written, in order."""
+        """Return the correlation ids of the written answers, in order."""
         ids, data = [], bytes(self.transport.written)
         while data:
             size, correlation_id = struct.unpack_from(">ii", data)
@@ -241,7 +241,7 @@ def test_a_waiting_request_holds_back_the_ones_behind_it_on_its_connection_only(
 
 
 def test_where_enough_requests_wait_no_more_are_read(harness: Harness, loop: asyncio.AbstractEventLoop) -> None:
-    """queued.max.requests: here 1 request waits behind one at work, so nobody else with one at work reads another."""
+    """queued.max.requests=1: one request waits behind one at work, so no other connection reads a second one."""
     harness.connections.max_queued = 1
     early_transport, early = harness.connect()
     late_transport, late = harness.connect()
@@ -293,7 +293,7 @@ def test_a_connection_that_would_wait_for_too_long_is_refused(harness: Harness) 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_loops_read_too_early_what_comes_too_fast(new_loop: Any) -> None:
-    """They begin when `connection_made` has returned, uvloop even if it was asked to pause."""
+    """Loops start to read when `connection_made` has returned; uvloop does so even if reading was paused in it."""
     loop: asyncio.AbstractEventLoop = new_loop()
     harness = Harness(loop)
     harness.connections.wait_s = 0.02
@@ -433,7 +433,7 @@ def test_long_frames_wait_for_memory_and_an_ordinary_one_does_not(loop: asyncio.
     greedy = [harness.connect() for _ in range(50)]
     for _, connection in greedy:
         harness.send(LONG_FRAME[:1000], connection)
-    assert all(transport.reading for transport, _ in greedy)  # so little is nobody's loss
+    assert all(transport.reading for transport, _ in greedy)  # so few bytes are held without a reservation
     for _, connection in greedy:
         harness.send(LONG_FRAME[1000:], connection)
     reading = [transport for transport, _ in greedy if transport.reading]
@@ -459,7 +459,7 @@ def test_what_is_held_keeps_its_place_in_the_budget(loop: asyncio.AbstractEventL
     assert harness.send(long_frame + heartbeat(2)) > len(long_frame)
     assert harness.send(long_frame, late) < len(long_frame)  # the first is still in memory
     assert not late_transport.reading
-    if leaves:  # what it sent is appended all the same, and in memory until then
+    if leaves:  # its request is handled all the same, and is in memory until then
         harness.connection.connection_lost(None)
         assert not late_transport.reading
     if not harness.parked[0].cancelled():
@@ -503,7 +503,7 @@ def test_sweeps_end_idle_connections_and_those_that_sit_on_memory(loop: asyncio.
     harness.send(LONG_FRAME, holder)
     for _ in range(5):
         holder.sweep(100, 2)
-    assert not holder_transport.aborted  # nobody waits for its memory
+    assert not holder_transport.aborted  # no other connection waits for its memory
     waiter_transport, waiter = harness.connect()
     harness.send(LONG_FRAME, waiter)
     assert not waiter_transport.reading

@@ -11,7 +11,7 @@ from gregor.config.definitions import INT_MAX
 
 
 def delay_s(rate: CreationRate, now_s: float, per_second: int) -> float:
-    """Of one that comes in."""
+    """Return the delay of one incoming connection."""
     delay = rate.delay_s(now_s, per_second)
     rate.reserve(now_s, per_second)
     return delay

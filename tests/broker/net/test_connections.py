@@ -17,7 +17,7 @@ from tests.broker.harness import Harness, Wire, fetch_request, request_frame, ru
 
 
 class Counted:
-    """As much of a connection as is counted and swept."""
+    """The part of a connection that is counted and swept."""
 
     def __init__(self, host: str = "10.0.0.1", listener: str = "PLAINTEXT") -> None:
         self.host = host
@@ -76,7 +76,7 @@ def test_all_and_by_address() -> None:
     counted.discard(many[2])
     others = [Counted(f"10.0.0.{number}") for number in range(2, 6)]
     assert [counted.add(one) is None for one in others] == [True, True, True, False]
-    # A place that gets free can be taken, and leaving twice frees one.
+    # A slot that gets free can be used again, and a second removal of the same connection frees no other.
     for one in (others[3], others[0], others[0]):
         counted.discard(one)
     assert len(counted) == 4

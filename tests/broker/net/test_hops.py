@@ -1,7 +1,7 @@
 """How many Python functions of ours a request passes between the bytes that come in and the bytes that leave.
 
-The shell is what a connection does around the handler: framing, decoding, dispatch, encoding, sending. What the handler
-calls, and the files of a fetched piece of a log, are not part of it.
+The shell is what a connection does around the handler: framing, decoding, dispatch, encoding, sending. Calls of the
+handler, and the files of a fetched piece of a log, are not part of it.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def acls(count: int) -> CreateAclsRequest:
 
 
 def split(data: bytes, *versions: tuple[Any, int]) -> list[Any]:
-    """The answers in what was written, by the requests' classes and versions."""
+    """Return the answers in the written bytes, by the requests' classes and versions."""
     found = []
     for request, version in versions:
         size = int.from_bytes(data[:4], "big")
@@ -75,7 +75,7 @@ def turns_until(wire: Wire, size_bytes: int) -> int:
 
 
 def deliver(wire: Wire, data: bytes) -> None:
-    """As a loop would: no more than the connection asks for, when it reads."""
+    """Deliver bytes as a loop would: no more than the connection has room for, and only while it reads."""
     sent = 0
     while sent < len(data):
         wire.harness.until(lambda: wire.transport.reading, 30)

@@ -1,4 +1,4 @@
-"""gregor.broker.net.listening: which sockets a listener gets, and what is said when it gets none."""
+"""gregor.broker.net.listening: the sockets of a listener, and the error where it gets none."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_the_file_names_an_address_in_use(run: Any, tmp_path: Path, caplog: pyte
 def test_a_stored_address_in_use_is_left_aside_until_it_is_free(
     run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only over a connection could somebody alter it."""
+    """The broker starts all the same, as the stored address can be altered over a connection only."""
 
     async def test() -> None:
         busy = free_port()
@@ -145,7 +145,7 @@ def test_a_stored_address_in_use_is_left_aside_until_it_is_free(
                 assert "--delete-config listeners" in caplog.text
                 client = await connect(port)
                 await told_port(client, port)
-                # Another change makes it try again, in vain; clients are still told where they are.
+                # Another change makes it try again, in vain; the addresses that clients get still work.
                 caplog.clear()
                 settings = world.server.broker.admin.settings
                 await settings.alter("brokers", "", replacement({"log.segment.bytes": "2000000"}))

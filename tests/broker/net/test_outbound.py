@@ -22,7 +22,7 @@ from gregor.broker.net.outbound import JOINED_BELOW_BYTES, SENDFILE_MIN_BYTES, W
 from tests.broker.loop_lag import LoopLag, loop_lag_during
 from tests.support.evicted import evict
 
-# A burst of 4 MB has taken 3 to 11 ms of processor time on two cores: above the 10 ms that hold elsewhere.
+# A burst of 4 MB needs 3 to 11 ms of processor time on two cores: above the 10 ms that hold elsewhere.
 MAX_BURST_LAG_MS = 20
 
 
@@ -275,7 +275,7 @@ def test_what_is_not_cached_is_read_ahead_on_a_thread(
 def test_large_piece_that_is_not_cached_is_read_ahead_on_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached_bytes: int, is_ever_cached: bool
 ) -> None:
-    """Also on a file system whose bytes the probe never finds."""
+    """Works also on a file system whose bytes the probe never finds."""
     path = tmp_path / "segment"
     content = random.Random(4).randbytes(SENDFILE_MIN_BYTES + 3_000_000)
     path.write_bytes(content)
@@ -320,7 +320,7 @@ def test_small_piece_that_was_read_ahead_leaves_no_trace_in_the_next_file(
     tail.write_bytes(bytes(11_000_000) + b"t" * 1000)
     content = random.Random(5).randbytes(SENDFILE_MIN_BYTES + 9_000_000)
     large.write_bytes(content)
-    size = SENDFILE_MIN_BYTES + 12_345  # no multiple of what one call sends
+    size = SENDFILE_MIN_BYTES + 12_345  # no multiple of the bytes of one call
     preadv = os.preadv
     refused: list[int] = []
 
@@ -408,7 +408,7 @@ def test_a_connection_that_ends_while_the_disk_is_read_does_no_harm(
 
 @pytest.mark.slow
 def test_an_evicted_file_holds_up_its_own_reader_alone(tmp_path: Path) -> None:
-    """With the real kernel and disk: 24 MB that are in no memory go out, and the loop takes its turns meanwhile."""
+    """Send 24 MB that are in no memory, with the real kernel and disk, while the loop serves others meanwhile."""
     size = 24 << 20
     path = tmp_path / "cold"
     content = os.urandom(size)

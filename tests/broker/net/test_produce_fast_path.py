@@ -88,7 +88,7 @@ class World:
 
 
 def error_of(frame: bytes | bytearray) -> int:
-    """Of the partition in a response of version 12."""
+    """Return the partition's error in a response of version 12."""
     answer, _ = ProduceResponse.decode(bytes(frame), 12, 9)
     return answer.responses[0].partition_responses[0].error_code
 

@@ -1,4 +1,4 @@
-"""gregor.broker.cli.doctor.checks: from what was seen to what is said."""
+"""gregor.broker.cli.doctor.checks: from observations to findings."""
 
 from __future__ import annotations
 

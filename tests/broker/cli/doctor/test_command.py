@@ -1,4 +1,4 @@
-"""`gregor doctor` against a running broker; what it makes of what it sees: test_doctor_checks."""
+"""`gregor doctor` against a running broker; its findings are tested in doctor/test_checks.py."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_healthy_broker_and_its_folder(
     capsys.readouterr()
     code = main(["doctor", "--bootstrap-server", broker.bootstrap, "--config", str(file)])
     lines = capsys.readouterr().out.splitlines()
-    # The machine's disk and limits are what they are.
+    # Findings about the machine's disk and limits depend on the machine.
     own = [line for line in lines if line.startswith("WRONG") and "free" not in line and "ulimit" not in line]
     assert own == []
     assert code == int(any(line.startswith("WRONG") for line in lines))

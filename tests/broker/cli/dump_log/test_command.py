@@ -124,7 +124,7 @@ def test_a_group_record_of_another_kind_is_no_error() -> None:
 @settings(deadline=None)
 @given(st.binary(max_size=200), st.booleans(), st.integers(0, 60))
 def test_any_bytes(garbage: bytes, behind_a_batch: bool, cut: int) -> None:
-    """Only the documented errors, whatever the file holds."""
+    """Any file causes only the documented errors."""
     files = MemoryFiles()
     files.make_directory("/d")
     file = files.create(f"/d/{0:020d}.log")

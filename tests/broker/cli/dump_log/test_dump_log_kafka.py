@@ -1,4 +1,4 @@
-"""`gregor dump-log` prints line by line what Apache Kafka's own tool prints of the same files."""
+"""`gregor dump-log` prints the same lines as Apache Kafka's own tool for the same files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kafka() -> Iterator[KafkaTools]:
 
 
 class Both:
-    """Runs both tools; what Apache Kafka's says is the standard, less what it says wrongly."""
+    """Runs both tools. The output of Apache Kafka's tool is the standard, except where it is wrong."""
 
     def __init__(self, kafka: KafkaTools, capsys: pytest.CaptureFixture[str]) -> None:
         self._kafka = kafka

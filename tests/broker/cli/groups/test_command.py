@@ -1,4 +1,4 @@
-"""`gregor groups` without a broker: arguments, and the tables made of what a broker said."""
+"""`gregor groups` without a broker: its arguments, and the tables that it makes of a broker's answers."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_state() -> None:
     assert rows == [["g", "host:9092  (1)", "range", "Stable", 1]]
     columns, rows = state_table(group(), verbose=True)
     assert len(columns) == len(rows[0]) == 7
-    # A blank would shift the columns for whoever splits the line.
+    # A blank value would shift the columns for a script that splits the line.
     assert state_table(group(assignor=""), verbose=False)[1][0][2] == "-"
 
 
