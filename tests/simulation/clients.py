@@ -33,7 +33,7 @@ PRODUCE_VERSION = 12
 
 
 class Client:
-    """Knows who leads, as far as it was told, and asks there."""
+    """A client that knows the leaders from the last responses, and sends its requests to them."""
 
     def __init__(self, world: World, rng: random.Random) -> None:
         self.world = world
@@ -50,7 +50,7 @@ class Client:
         return peer
 
     async def refresh(self) -> None:
-        """Ask some broker who leads."""
+        """Request the current leaders from a random broker."""
         broker_id = self.rng.choice(self.world.broker_ids)
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in self.world.topics]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
@@ -243,7 +243,7 @@ class Consumer(Client):
             if self.position < ledger.deleted_below(self.key):
                 self.position = ledger.deleted_below(self.key)
             elif self._preferred is None and epoch >= ledger.leader_epoch(self.key):
-                # (Who leads no longer, and has not heard of it, may lack what was deleted at the next one.)
+                # (A former leader that does not know its successor may lack what the successor already deleted.)
                 ledger.violation(f"a consumer at {self.position} of {self.key} is out of range at broker {broker_id}")
         if told.error_code:
             self._preferred = None

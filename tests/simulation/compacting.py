@@ -20,7 +20,7 @@ STEP_S = 0.05
 
 
 class _Worker:
-    """What gregor.broker.jobs.cleaner_process talks to."""
+    """Stand in for the worker of gregor.broker.jobs.cleaner_process."""
 
     pid = None
 

@@ -131,11 +131,11 @@ class Faults:
         self.lose_power(self._some_broker(), 6.0 * self._rng.random() ** 2)
 
     def lose_power(self, broker_id: int, away_s: float) -> bool:
-        """A crash that takes unsynced bytes along: all of them, or each file's up to some place.
+        """Crash a broker so that it loses unsynced bytes: all of them, or those of each file from some position on.
 
-        Kafka promises nothing if the only one that has a record loses it; so it is done only while another in-sync
-        replica of each partition is well, and nothing else happens until the one that lost bytes is out of the ISRs.
-        False if it cannot be done now.
+        Kafka promises nothing if the only replica that has a record loses it. So this is done only while another
+        in-sync replica of each partition is healthy, and no other fault happens until the broker that lost bytes is out
+        of all ISRs. Return False if it cannot be done now.
         """
         world = self._world
         node = world.machines[broker_id].running
@@ -168,8 +168,11 @@ class Faults:
         return True
 
     def _counts(self, broker_id: int, lossy: int, state_path: str) -> bool:
-        """Whether a controller that begins now takes this broker before the lossy one: it was not away since the ISR
-        was written, or it is back for longer. Its session's end and the other's power would be two losses."""
+        """Return whether a controller that starts now would prefer this broker to the one that lost bytes.
+
+        It would if the broker has not been away since the ISR was written, or has been back for longer. Otherwise the
+        end of its session and the other's loss of power would be two failures at once.
+        """
         tree = self._world.zk.tree
         state = tree.exists(state_path, None)
         own, other = (tree.exists(nodes.broker_path(id_), None) for id_ in (broker_id, lossy))
@@ -191,8 +194,11 @@ class Faults:
         return world.network.is_open(host_of(broker_id), "zk")
 
     def _is_safe(self) -> bool:
-        """The one that lost bytes is out of all ISRs, and nobody wants it in; or was back since with everything. And no
-        leader counts on what it had."""
+        """Return whether the broker that lost bytes can do no more harm.
+
+        It is out of all ISRs and no leader proposes to add it, or it has since come back with all records; and no
+        leader relies on records that it has lost.
+        """
         world = self._world
         for key in world.keys:
             if self._is_counted_on(key):
@@ -204,7 +210,7 @@ class Faults:
         return True
 
     def _proposed(self, key: tuple[str, int]) -> list[Sequence[int]]:
-        """What those who lead a partition have asked for: it may be granted late."""
+        """Return the ISRs that the leaders of a partition have proposed; they may be granted late."""
         return [led.in_sync.proposed_isr for led in self._led(key) if led.in_sync.proposed_isr]
 
     def _is_counted_on(self, key: tuple[str, int]) -> bool:

@@ -86,7 +86,7 @@ def bytes_below(log: Log, start: int, end: int) -> bytes:
 
 
 def _next_offset(data: bytes) -> int:
-    """Behind the last batch; without looking at more of each than its length (at 8) and last offset delta (at 23)."""
+    """Return the offset behind the last batch; read only each batch's length (at 8) and last offset delta (at 23)."""
     position = next_position = 0
     while next_position < len(data):
         position = next_position
@@ -95,7 +95,7 @@ def _next_offset(data: bytes) -> int:
 
 
 class Ledger:
-    """All that was promised, checked as it is said; `violation` ends the run."""
+    """All promises to clients, each checked when it is made; `violation` ends the run."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -131,7 +131,7 @@ class Ledger:
             self._promise(key, offset, value, f"acknowledged to {producer}")
 
     def stored_before(self, key: Key, values: list[bytes]) -> None:
-        """A repetition was recognised, too late to tell where it is."""
+        """Note values whose repetition was recognised when their offset was no longer known."""
         self.acknowledged_count += len(values)
         self._stored.setdefault(key, set()).update(values)
 
@@ -314,7 +314,7 @@ class Ledger:
             caught_up_ms = partition.in_sync.followers[broker_id].last_caught_up_ms
             since_s, caught_up_before_ms = self._lagging.get(place, (0.0, -1))
             if caught_up_before_ms != caught_up_ms:
-                self._lagging[place] = world.loop.time(), caught_up_ms  # it has caught up between two looks
+                self._lagging[place] = world.loop.time(), caught_up_ms  # it has caught up since the last check
             elif world.loop.time() - since_s > longest_s:
                 self.violation(f"{key}: broker {broker_id} lags behind {partition.local_id} and stays in the ISR")
 

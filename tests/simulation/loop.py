@@ -1,8 +1,8 @@
-"""An event loop in virtual time: one thread, no sockets, no sleeps; everything that waits, waits for the next timer.
+"""An event loop in virtual time: one thread, no sockets, no sleeps; when all tasks wait, time jumps to the next timer.
 
 Each simulated process owns what it started (by a context variable, which tasks and timers inherit). So a process can be
-killed between any two steps, as by kill -9: nothing of it runs any more, no `finally` either. And it can be frozen, as
-by SIGSTOP: what it would have done is done when it goes on.
+killed between any two steps, as by kill -9: nothing of it runs any more, not even `finally`. It can also be frozen, as
+by SIGSTOP: its due steps run when it is resumed.
 """
 
 from __future__ import annotations

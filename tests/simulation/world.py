@@ -117,7 +117,10 @@ class World:
         return None if node is None else node.replicas.partitions.get(key)
 
     def log(self, broker_id: int, key: Key) -> Log | None:
-        """None also of a broker that is not registered: while its old registration stands it is taken for the old."""
+        """Return the log of a replica, or None, also if the broker is not registered yet.
+
+        While its old registration exists, the cluster mistakes the broker for its former life.
+        """
         node = self.machines[broker_id].running
         return None if node is None or node.local.broker_epoch < 0 else node.logs.logs.get(key)
 

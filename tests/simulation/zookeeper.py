@@ -162,9 +162,9 @@ class _Transaction:
 
 
 class Client:
-    """kazoo's KazooClient, as far as it is used: one session after the other, each over one connection at a time.
+    """The used part of kazoo's KazooClient: one session after the other, each over one connection at a time.
 
-    What arrives arrives in order, in both directions; a connection that breaks takes along what was under way.
+    Messages arrive in order, in both directions; a connection that breaks loses the messages that were under way.
     """
 
     chroot = ""

@@ -1,4 +1,4 @@
-"""Keys without effect: every stock server.properties starts gregor, and says what it does not do."""
+"""Keys without effect: gregor starts with every stock server.properties, and reports the keys without effect."""
 
 from __future__ import annotations
 
