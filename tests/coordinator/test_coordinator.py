@@ -1,4 +1,4 @@
-"""The facade: which partition, and what it answers when it is not in charge."""
+"""The facade: the partition of a group, and the errors of a broker that is not its coordinator."""
 
 import asyncio
 

@@ -59,7 +59,7 @@ class Witness:
     def joined(self, generation: int, member_id: str, instance: str | None, term: int) -> None:
         """`term`: how often the coordinator had moved when the request was sent."""
         if term != self.counts["moves"]:
-            return  # the present one may not know of it
+            return  # the present coordinator may not know of it
         if instance is not None:
             self.current[instance] = member_id
         if generation > self.generation:
@@ -160,7 +160,7 @@ class Consumer:
         before, self.member_id, self.generation = self.generation, joined.member_id, joined.generation_id
         self.witness.joined(self.generation, self.member_id, self.instance, term)
         if self.owned and self.chance.random() < 0.3:
-            await self.commit(self.chance.choice(self.owned), before)  # one that was long on its way
+            await self.commit(self.chance.choice(self.owned), before)  # a commit that was long under way
         if self.chance.random() < 0.1:
             await asyncio.sleep(self.chance.uniform(0, 2))
         sync = SyncGroupRequest(
@@ -332,7 +332,7 @@ class Scene:
         self.witness.moved_back(written)
 
     async def settle(self) -> None:
-        """Those who live are the group, in one generation, and own everything."""
+        """Check that the living members are the group, in one generation, and own all partitions."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + LONG_ENOUGH_S
         while not self.settled():

@@ -1,4 +1,4 @@
-"""Members that do random things in random order: what must hold whatever they do."""
+"""The invariants of a group whose members do random things in random order."""
 
 from collections.abc import Hashable
 
@@ -191,7 +191,7 @@ def test_whatever_members_do_the_group_stays_in_order(plan: list[tuple[str, int]
             now = written if membership is None else membership.generation
             assert now >= generation or now == written
             generation = now
-        # Left alone, everything that waits gets its answer, and the group ends up empty.
+        # Without further requests, everything that waits gets its response, and the group becomes empty.
         context.log.failures.clear()
         context.commit()
         for _ in range(40):

@@ -1,5 +1,5 @@
-"""Clients of the simulated cluster: producers that count on what they were answered, and a consumer that believes
-nothing it cannot see again."""
+"""Clients of the simulated cluster: producers that rely on their responses, and a consumer that reads everything again
+to check it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Client:
         self.world = world
         self.rng = rng
         self.leaders: dict[Key, tuple[int, int]] = {}
-        """(broker, leader epoch) by partition. A leader of an older epoch is never believed again."""
+        """(broker, leader epoch) by partition. A leader of an older epoch is never used again."""
         self.topic_ids: dict[str, bytes] = {}
         self._peers: dict[int, Peer] = {}
 
@@ -182,7 +182,7 @@ class Consumer(Client):
         self._latest = 0
         self._rack = rng.choice(("", *map(rack_of, world.broker_ids)))
         self._preferred: tuple[int, int] | None = None
-        """The broker that the leader has sent us to, and in which epoch."""
+        """The preferred read replica that the leader returned, and its leader epoch."""
 
     async def run(self) -> None:
         while True:
@@ -198,7 +198,7 @@ class Consumer(Client):
                 self._preferred = None
                 await self.pause()
             if self.rng.random() < 0.02:
-                self.position = self.world.ledger.deleted_below(self.key)  # what was seen is seen again
+                self.position = self.world.ledger.deleted_below(self.key)  # records that were read are read again
 
     async def _ask_latest(self, broker_id: int, epoch: int) -> None:
         one = ListOffsetsRequest.ListOffsetsPartition(

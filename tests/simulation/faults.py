@@ -73,7 +73,7 @@ class Faults:
         self._later(2 * self._pace_s * self._rng.random(), self._next)
 
     def heal(self) -> None:
-        """Nothing goes wrong any more, and all that did is mended."""
+        """End all faults, and repair their effects."""
         self.over = True
         world = self._world
         world.trace("-- healing --")
@@ -224,14 +224,14 @@ class Faults:
         return False
 
     def _led(self, key: tuple[str, int]) -> list[Partition]:
-        """Return the partition at each broker that believes to be the leader."""
+        """Return the partition at each broker that considers itself the leader."""
         partitions = (self._world.partition(id_, key) for id_ in self._world.broker_ids)
         return [partition for partition in partitions if partition is not None and partition.is_leader]
 
     # -- network ---------------------------------------------------------------------------------------------------
 
     def _cut(self) -> None:
-        """One link, in one direction or both."""
+        """Cut one link, in one direction or both."""
         world = self._world
         hosts = [*map(host_of, world.broker_ids), "zk"]
         one, other = self._rng.sample(hosts, 2)
@@ -241,7 +241,7 @@ class Faults:
         self._cut_links(links)
 
     def _isolate(self) -> None:
-        """One broker from all others, from ZooKeeper or not, from clients or not."""
+        """Cut one broker off from all others, with or without ZooKeeper and the clients."""
         world = self._world
         host = host_of(self._some_broker())
         others = [name for name in map(host_of, world.broker_ids) if name != host]
@@ -278,7 +278,7 @@ class Faults:
     # -- ZooKeeper -------------------------------------------------------------------------------------------------
 
     def _expire(self) -> None:
-        """A session ends at the server, whatever its owner does."""
+        """End a session at the server, regardless of its owner."""
         world = self._world
         node = world.machines[self._some_broker()].running
         session = None if node is None else node.store.client.session
@@ -295,7 +295,7 @@ class Faults:
     # -- requests of users -----------------------------------------------------------------------------------------
 
     def _reassign(self) -> None:
-        """A partition is to move, by the node of old tools."""
+        """Request the move of a partition, by the node that old tools write."""
         world = self._world
         if world.zk.tree.exists(nodes.REASSIGNMENT, None) is None:
             key = self._rng.choice(world.keys)
@@ -304,7 +304,7 @@ class Faults:
             world.zk.write([Create(nodes.REASSIGNMENT, nodes.encode_reassignments({key: replicas}))], 0)
 
     def _create_or_delete(self) -> None:
-        """A topic without clients."""
+        """Create or delete a topic that no client uses."""
         world = self._world
         if world.zk.tree.exists(nodes.topic_path(SPARE_TOPIC), None) is None:
             world.trace(f"topic {SPARE_TOPIC} is created")
@@ -313,7 +313,7 @@ class Faults:
             world.trace(f"topic {SPARE_TOPIC} is to be deleted")
             world.zk.write([Create(nodes.delete_topic_path(SPARE_TOPIC))], 0)
             if self._rng.random() < 0.5:
-                # A broker that is to delete it finds it again at its next start.
+                # A killed broker that has to delete the topic finds it again at its next start.
                 broker_id = self._some_broker()
                 world.kill(broker_id)
                 self._later(0.5 * self._rng.random(), lambda: self._boot(broker_id))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 UNDER_WAY = 5
 WAITING = 30
 PATIENCE = 300
-"""Attempts with one batch, after all is well."""
+"""The attempts with one batch after the end of all faults."""
 
 
 class _Pipe(asyncio.BufferedProtocol):
@@ -89,7 +89,7 @@ class _Batch:
         self.request = request
         self.attempts = 0
         self.broker_id = -1
-        """Where it is under way."""
+        """The broker to which the batch is under way."""
 
 
 class _Lane:

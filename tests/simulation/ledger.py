@@ -107,12 +107,12 @@ class Ledger:
         self._stored: dict[Key, set[bytes]] = {}
         """Values that were acknowledged without an offset."""
         self._to_delete: dict[Key, int] = {}
-        """Below this a client has requested that records are deleted."""
+        """The offsets below which a client has requested the deletion of records."""
         self._leaders: dict[tuple[Key, int], int] = {}
         self._states: dict[Key, nodes.PartitionState] = {}
         self._high_watermarks: dict[tuple[Key, int, int], int] = {}
         self._lagging: dict[tuple[Key, int, int], tuple[float, int]] = {}
-        """Since when a leader is seen to have a follower that lags, and when that one had everything last."""
+        """The time since which a follower is seen to lag, and the time when it had last caught up."""
 
     def violation(self, text: str) -> None:
         self._world.trace(f"VIOLATION {text}")
@@ -121,7 +121,7 @@ class Ledger:
     # -- promises --------------------------------------------------------------------------------------------------
 
     def acknowledged(self, key: Key, base_offset: int, values: list[bytes], producer: str, sent_s: float) -> None:
-        """`sent_s`: when the request was sent that is answered now."""
+        """`sent_s`: the time when the request of this response was sent."""
         self.acknowledged_count += len(values)
         last = base_offset + len(values) - 1
         copies = self._world.copies(key, last)
@@ -168,7 +168,7 @@ class Ledger:
     # -- what the cluster writes -----------------------------------------------------------------------------------
 
     def written(self, operations: list[Operation], session_id: int) -> None:
-        """State nodes: epochs only grow, a leader is in sync, who joins the ISR has all that was promised."""
+        """Check state nodes: epochs only grow, a leader is in sync, a new ISR member has all promised records."""
         for operation in operations:
             if isinstance(operation, (Create, Set)) and operation.path.endswith("/state"):
                 words = operation.path.split("/")
@@ -220,7 +220,7 @@ class Ledger:
                 self.violation(f"{key}: leader {partition.local_id} does not wait for {missing}, who are in sync")
 
     def leader_epoch(self, key: Key) -> int:
-        """By ZooKeeper; -1 before there is one."""
+        """Return the leader epoch in ZooKeeper; -1 before there is one."""
         state = self._states.get(key)
         return -1 if state is None else state.leader_epoch
 
@@ -266,7 +266,7 @@ class Ledger:
     # -- from time to time -----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Logs are equal below the high watermark, and that one never falls while a broker leads."""
+        """Check that logs are equal below the high watermark, and that it never falls while a broker leads."""
         for key in self._world.keys:
             logs = []
             for broker_id in self._world.broker_ids:
@@ -321,7 +321,7 @@ class Ledger:
     # -- in the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Everything is well again: all that was promised is there, once, and in all replicas alike."""
+        """Check, after all faults, that each promised record is there once, and that all replicas are equal."""
         world = self._world
         for key in world.keys:
             logs = [log for broker_id in world.replicas(key) if (log := world.log(broker_id, key)) is not None]

@@ -46,7 +46,7 @@ Connector = Callable[[Process, Callable[[], Any], str], Coroutine[Any, Any, tupl
 
 
 class Stuck(Exception):
-    """Nothing is left to happen, or far too much happens without time passing."""
+    """No step is left to run, or far too many steps run without time passing."""
 
 
 MAX_STEPS_AT_ONCE = 200_000
@@ -61,7 +61,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """Makes connections."""
         self.steps = 0
         self.nobodys: Context = copy_context()
-        """Of calls that belong to no process, and run also when all of them are dead."""
+        """The context of calls that belong to no process, and also run when all of them are dead."""
         self._now_s = 0.0
         self._steps_now = 0
         """Since time has passed last."""

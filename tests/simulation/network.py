@@ -20,7 +20,7 @@ class ServerEnd(Protocol):
     """One accepted connection."""
 
     def frame(self, data: bytes) -> Awaitable[bytes | None]:
-        """The answer to a request, sizes included in both; None for none."""
+        """Return the response to a request, sizes included in both, or None if it gets none."""
 
     def lost(self) -> None:
         """The other side is gone."""
@@ -44,7 +44,7 @@ class Network:
         self._listeners[host] = process, accept
 
     def stop_listening(self, host: str, process: Process) -> None:
-        """The process ended: connections to it are reset, and who tries anew is refused."""
+        """Reset the connections to a process that has ended; new ones are refused."""
         if host in self._listeners and self._listeners[host][0] is process:
             del self._listeners[host]
         for connection in list(self._connections):

@@ -85,7 +85,7 @@ def rack_of(broker_id: int) -> str:
 
 
 class Node:
-    """`start` in its process; it may raise what keeps a broker from starting."""
+    """One life of a broker. Call `start` in its process; it may raise the error that keeps a broker from starting."""
 
     def __init__(
         self,
@@ -291,7 +291,7 @@ class Node:
                 for log in list(self.logs.logs.values()):
                     log.flush(self._clock_ms())
                     if self.replicas.get(log.topic, log.partition) is None:
-                        continue  # it may not have got its topic's settings yet
+                        continue  # it may not have received the settings of its topic yet
                     for path in log.delete_old_segments(self._clock_ms()):
                         self.files.unlink(path)
                 await self._checkpoint()

@@ -40,7 +40,7 @@ STOPPED_WITHIN_S = 3.0
 
 
 class Machine:
-    """A broker's: its disk outlasts its lives."""
+    """The machine of a broker: its disk outlasts the broker's lives."""
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -190,7 +190,7 @@ class World:
             self.loop.call_later(1.0, self.boot, node.broker_id, context=self.loop.nobodys)
 
     def kill(self, broker_id: int) -> None:
-        """As by kill -9: what was written stays."""
+        """Kill a broker as by kill -9: written data remains."""
         node = self.machines[broker_id].running
         if node is not None:
             self.trace(f"broker {broker_id} is killed")
@@ -198,7 +198,7 @@ class World:
             self.network.stop_listening(host_of(broker_id), node.process)
 
     def stop(self, broker_id: int) -> None:
-        """As by SIGTERM; a broker that needs too long is killed."""
+        """Stop a broker as by SIGTERM, or kill it if it needs too long."""
         node = self.machines[broker_id].running
         if node is None or not node.started:
             return

@@ -41,7 +41,7 @@ ZOOKEEPER_MODE = {
     "zookeeper.set.acl": False,
 }
 
-# Settings that Apache Kafka has not.
+# Settings that Apache Kafka does not have.
 OURS = {"gregor.allow.unprotected": False}
 
 ALL_KEYS = {**BROKER_KEYS, **keys_without_effect()}
@@ -95,7 +95,7 @@ def test_defaults_are_legal_and_explained(definition: ConfigDef) -> None:
 
 
 def read_by_the_broker() -> str:
-    """The source of everything that may act by a setting."""
+    """Return the source of everything that may use a setting."""
     folders = ("broker", "coordinator", "replication", "storage")
     files = [
         path

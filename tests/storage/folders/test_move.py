@@ -1,4 +1,4 @@
-"""gregor.storage.folders.move by itself: errors of both disks, and moves that are interrupted and gone on with."""
+"""gregor.storage.folders.move by itself: errors of both disks, and moves that are interrupted and resumed."""
 
 from __future__ import annotations
 
