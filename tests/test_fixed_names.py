@@ -1,4 +1,4 @@
-"""The names that others hold on to: no renaming of ours may touch them.
+"""The names that others rely on: no renaming of ours may touch them.
 
 `fixed-names.txt` lists options, settings, exit codes, files, nodes, tables, records, messages and client ids, a line
 each, as gregor had them when the list was made. Each line must still be true; new names may join. A name that is given

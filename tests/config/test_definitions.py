@@ -126,7 +126,7 @@ def test_values_as_texts(type: str, value: ConfigValue, text: str | None) -> Non
         assert definition(type).parse(text) == value
 
 
-# What Double.toString prints.
+# The texts are those of Java's Double.toString.
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -1,4 +1,4 @@
-"""Listeners: the forms that are taken, and the reason with which others are refused."""
+"""Listeners: the forms that are accepted, and the reason with which others are refused."""
 
 from __future__ import annotations
 

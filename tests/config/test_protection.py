@@ -1,4 +1,4 @@
-"""Settings that ask for protection never start an open broker unnoticed."""
+"""A broker whose settings require protection never starts unprotected without notice."""
 
 from __future__ import annotations
 

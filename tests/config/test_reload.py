@@ -43,7 +43,7 @@ def test_one_key(before: dict[str, str], after: dict[str, str], applied: bool, r
     ((key, (done, line)),) = lines(config, after).items()
     assert (done, key in {**before, **after}) == (applied, True)
     assert reason in line
-    # What was not applied is told again, what was applied is not.
+    # A change that was not applied is reported again; an applied change is not.
     assert (lines(config, after) == {}) is applied
 
 

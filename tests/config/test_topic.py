@@ -1,4 +1,4 @@
-"""A topic's settings: what it takes from the broker, what it sets itself, what is refused."""
+"""A topic's settings: those inherited from the broker, those set by the topic itself, and those refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group coordinator with a log in memory and a clock that only moves when told to.
+"""A group coordinator with a log in memory and a clock that only moves on command.
 
 Verbs: `hold` and `commit` (records stay uncommitted, are committed), `fail` (the next append fails), `sleep` (time
 passes, timers fire), `restart` (another coordinator loads the same log). Requests that wait give a Call whose response
@@ -123,7 +123,7 @@ class MemoryLog:
             callback(ErrorCode.NONE)
 
     def lose_uncommitted(self) -> None:
-        """What the next leader of a partition does not have."""
+        """Remove the records that the next leader of a partition does not have."""
         self.waiting.clear()
         for partition, batches in self.batches.items():
             end = self.high_watermark.get(partition, 0)
@@ -160,7 +160,7 @@ class Call(Generic[R]):
 
 
 class Context:
-    """See the module. Messages are sent by the newest version unless told otherwise."""
+    """See the module. Messages have the newest version unless another one is given."""
 
     def __init__(self, partition_count: int = 1, load: bool = True, **config: int) -> None:
         self.loop = SkippingLoop()
@@ -444,7 +444,7 @@ class Context:
     def sync_all(
         self, ids: Sequence[str], generation: int, *, group: str = "g", protocol: str | None = "range"
     ) -> None:
-        """All members ask for their assignment, the leader is the first of `ids`."""
+        """Send SyncGroup for all members; the first of `ids` is the leader and sends the assignments."""
         syncs = [self.sync(who, generation, group=group, protocol_name=protocol) for who in ids[1:]]
         given = {who: who.encode() for who in ids}
         syncs.insert(0, self.sync(ids[0], generation, given, group=group, protocol_name=protocol))

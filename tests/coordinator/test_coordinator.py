@@ -1,4 +1,4 @@
-"""The facade: which partition, and what it answers when it is not in charge."""
+"""The facade: the partition of a group, and the errors of a broker that is not its coordinator."""
 
 import asyncio
 
@@ -58,7 +58,7 @@ def test_while_it_loads_clients_are_told_to_try_again() -> None:
         context.log.load_gate = asyncio.Event()
         context.start_load()
         answers = Answers(context).all()
-        # Heartbeats find nothing wrong: the client goes on as it was.
+        # A heartbeat succeeds, so that the client continues unchanged.
         assert answers.pop("heartbeat") is ErrorCode.NONE
         assert set(answers.values()) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
         context.log.load_gate.set()

@@ -1,4 +1,4 @@
-"""Membership: what it makes of the log, and how it counts."""
+"""Membership: how it is loaded from the log, and how it counts."""
 
 import pytest
 

@@ -1,11 +1,11 @@
 """Consumers that come, go, crash, pause and commit on one group for a minute of simulated time.
 
-Each is a coroutine that does what a client library does, beside others that do the same; the clock jumps, so a minute
-takes a moment. Partly after what franz-go does to a real group.
+Each consumer is a coroutine that behaves like a client library, and many run side by side; the clock jumps, so that a
+minute lasts a moment. The test is partly modelled on franz-go's test of a real group.
 
-What must hold: a partition has one owner in a generation; whoever gets a partition finds the last commit that was
-acknowledged for it, also after the coordinator moved; nobody commits in a generation that others have left behind; left
-alone, the living members are the group, and every partition is owned.
+These invariants must hold: a partition has one owner in a generation; a new owner of a partition finds the last commit
+that was acknowledged for it, also after the coordinator has moved; no member commits in a generation that others have
+left behind. Once the disturbances end, the group consists of the living members, and every partition has an owner.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LATER = (
 
 
 class Witness:
-    """All that clients were told, and whether it fits together."""
+    """Collect the responses that clients received, and check that they are consistent."""
 
     def __init__(self) -> None:
         self.owners: dict[tuple[int, int], str] = {}
@@ -57,9 +57,9 @@ class Witness:
         self.counts = dict.fromkeys(("generations", "commits", "fenced", "fetches", "moves"), 0)
 
     def joined(self, generation: int, member_id: str, instance: str | None, term: int) -> None:
-        """`term`: how often the coordinator had moved when this was asked."""
+        """`term`: how often the coordinator had moved when the request was sent."""
         if term != self.counts["moves"]:
-            return  # the present one may not know of it
+            return  # the present coordinator may not know of it
         if instance is not None:
             self.current[instance] = member_id
         if generation > self.generation:
@@ -90,7 +90,7 @@ class Witness:
         assert offset == expected or offset in self.in_doubt.get(partition, ()), "a commit was lost"
 
     def moved_back(self, written: GroupMetadataValue) -> None:
-        """The coordinator knows what the log says: a generation without assignment is forgotten, and given anew."""
+        """Return to the state of the log: a generation without assignment is forgotten, and its number used again."""
         generation = self.generation = min(self.generation, written.generation)
         self.current = {member.group_instance_id: member.member_id for member in written.members}
         self.owners = {key: owner for key, owner in self.owners.items() if key[0] <= generation}
@@ -160,7 +160,7 @@ class Consumer:
         before, self.member_id, self.generation = self.generation, joined.member_id, joined.generation_id
         self.witness.joined(self.generation, self.member_id, self.instance, term)
         if self.owned and self.chance.random() < 0.3:
-            await self.commit(self.chance.choice(self.owned), before)  # one that was long on its way
+            await self.commit(self.chance.choice(self.owned), before)  # a commit that was long under way
         if self.chance.random() < 0.1:
             await asyncio.sleep(self.chance.uniform(0, 2))
         sync = SyncGroupRequest(
@@ -198,7 +198,7 @@ class Consumer:
         (group,) = answer.groups
         if not group.error_code:
             for found in group.topics[0].partitions:
-                # Whoever was overtaken may see what the next owner has committed already.
+                # A consumer of an older generation may already see a commit of the next owner.
                 if self.generation == self.witness.generation:
                     self.witness.fetched(found.partition_index, found.committed_offset)
 
@@ -270,7 +270,7 @@ class Scene:
         return [consumer for consumer in (*self.consumers, *self.replaced) if consumer.task is not None]
 
     async def play(self, seconds: float) -> None:
-        """What happens to the consumers and their coordinator until then."""
+        """Disturb the consumers and their coordinator for this time."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + seconds
         while loop.time() < end_s:
@@ -305,7 +305,7 @@ class Scene:
                 consumer.start()
 
     def start_double(self, consumer: Consumer) -> None:
-        """Another process of the same name; the one that runs will hear that it was replaced, and end."""
+        """Start another process of the same name; the running one receives the error that it was replaced, and ends."""
         double = Consumer(self.context, self.witness, self.chance, consumer.name, instance=True)
         self.consumers[self.consumers.index(consumer)] = double
         self.replaced.append(consumer)
@@ -316,7 +316,7 @@ class Scene:
         self.context.log.commit()
 
     def move(self) -> None:
-        """Another coordinator takes over, with all that was written or only what was committed."""
+        """Move the group to another coordinator, which has all that was written or only what was committed."""
         context, log = self.context, self.context.log
         log.failures.clear()
         log.held = False
@@ -332,7 +332,7 @@ class Scene:
         self.witness.moved_back(written)
 
     async def settle(self) -> None:
-        """Those who live are the group, in one generation, and own everything."""
+        """Check that the living members are the group, in one generation, and own all partitions."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + LONG_ENOUGH_S
         while not self.settled():

@@ -1,4 +1,4 @@
-"""Members that do random things in random order: what must hold whatever they do."""
+"""The invariants of a group whose members do random things in random order."""
 
 from collections.abc import Hashable
 
@@ -18,7 +18,7 @@ INSTANCES = [None, None, None, "a", "b"]
 
 
 class Process:
-    """A consumer process. It believes what it was last told, as clients do; it also does what no client would."""
+    """A consumer process. It trusts the last response, as clients do; it also does things that no client would do."""
 
     def __init__(self, context: Context, number: int) -> None:
         self.context = context
@@ -48,7 +48,7 @@ class Process:
             told = self.syncing.response
             self.syncing = None
             if not told.error_code and told.assignment:
-                # Nobody is told what was decided for another generation.
+                # No member receives an assignment of another generation.
                 assert told.assignment.startswith(b"%d:" % self.synced_generation)
 
     def join(self) -> None:
@@ -144,7 +144,7 @@ def check(context: Context, processes: list[Process]) -> None:
     if membership is not None:
         check_membership(membership)
         if membership.state is GroupState.STABLE:
-            # The live group is what the log says.
+            # The group in memory equals the group in the log.
             written = context.shard.groups["g"].metadata
             assert written is not None
             assert (written.generation, written.leader) == (membership.generation, membership.leader)
@@ -183,15 +183,15 @@ def test_whatever_members_do_the_group_stays_in_order(plan: list[tuple[str, int]
                 case _:
                     getattr(processes[number], verb)()
             check(context, processes)
-            # A change that could not be written, or a move, takes the group back to what the log says; else generations
-            # only rise.
+            # After a change that could not be written, or a move, the group returns to its state in the log; otherwise
+            # generations only rise.
             membership = context.shard.soft.memberships.get("g")
             group = context.shard.groups.get("g")
             written = group.metadata.generation if group is not None and group.metadata is not None else 0
             now = written if membership is None else membership.generation
             assert now >= generation or now == written
             generation = now
-        # Left alone, everything that waits gets its answer, and the group ends up empty.
+        # Without further requests, everything that waits gets its response, and the group becomes empty.
         context.log.failures.clear()
         context.commit()
         for _ in range(40):
@@ -230,7 +230,7 @@ def test_after_any_disorder_members_that_behave_get_a_stable_group(plan: list[tu
 
 
 def behave(context: Context, process: Process) -> None:
-    """What a consumer does once a second."""
+    """Do what a consumer does once a second."""
     if process.member_id == "" or process.generation < 0:
         process.join()
         return

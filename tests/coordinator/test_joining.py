@@ -1,4 +1,4 @@
-"""JoinGroup: ids, protocols, group size, what the responses of each version say."""
+"""JoinGroup: ids, protocols, group size, and the contents of the responses of each version."""
 
 import pytest
 

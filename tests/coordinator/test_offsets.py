@@ -28,7 +28,7 @@ TOPIC_ID = bytes(range(16))
 
 
 def fetch(context: Context, version: int, *, group: str = "g", topics: Any = (), stable: bool = False) -> Any:
-    """Fetch in the form of the version; `topics` maps names to partitions, None asks for all."""
+    """Fetch in the form of the version; `topics` maps names to partitions, None fetches all."""
     if version < 8:
         of_one = OffsetFetchRequest.OffsetFetchRequestTopic
         wanted = None if topics is None else [of_one(name=n, partition_indexes=p) for n, p in dict(topics).items()]
@@ -235,7 +235,7 @@ def test_a_fetch_waits_no_longer_than_the_commit_before_it() -> None:
 
 
 def test_with_too_few_replicas_after_an_election_offsets_are_told_and_not_taken() -> None:
-    """Everything that asks is served from what was loaded above the high watermark, as by Apache Kafka."""
+    """Requests that only read see what was loaded from above the high watermark, as with Apache Kafka."""
     with Context() as context:
         context.hold()
         context.commit_offset()

@@ -515,7 +515,7 @@ def test_loading_lets_others_have_their_turn() -> None:
 
         bench.loop.run_until_complete(watch())
         assert len(turns) > 100
-        # One step in each turn of the loop, and nobody is left behind.
+        # Each turn of the loop runs one step, and no partition is left behind.
         assert all(sum(later) - sum(now) <= 1 for now, later in itertools.pairwise(turns))
         assert max(abs(one - other) for one, other in turns) < 10
 

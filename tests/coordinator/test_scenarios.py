@@ -5,10 +5,10 @@ Run with REWRITE=1 in the environment to write what happens now into the files, 
 A command begins with `>`. Processes have names; `a/i` is the static member of instance "i". Member ids are shown as the
 process that got them, with a number: a1, a2.
 
-    join NAME[/INSTANCE] [key=value]   send JoinGroup as often as it takes, with the id that the process knows
+    join NAME[/INSTANCE] [key=value]   send JoinGroup as often as needed, with the id that the process knows
     sync NAME [MEMBER=ASSIGNMENT...]   assignments are for the leader, MEMBER as shown
     heartbeat NAME / leave NAME... / commit NAME OFFSET / forget NAME (the process restarts and has no id)
-    sleep MS / fail (the next append does) / move (another coordinator takes over)
+    sleep MS / fail (the next append does) / move (to another coordinator)
 """
 
 import os

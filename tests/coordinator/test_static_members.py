@@ -52,7 +52,7 @@ def test_before_v9_a_leader_that_comes_back_does_not_learn_that_it_leads() -> No
         assert (response.leader, response.members, response.skip_assignment) == (old, [], False)
         assert response.encode(8)
         assert context.shard.soft.memberships["g"].leader == response.member_id
-        # It asks for a rebalance by its new id, as leaders do.
+        # With its new id it requests a rebalance, as leaders do.
         assert not context.join(response.member_id, instance="a").done
 
 
@@ -162,7 +162,7 @@ def test_the_old_ids_session_timer_is_gone_with_it() -> None:
 
 @pytest.mark.parametrize("version", [5, 9])
 def test_an_unsynced_member_that_comes_back_still_has_to_sync(version: int) -> None:
-    """Otherwise the wait for its old id would end in a rebalance that nobody needs."""
+    """Otherwise the wait for its old id would end in an unnecessary rebalance."""
     with Context() as context:
         options: Any = {"rebalance_ms": 20_000, "session_ms": 100_000}
         joins = [context.join(instance=instance, **options) for instance in "ab"]

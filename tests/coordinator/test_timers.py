@@ -20,7 +20,7 @@ class Handle:
 
 
 class CrankedLoop:
-    """Time passes by `turn` alone."""
+    """An event loop whose time passes only in `turn`."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

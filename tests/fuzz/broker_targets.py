@@ -88,7 +88,7 @@ class Brokers:
         self._lost.append(told.get("exception") or RuntimeError(told["message"]))
 
     def receive(self, context: None, data: bytes) -> None:
-        """An answer, none, or the end of the connection; never an error of the broker's own."""
+        """Check that a request gets a response, none, or the end of the connection; the broker itself never fails."""
         harness = self._broker()
         connection, transport = Watched(harness.broker, "PLAINTEXT"), FakeTransport()
 

@@ -1,4 +1,4 @@
-"""Feeds targets with broken inputs and reports whatever is not one of their documented errors.
+"""Feeds targets with broken inputs and reports every error that is not one of their documented ones.
 
 A parser may refuse an input only with the errors that it documents, within LIMIT_SECONDS of processor time and
 LIMIT_BYTES of memory, whatever counts and lengths the input claims.

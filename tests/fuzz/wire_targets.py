@@ -155,7 +155,7 @@ class Transport(asyncio.Transport):
 
 
 class Partition:
-    """Accepts batches that look complete."""
+    """Accept batches that appear complete."""
 
     commits_at_once = True
     is_leader = True

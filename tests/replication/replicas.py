@@ -91,7 +91,7 @@ class Replica:
 
 
 def answer(leader: Replica, asker: Replica, request: FetchRequest, max_bytes: int = 1 << 20) -> FetchResponse:
-    """What a leader says; of a session it keeps the asker's wishes, as the handler does."""
+    """Return a leader's response; in a session the requested partitions are remembered, as by the handler."""
     if request.session_epoch == 0:
         asker.session = {}
     for gone in request.forgotten_topics_data:

@@ -1,8 +1,8 @@
-"""Faults that wait for their moment: a request is on its way on which the order of things hangs.
+"""Faults at chosen moments: while a request is under way whose order relative to other events matters.
 
-Faults at random times seldom hit the few milliseconds between a leader's question to the controller and the answer. So
-the wire is watched for such requests; some of them come late, by which time those that carried them have given up, have
-asked again, and gone on; and to those that they are about something happens meanwhile.
+Faults at random times seldom hit the few milliseconds between a leader's request to the controller and the response. So
+the simulated network is watched for such requests, and some of them arrive late: by then their senders have given up,
+repeated them and continued, and the replicas that the requests are about have meanwhile failed or lagged.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ JOINS_CAUGHT = 0.7
 
 
 class Ambush:
-    """`delay_s` is asked about each request on its way between two brokers. Not more than one question of a leader and
-    one order of the controller are caught at a time."""
+    """Decide with `delay_s` how late each request between two brokers arrives. At most one request of a leader to the
+    controller and one request of the controller are delayed at a time."""
 
     def __init__(self, world: World, faults: Faults, rng: random.Random) -> None:
         self._world = world
@@ -36,10 +36,10 @@ class Ambush:
         self._rng = rng
         self._busy_until_s = self._quiet_until_s = self._order_until_s = 0.0
         self._late: dict[tuple[str, str], float] = {}
-        """Until when proposals are held up on a link."""
+        """The time until which AlterPartition requests are held up, by link."""
 
     def delay_s(self, source: str, target: str, data: bytes) -> float:
-        """How much later than usual it arrives."""
+        """Return by how many seconds a request arrives later than usual."""
         key = data[5]
         if key not in WATCHED or data[4]:
             return 0.0
@@ -62,7 +62,7 @@ class Ambush:
 
     @property
     def is_under_way(self) -> bool:
-        """Nothing else is to go wrong until it is over."""
+        """Whether a fault is in progress during which no other fault may happen."""
         return self._world.loop.time() < self._quiet_until_s
 
     def _caught(self, delay_s: float, quiet: bool = False) -> float:
@@ -84,7 +84,7 @@ class Ambush:
         self._world.loop.call_later(delay_s, change, context=self._world.loop.nobodys)
 
     def _joining(self, host: str) -> tuple[Partition, int] | None:
-        """Who is to come into an in-sync set by the word of this broker."""
+        """Return a partition, and the broker that the leader on this host proposes to add to its ISR."""
         for machine in self._world.machines.values():
             node = machine.running
             if node is not None and host_of(node.broker_id) == host:
@@ -95,7 +95,7 @@ class Ambush:
         return None
 
     def _order(self, key: int, source: str, target: str, now_s: float) -> float:
-        """Of the controller: comes when it has given up, said it again, and perhaps something else since."""
+        """Delay a request of the controller until it has given up, repeated it, and possibly sent another one since."""
         odds = ROLES_LATE if key == ApiKey.LEADER_AND_ISR else OTHER_ORDERS_LATE
         if now_s < self._order_until_s or self._rng.random() > odds:
             return 0.0
@@ -108,13 +108,13 @@ class Ambush:
     # -- what happens ----------------------------------------------------------------------------------------------
 
     def _is_late(self, source: str, target: str) -> float:
-        """Said again meanwhile, if not overtaken by other things."""
+        """Delay a proposal; its leader repeats it meanwhile, unless other events come first."""
         delay_s = self._rng.choice((0.1, 1.0, 4.0)) * (0.5 + self._rng.random())
         self._world.trace(f"a proposal from {source} to {target} is {delay_s:.3f} s late")
         return self._caught(delay_s)
 
     def _lags_again(self, source: str, target: str, partition: Partition, joining: int) -> float:
-        """Taken in when it is said again, and out when it lags; then the first proposal comes."""
+        """Let the repeated proposal add the broker, and let it lag and be removed before the first proposal arrives."""
         world = self._world
         settings = world.settings
         timeout_s = int(settings["controller.socket.timeout.ms"]) / 1000
@@ -127,7 +127,7 @@ class Ambush:
         return self._caught(delay_s, quiet=True)
 
     def _comes_back_without(self, source: str, target: str, partition: Partition, joining: int) -> float:
-        """It loses power, and starts without what it had, before the controller hears of it at all."""
+        """Let the broker lose power and start without its unsynced data before any proposal reaches the controller."""
         world = self._world
         if not self._faults.lose_power(joining, 0.05 + 0.2 * self._rng.random()):
             return 0.0

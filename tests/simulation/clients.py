@@ -1,5 +1,5 @@
-"""Clients of the simulated cluster: producers that count on what they were answered, and a consumer that believes
-nothing it cannot see again."""
+"""Clients of the simulated cluster: producers that rely on their responses, and a consumer that reads everything again
+to check it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ PATIENCE = 200
 
 
 class Client:
-    """Knows who leads, as far as it was told, and asks there."""
+    """A client that knows the leaders from the last responses, and sends its requests to them."""
 
     def __init__(self, world: World, rng: random.Random) -> None:
         self.world = world
         self.rng = rng
         self.leaders: dict[Key, tuple[int, int]] = {}
-        """(broker, leader epoch) by partition. A leader of an older epoch is never believed again."""
+        """(broker, leader epoch) by partition. A leader of an older epoch is never used again."""
         self.topic_ids: dict[str, bytes] = {}
         self._peers: dict[int, Peer] = {}
 
@@ -52,7 +52,7 @@ class Client:
         return peer
 
     async def refresh(self) -> None:
-        """Ask some broker who leads."""
+        """Request the current leaders from a random broker."""
         broker_id = self.rng.choice(self.world.broker_ids)
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in self.world.topics]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
@@ -186,7 +186,7 @@ class Consumer(Client):
         self._latest = 0
         self._rack = rng.choice(("", *map(rack_of, world.broker_ids)))
         self._preferred: tuple[int, int] | None = None
-        """The broker that the leader has sent us to, and in which epoch."""
+        """The preferred read replica that the leader returned, and its leader epoch."""
 
     async def run(self) -> None:
         while True:
@@ -202,7 +202,7 @@ class Consumer(Client):
                 self._preferred = None
                 await self.pause()
             if self.rng.random() < 0.02:
-                self.position = self.world.ledger.deleted_below(self.key)  # what was seen is seen again
+                self.position = self.world.ledger.deleted_below(self.key)  # records that were read are read again
 
     async def _ask_latest(self, broker_id: int, epoch: int) -> None:
         one = ListOffsetsRequest.ListOffsetsPartition(
@@ -247,7 +247,7 @@ class Consumer(Client):
             if self.position < ledger.deleted_below(self.key):
                 self.position = ledger.deleted_below(self.key)
             elif self._preferred is None and epoch >= ledger.leader_epoch(self.key):
-                # (Who leads no longer, and has not heard of it, may lack what was deleted at the next one.)
+                # (A former leader that does not know its successor may lack what the successor already deleted.)
                 ledger.violation(f"a consumer at {self.position} of {self.key} is out of range at broker {broker_id}")
         if told.error_code:
             self._preferred = None

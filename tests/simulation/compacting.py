@@ -20,7 +20,7 @@ STEP_S = 0.05
 
 
 class _Worker:
-    """What gregor.broker.jobs.cleaner_process talks to."""
+    """Stand in for the worker of gregor.broker.jobs.cleaner_process."""
 
     pid = None
 
@@ -44,7 +44,7 @@ class _Worker:
                 await asyncio.sleep(STEP_S)
                 await swap(cleaned)
         except (OSError, CorruptBatch, ValueError) as error:
-            # The log may have been truncated under it. If not, the next run fails, too, and nothing is ever compacted.
+            # The log may have been truncated meanwhile. If not, the next run fails, too, and nothing is ever compacted.
             raise LogChanged(repr(error)) from error
         return run.end_offset
 

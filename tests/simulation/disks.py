@@ -10,7 +10,7 @@ from tests.storage.memory_files import MemoryFile, MemoryFiles
 
 class _File(MemoryFile):
     def hold(self) -> int:
-        """Without a descriptor of the system, which nobody here reads by."""
+        """Hold the file without a descriptor of the operating system, as the simulation reads by none."""
         self._held_content = self._content()
         self.holds += 1
         return -1
@@ -25,9 +25,11 @@ class Disk(MemoryFiles):
         return _File(self, path)
 
     def lose_some(self, rng: random.Random) -> None:
-        """Of each file's unsynced bytes only the first survive, so many as chance will have it. Of a folder's new names
-        the first survive, as on file systems with a journal: without that, nobody could tell a log whose first segment
-        was lost from one whose first segment was deleted."""
+        """Keep a random number of the first unsynced bytes of each file, and of the first new names of each folder.
+
+        File systems with a journal keep names in this order; without it, a log whose first segment was lost could not
+        be distinguished from one whose first segment was deleted.
+        """
         new_names: dict[str, list[str]] = {}
         for path, content in self._contents.items():
             data, durable = bytes(content.data), content.durable

@@ -43,7 +43,7 @@ def apply(edits: tuple[Edit, ...], root: Path) -> dict[Path, str]:
     for edit in edits:
         found = 0
         for path in sorted((root / edit.package).rglob("*.py")):
-            # Parsing all of a package takes a second.
+            # Parsing the whole package would need a second.
             if (edit.find.split()[0] if edit.function == MODULE else f"def {edit.function}(") in _text(path):
                 tree = trees.get(path) or ast.parse(_text(path))
                 changed = sum(_replace(scope, edit) for scope in _scopes(tree, edit.function))

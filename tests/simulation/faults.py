@@ -73,7 +73,7 @@ class Faults:
         self._later(2 * self._pace_s * self._rng.random(), self._next)
 
     def heal(self) -> None:
-        """Nothing goes wrong any more, and all that did is mended."""
+        """End all faults, and repair their effects."""
         self.over = True
         world = self._world
         world.trace("-- healing --")
@@ -131,11 +131,11 @@ class Faults:
         self.lose_power(self._some_broker(), 6.0 * self._rng.random() ** 2)
 
     def lose_power(self, broker_id: int, away_s: float) -> bool:
-        """A crash that takes unsynced bytes along: all of them, or each file's up to some place.
+        """Crash a broker so that it loses unsynced bytes: all of them, or those of each file from some position on.
 
-        Kafka promises nothing if the only one that has a record loses it; so it is done only while another in-sync
-        replica of each partition is well, and nothing else happens until the one that lost bytes is out of the ISRs.
-        False if it cannot be done now.
+        Kafka promises nothing if the only replica that has a record loses it. So this is done only while another
+        in-sync replica of each partition is healthy, and no other fault happens until the broker that lost bytes is out
+        of all ISRs. Return False if it cannot be done now.
         """
         world = self._world
         node = world.machines[broker_id].running
@@ -168,8 +168,11 @@ class Faults:
         return True
 
     def _counts(self, broker_id: int, lossy: int, state_path: str) -> bool:
-        """Whether a controller that begins now takes this broker before the lossy one: it was not away since the ISR
-        was written, or it is back for longer. Its session's end and the other's power would be two losses."""
+        """Return whether a controller that starts now would prefer this broker to the one that lost bytes.
+
+        It would if the broker has not been away since the ISR was written, or has been back for longer. Otherwise the
+        end of its session and the other's loss of power would be two failures at once.
+        """
         tree = self._world.zk.tree
         state = tree.exists(state_path, None)
         own, other = (tree.exists(nodes.broker_path(id_), None) for id_ in (broker_id, lossy))
@@ -191,8 +194,11 @@ class Faults:
         return world.network.is_open(host_of(broker_id), "zk")
 
     def _is_safe(self) -> bool:
-        """The one that lost bytes is out of all ISRs, and nobody wants it in; or was back since with everything. And no
-        leader counts on what it had."""
+        """Return whether the broker that lost bytes can do no more harm.
+
+        It is out of all ISRs and no leader proposes to add it, or it has since come back with all records; and no
+        leader relies on records that it has lost.
+        """
         world = self._world
         for key in world.keys:
             if self._is_counted_on(key):
@@ -204,7 +210,7 @@ class Faults:
         return True
 
     def _proposed(self, key: tuple[str, int]) -> list[Sequence[int]]:
-        """What those who lead a partition have asked for: it may be granted late."""
+        """Return the ISRs that the leaders of a partition have proposed; they may be granted late."""
         return [led.in_sync.proposed_isr for led in self._led(key) if led.in_sync.proposed_isr]
 
     def _is_counted_on(self, key: tuple[str, int]) -> bool:
@@ -218,14 +224,14 @@ class Faults:
         return False
 
     def _led(self, key: tuple[str, int]) -> list[Partition]:
-        """Return the partition at each broker that believes to be the leader."""
+        """Return the partition at each broker that considers itself the leader."""
         partitions = (self._world.partition(id_, key) for id_ in self._world.broker_ids)
         return [partition for partition in partitions if partition is not None and partition.is_leader]
 
     # -- network ---------------------------------------------------------------------------------------------------
 
     def _cut(self) -> None:
-        """One link, in one direction or both."""
+        """Cut one link, in one direction or both."""
         world = self._world
         hosts = [*map(host_of, world.broker_ids), "zk"]
         one, other = self._rng.sample(hosts, 2)
@@ -235,7 +241,7 @@ class Faults:
         self._cut_links(links)
 
     def _isolate(self) -> None:
-        """One broker from all others, from ZooKeeper or not, from clients or not."""
+        """Cut one broker off from all others, with or without ZooKeeper and the clients."""
         world = self._world
         host = host_of(self._some_broker())
         others = [name for name in map(host_of, world.broker_ids) if name != host]
@@ -272,7 +278,7 @@ class Faults:
     # -- ZooKeeper -------------------------------------------------------------------------------------------------
 
     def _expire(self) -> None:
-        """A session ends at the server, whatever its owner does."""
+        """End a session at the server, regardless of its owner."""
         world = self._world
         node = world.machines[self._some_broker()].running
         session = None if node is None else node.store.client.session
@@ -289,7 +295,7 @@ class Faults:
     # -- requests of users -----------------------------------------------------------------------------------------
 
     def _reassign(self) -> None:
-        """A partition is to move, by the node of old tools."""
+        """Request the move of a partition, by the node that old tools write."""
         world = self._world
         if world.zk.tree.exists(nodes.REASSIGNMENT, None) is None:
             key = self._rng.choice(world.keys)
@@ -298,7 +304,7 @@ class Faults:
             world.zk.write([Create(nodes.REASSIGNMENT, nodes.encode_reassignments({key: replicas}))], 0)
 
     def _create_or_delete(self) -> None:
-        """A topic without clients."""
+        """Create or delete a topic that no client uses."""
         world = self._world
         if world.zk.tree.exists(nodes.topic_path(SPARE_TOPIC), None) is None:
             world.trace(f"topic {SPARE_TOPIC} is created")
@@ -307,7 +313,7 @@ class Faults:
             world.trace(f"topic {SPARE_TOPIC} is to be deleted")
             world.zk.write([Create(nodes.delete_topic_path(SPARE_TOPIC))], 0)
             if self._rng.random() < 0.5:
-                # A broker that is to delete it finds it again at its next start.
+                # A killed broker that has to delete the topic finds it again at its next start.
                 broker_id = self._some_broker()
                 world.kill(broker_id)
                 self._later(0.5 * self._rng.random(), lambda: self._boot(broker_id))

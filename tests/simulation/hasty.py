@@ -1,10 +1,10 @@
 """A producer that does not wait: up to five batches of a partition are under way on a connection, as with real clients.
 
-When something goes wrong, librdkafka lets what is under way end, and repeats in order. Java's client goes on at the new
-leader at once, with batches that were never sent; it repeats others only when all before them are answered. Neither may
-ever be told that something of its own is missing: it would go on under another epoch, and store a second time what was
-under way elsewhere. (Compaction and DeleteRecords take batches away, and a restart what was known of them: then it may
-be.)
+After an error, librdkafka waits for the batches under way, and repeats them in order. The Java client continues at the
+new leader at once, with batches that were never sent; it repeats others only when all batches before them are answered.
+Neither may ever receive the error that one of its own batches is missing: it would continue with another epoch, and
+store a second time the batches that were under way elsewhere. (The error is allowed where compaction or DeleteRecords
+removed batches and a restart lost the knowledge of them.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PATIENCE = 300
 
 
 class _Pipe(asyncio.BufferedProtocol):
-    """A connection whose answers are told apart by their correlation ids."""
+    """A connection that matches responses to requests by their correlation ids."""
 
     def __init__(self) -> None:
         self.lost = False
@@ -90,7 +90,7 @@ class _Batch:
         self.attempts = 0
         self._calm_attempts = 0
         self.broker_id = -1
-        """Where it is under way."""
+        """The broker to which the batch is under way."""
 
     def has_failed_too_often(self) -> bool:
         """Count an attempt that failed while the cluster was calm."""
@@ -99,7 +99,7 @@ class _Batch:
 
 
 class _Lane:
-    """What was not acknowledged yet of one partition, in its order."""
+    """The batches of one partition that are not acknowledged yet, in their order."""
 
     def __init__(self) -> None:
         self.batches: list[_Batch] = []

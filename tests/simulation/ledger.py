@@ -86,7 +86,7 @@ def bytes_below(log: Log, start: int, end: int) -> bytes:
 
 
 def _next_offset(data: bytes) -> int:
-    """Behind the last batch; without looking at more of each than its length (at 8) and last offset delta (at 23)."""
+    """Return the offset behind the last batch; read only each batch's length (at 8) and last offset delta (at 23)."""
     position = next_position = 0
     while next_position < len(data):
         position = next_position
@@ -95,7 +95,7 @@ def _next_offset(data: bytes) -> int:
 
 
 class Ledger:
-    """All that was promised, checked as it is said; `violation` ends the run."""
+    """All promises to clients, each checked when it is made; `violation` ends the run."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -107,12 +107,12 @@ class Ledger:
         self._stored: dict[Key, set[bytes]] = {}
         """Values that were acknowledged without an offset."""
         self._to_delete: dict[Key, int] = {}
-        """Below this a client has requested that records are deleted."""
+        """The offsets below which a client has requested the deletion of records."""
         self._leaders: dict[tuple[Key, int], int] = {}
         self._states: dict[Key, nodes.PartitionState] = {}
         self._high_watermarks: dict[tuple[Key, int, int], int] = {}
         self._lagging: dict[tuple[Key, int, int], tuple[float, int]] = {}
-        """Since when a leader is seen to have a follower that lags, and when that one had everything last."""
+        """The time since which a follower is seen to lag, and the time when it had last caught up."""
 
     def violation(self, text: str) -> None:
         self._world.trace(f"VIOLATION {text}")
@@ -121,7 +121,7 @@ class Ledger:
     # -- promises --------------------------------------------------------------------------------------------------
 
     def acknowledged(self, key: Key, base_offset: int, values: list[bytes], producer: str, sent_s: float) -> None:
-        """`sent_s`: when the request was sent that is answered now."""
+        """`sent_s`: the time when the request of this response was sent."""
         self.acknowledged_count += len(values)
         last = base_offset + len(values) - 1
         copies = self._world.copies(key, last)
@@ -131,7 +131,7 @@ class Ledger:
             self._promise(key, offset, value, f"acknowledged to {producer}")
 
     def stored_before(self, key: Key, values: list[bytes]) -> None:
-        """A repetition was recognised, too late to tell where it is."""
+        """Note values whose repetition was recognised when their offset was no longer known."""
         self.acknowledged_count += len(values)
         self._stored.setdefault(key, set()).update(values)
 
@@ -168,7 +168,7 @@ class Ledger:
     # -- what the cluster writes -----------------------------------------------------------------------------------
 
     def written(self, operations: list[Operation], session_id: int) -> None:
-        """State nodes: epochs only grow, a leader is in sync, who joins the ISR has all that was promised."""
+        """Check state nodes: epochs only grow, a leader is in sync, a new ISR member has all promised records."""
         for operation in operations:
             if isinstance(operation, (Create, Set)) and operation.path.endswith("/state"):
                 words = operation.path.split("/")
@@ -220,7 +220,7 @@ class Ledger:
                 self.violation(f"{key}: leader {partition.local_id} does not wait for {missing}, who are in sync")
 
     def leader_epoch(self, key: Key) -> int:
-        """By ZooKeeper; -1 before there is one."""
+        """Return the leader epoch in ZooKeeper; -1 before there is one."""
         state = self._states.get(key)
         return -1 if state is None else state.leader_epoch
 
@@ -266,7 +266,7 @@ class Ledger:
     # -- from time to time -----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Logs are equal below the high watermark, and that one never falls while a broker leads."""
+        """Check that logs are equal below the high watermark, and that it never falls while a broker leads."""
         for key in self._world.keys:
             logs = []
             for broker_id in self._world.broker_ids:
@@ -314,14 +314,14 @@ class Ledger:
             caught_up_ms = partition.in_sync.followers[broker_id].last_caught_up_ms
             since_s, caught_up_before_ms = self._lagging.get(place, (0.0, -1))
             if caught_up_before_ms != caught_up_ms:
-                self._lagging[place] = world.loop.time(), caught_up_ms  # it has caught up between two looks
+                self._lagging[place] = world.loop.time(), caught_up_ms  # it has caught up since the last check
             elif world.loop.time() - since_s > longest_s:
                 self.violation(f"{key}: broker {broker_id} lags behind {partition.local_id} and stays in the ISR")
 
     # -- in the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Everything is well again: all that was promised is there, once, and in all replicas alike."""
+        """Check, after all faults, that each promised record is there once, and that all replicas are equal."""
         world = self._world
         for key in world.keys:
             logs = [log for broker_id in world.replicas(key) if (log := world.log(broker_id, key)) is not None]

@@ -1,8 +1,8 @@
-"""An event loop in virtual time: one thread, no sockets, no sleeps; everything that waits, waits for the next timer.
+"""An event loop in virtual time: one thread, no sockets, no sleeps; when all tasks wait, time jumps to the next timer.
 
 Each simulated process owns what it started (by a context variable, which tasks and timers inherit). So a process can be
-killed between any two steps, as by kill -9: nothing of it runs any more, no `finally` either. And it can be frozen, as
-by SIGSTOP: what it would have done is done when it goes on.
+killed between any two steps, as by kill -9: nothing of it runs any more, not even `finally`. It can also be frozen, as
+by SIGSTOP: its due steps run when it is resumed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Connector = Callable[[Process, Callable[[], Any], str], Coroutine[Any, Any, tupl
 
 
 class Stuck(Exception):
-    """Nothing is left to happen, or far too much happens without time passing."""
+    """No step is left to run, or far too many steps run without time passing."""
 
 
 MAX_STEPS_AT_ONCE = 200_000
@@ -61,7 +61,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """Makes connections."""
         self.steps = 0
         self.nobodys: Context = copy_context()
-        """Of calls that belong to no process, and run also when all of them are dead."""
+        """The context of calls that belong to no process, and also run when all of them are dead."""
         self._now_s = 0.0
         self._steps_now = 0
         """Since time has passed last."""

@@ -1,7 +1,7 @@
-"""Does the simulation find what it is for? Each mutant is gregor with one known mistake; some seed must find it.
+"""Does the simulation find mistakes? Each mutant is gregor with one known mistake; some seed must find it.
 
 `python -m tests.simulation.mutants [words of a name]` copies the tree for each, and prints which seed found it, and
-how. All of them take minutes; `make test-all` tries a few, others every day.
+how. All of them need minutes; `make test-all` tries a few, others every day.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The network between brokers and clients: connections whose messages take their own time, or never come.
+"""The network between brokers and clients: connections whose messages are delayed at random, or lost.
 
-A link is a direction between two hosts. While it is cut, what is sent over it, or should arrive, is lost, as far as its
-sender can know: it waits until its own time-out, and what it sent may have been done. Bytes of one connection stay in
-order; those of a connection that was given up may arrive after those of the next. gregor's own connection code
-(gregor.replication.channels.peer) runs on top, with its buffers.
+A link is a direction between two hosts. While it is cut, messages that are sent over it, or that should arrive, are
+lost. Their sender does not learn this: it waits until its own time-out, and its request may have been executed. Bytes
+of one connection stay in order; those of an abandoned connection may arrive after those of the next. gregor's own
+connection code (gregor.replication.channels.peer) runs on top, with its buffers.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ class ServerEnd(Protocol):
     """One accepted connection."""
 
     def frame(self, data: bytes) -> Awaitable[bytes | None]:
-        """The answer to a request, sizes included in both; None for none."""
+        """Return the response to a request, sizes included in both, or None if it gets none."""
 
     def lost(self) -> None:
         """The other side is gone."""
 
 
 class Network:
-    """Who listens where, and which links are cut. Hosts are names; ports mean nothing."""
+    """The listeners, by host, and the links that are cut. Hosts are names; ports mean nothing."""
 
     def __init__(self, loop: VirtualLoop, rng: random.Random) -> None:
         self.loop = loop
         self.rng = rng
         self.cut: set[tuple[str, str]] = set()
         self.watcher: Callable[[str, str, bytes], float] | None = None
-        """Asked about each message to a server, by source, target and bytes: how many seconds it is to be late."""
+        """Called with source, target and bytes of each message to a server; returns the seconds by which it is late."""
         self.slow: dict[str, float] = {}
-        """Seconds that messages from or to this host take longer, at most."""
+        """The longest additional delay of messages from or to a host, in seconds."""
         self._listeners: dict[str, tuple[Process, Callable[[str], ServerEnd]]] = {}
         self._connections: dict[Connection, None] = {}
 
@@ -44,7 +44,7 @@ class Network:
         self._listeners[host] = process, accept
 
     def stop_listening(self, host: str, process: Process) -> None:
-        """The process ended: connections to it are reset, and who tries anew is refused."""
+        """Reset the connections to a process that has ended; new ones are refused."""
         if host in self._listeners and self._listeners[host][0] is process:
             del self._listeners[host]
         for connection in list(self._connections):
@@ -132,13 +132,13 @@ class Connection(asyncio.Transport):
             self._tell_server()
 
     def client_ended(self) -> None:
-        """Its process did."""
+        """End the connection with the client's process."""
         self._client_open = False
         self._tell_server()
 
     def _tell_server(self) -> None:
         self._there_s = self._reaches(self._client, self._server, self._there_s)
-        # What is under way arrives first; a cut link hides the end for ever.
+        # Messages under way arrive first; over a cut link the server never notices the end.
         if self._network.is_open(self._client, self._server):
             self._loop.call_at(self._there_s, self._server_lost, context=self.server_process.context)
         self._network.forget(self)
@@ -161,7 +161,7 @@ class Connection(asyncio.Transport):
             self._end.lost()
 
     def server_ended(self) -> None:
-        """Its process did: the client hears of it, if it can."""
+        """End the connection with the server's process; the client notices, unless the link is cut."""
         self._server_open = False
         if self._network.is_open(self._server, self._client):
             self._back_s = self._reaches(self._server, self._client, self._back_s)

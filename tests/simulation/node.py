@@ -85,7 +85,7 @@ def rack_of(broker_id: int) -> str:
 
 
 class Node:
-    """`start` in its process; it may raise what keeps a broker from starting."""
+    """One life of a broker. Call `start` in its process; it may raise the error that keeps a broker from starting."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Node:
         settings: dict[str, str],
         loading_s: float = 0.0,
     ) -> None:
-        """`loading_s`: how long the check of each log takes, at least that of the first."""
+        """`loading_s`: the duration of the check of each log, at least of the first."""
         self.broker_id = broker_id
         self.process = process
         self.files = files
@@ -220,7 +220,7 @@ class Node:
             except StoreError:
                 await asyncio.sleep(1.0)
 
-    # What gregor.broker.jobs.background does on threads.
+    # In place of the threads of gregor.broker.jobs.background.
 
     async def run(self, call: Callable[[], Any]) -> Any:
         return call()
@@ -267,7 +267,7 @@ class Node:
         )
 
     async def stop(self) -> None:
-        """What gregor.broker.wiring's controlled_shutdown and close do."""
+        """Stop as controlled_shutdown and close of gregor.broker.wiring do."""
         epoch = self.local.broker_epoch
         if await controlled_shutdown(self.config, self._link(), self.store, self.image, self.replicas, epoch):
             await self.replicating.close()
@@ -282,7 +282,7 @@ class Node:
         self.logs.report(run_all(self.logs.checkpoints.recovery_points())())
 
     async def _maintain(self) -> None:
-        """What gregor.broker.jobs.maintenance does: flushes and checkpoints."""
+        """Flush logs and write checkpoints, as gregor.broker.jobs.maintenance does."""
         turn = 0
         while True:
             await asyncio.sleep(CHECKPOINT_S)
@@ -291,7 +291,7 @@ class Node:
                 for log in list(self.logs.logs.values()):
                     log.flush(self._clock_ms())
                     if self.replicas.get(log.topic, log.partition) is None:
-                        continue  # it may not have got its topic's settings yet
+                        continue  # it may not have received the settings of its topic yet
                     for path in log.delete_old_segments(self._clock_ms()):
                         self.files.unlink(path)
                 await self._checkpoint()
@@ -306,7 +306,7 @@ class _NoGroups:
 
 
 class _ServerEnd:
-    """What gregor.broker.net.connection does: requests are begun in their order."""
+    """Start requests in their order, as gregor.broker.net.connection does."""
 
     def __init__(self, node: Node, host: str) -> None:
         self._node = node
@@ -315,7 +315,7 @@ class _ServerEnd:
         self.host = host
         self.listener = LISTENER
 
-    # What handlers use of a connection.
+    # The part of a connection that handlers use.
 
     def hold(self) -> None:
         return

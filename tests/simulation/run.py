@@ -28,7 +28,7 @@ def failure(seed: int) -> str | None:
 
 
 def trace(seed: int) -> tuple[str | None, list[str]]:
-    """The same, with all that happened."""
+    """Run the same seed again, with a trace of all events."""
     world = World(seed, tracing=True)
     found = None
     try:

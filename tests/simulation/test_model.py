@@ -102,7 +102,7 @@ def test_a_session_survives_a_lost_connection_and_not_a_long_silence(
         "The connection to ZooKeeper is lost; the broker connects again",
         "Connected to ZooKeeper again",
     ]
-    # The watch is called: who set it looks again.
+    # The watch is called, so that its owner reads the nodes again.
     assert client.session_id == first and len(events) == 1 and not expired
     assert ensemble.tree.exists("/mine", None) is not None
     open_link[0] = False
@@ -115,8 +115,11 @@ def test_a_session_survives_a_lost_connection_and_not_a_long_silence(
 
 @pytest.mark.parametrize("seed", range(10))
 def test_writes_over_breaking_connections_are_done_once(loop: VirtualLoop, seed: int) -> None:
-    """Two count with conditional writes: no number is counted twice. (One may be counted by nobody: whose answer was
-    lost cannot tell any more whether it was his, once the other has written on top.)"""
+    """Let two clients count with conditional writes: no number is counted twice.
+
+    A number may be counted by neither: a client whose response was lost cannot know whether its write succeeded once
+    the other client has overwritten it.
+    """
     rng = random.Random(seed)
     ensemble = Ensemble(loop, rng, lambda process: True)
     counted = []

@@ -19,7 +19,7 @@ DAY = datetime.date(2026, 11, 22)
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_known_mistake_can_still_be_made(mutant: Mutant) -> None:
-    """The edits of one that cannot must follow the code."""
+    """The edits of a mutant that does not apply any more must follow the code."""
     changed = apply(mutant.edits, ROOT)
     assert changed
     for path, text in changed.items():

@@ -1,5 +1,5 @@
-"""A cluster of gregor's own parts in virtual time, with everything going wrong that a seed decides. `faults` holds what
-happens to it, `ledger` and `world.lacking` what must hold."""
+"""A cluster of gregor's own parts in virtual time, with all faults that a seed decides. `faults` contains these faults,
+`ledger` and `world.lacking` contain the invariants."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_many_seeds(first: int, pytestconfig: pytest.Config) -> None:
 
 @pytest.mark.slow
 def test_a_seed_does_the_same_again() -> None:
-    """Also in another process, where strings hash otherwise."""
+    """A run is also the same in another process, where strings hash differently."""
     seed = 3
     _, lines = trace(seed)
     assert len(lines) > 50

@@ -40,7 +40,7 @@ STOPPED_WITHIN_S = 3.0
 
 
 class Machine:
-    """A broker's: its disk outlasts its lives."""
+    """The machine of a broker: its disk outlasts the broker's lives."""
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -119,7 +119,10 @@ class World:
         return None if node is None else node.replicas.partitions.get(key)
 
     def log(self, broker_id: int, key: Key) -> Log | None:
-        """None also of a broker that is not registered: while its old registration stands it is taken for the old."""
+        """Return the log of a replica, or None, also if the broker is not registered yet.
+
+        While its old registration exists, the cluster mistakes the broker for its former life.
+        """
         node = self.machines[broker_id].running
         return None if node is None or node.local.broker_epoch < 0 else node.logs.logs.get(key)
 
@@ -189,7 +192,7 @@ class World:
             self.loop.call_later(1.0, self.boot, node.broker_id, context=self.loop.nobodys)
 
     def kill(self, broker_id: int) -> None:
-        """As by kill -9: what was written stays."""
+        """Kill a broker as by kill -9: written data remains."""
         node = self.machines[broker_id].running
         if node is not None:
             self.trace(f"broker {broker_id} is killed")
@@ -197,7 +200,7 @@ class World:
             self.network.stop_listening(host_of(broker_id), node.process)
 
     def stop(self, broker_id: int) -> None:
-        """As by SIGTERM; a broker that needs too long is killed."""
+        """Stop a broker as by SIGTERM, or kill it if it needs too long."""
         node = self.machines[broker_id].running
         if node is None or not node.started:
             return

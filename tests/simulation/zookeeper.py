@@ -73,7 +73,7 @@ class Ensemble:
         """Called after each write that was done, with its operations and the session."""
         self.sessions: dict[int, Session] = {}
         self.written: dict[str, int] = {}
-        """By which write each node got its data."""
+        """The write by which each node got its data."""
         self.loop = loop
         self.rng = rng
         self.reachable = reachable
@@ -95,7 +95,7 @@ class Ensemble:
                 self.loop.call_later(left_s, self._check, session)
 
     def end(self, session: Session) -> None:
-        """It expired, or was closed: what it owned goes."""
+        """End a session that expired or was closed: its ephemeral nodes are deleted."""
         session.over = True
         del self.sessions[session.id]
         owned = self.tree.owned_by(session.id)
@@ -162,9 +162,9 @@ class _Transaction:
 
 
 class Client:
-    """kazoo's KazooClient, as far as it is used: one session after the other, each over one connection at a time.
+    """The used part of kazoo's KazooClient: one session after the other, each over one connection at a time.
 
-    What arrives arrives in order, in both directions; a connection that breaks takes along what was under way.
+    Messages arrive in order, in both directions; a connection that breaks loses the messages that were under way.
     """
 
     chroot = ""
@@ -258,7 +258,7 @@ class Client:
         self._tell(KazooState.CONNECTED)
 
     def _lose(self, state: str) -> None:
-        """The connection broke, or the session with it."""
+        """Handle the end of the connection, or of the session with it."""
         self._connection = 0
         if state == KazooState.LOST:
             self.session = self.client_id = None
@@ -272,7 +272,7 @@ class Client:
             called(gone)
 
     def break_connection(self) -> None:
-        """Lost without a loss of the session: what was under way may have been done."""
+        """Break the connection, but not the session: requests under way may have been executed."""
         if self._connection:
             self._later(0, lambda: self._lose(KazooState.SUSPENDED) if self._connection else None)
 

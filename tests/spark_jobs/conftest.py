@@ -1,4 +1,4 @@
-"""One Spark session for all tests here: its start takes ten seconds."""
+"""One Spark session for all tests here: its start needs ten seconds."""
 
 import gc
 import warnings

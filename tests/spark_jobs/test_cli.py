@@ -132,7 +132,7 @@ def test_missing_pyspark_is_reported_with_the_command_that_installs_it(
 
 
 def test_help_needs_no_pyspark() -> None:
-    """Both help texts must come at once: PySpark's import alone takes longer than everything else here."""
+    """Both help texts must come at once: PySpark's import alone needs more time than everything else here."""
     import subprocess
 
     script = (

@@ -1,4 +1,4 @@
-"""Which Java is found, how its version is read, what is said when it will not do."""
+"""Which Java is found, how its version is read, and the message if no suitable one exists."""
 
 from pathlib import Path
 

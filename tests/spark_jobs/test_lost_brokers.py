@@ -19,14 +19,14 @@ PATIENCE_S = 90.0
 SETTINGS = {"offsets.topic.replication.factor": "3", "min.insync.replicas": "2"}
 SOURCE = {
     "startingOffsets": "earliest",
-    # Its admin client asks a broker that has left the cluster until this time is over, one minute by default.
+    # Its admin client sends requests to a broker that has left the cluster for this time, one minute by default.
     "kafka.default.api.timeout.ms": "10000",
     "kafka.request.timeout.ms": "5000",
 }
 
 
 def test_a_leader_killed_under_a_stream(spark: SparkSession, tmp_path: Path) -> None:
-    """The query goes on, and leaves nothing out."""
+    """The query continues, and no record is missing."""
     with GregorCluster(tmp_path / "cluster", overrides=SETTINGS) as cluster:
         topics = Topics(cluster.bootstrap)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})

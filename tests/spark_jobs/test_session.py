@@ -1,4 +1,4 @@
-"""What a session is given where nobody else has set anything. The session itself: test_spark.py."""
+"""The settings of a session that the user has not configured. The session itself: test_spark.py."""
 
 import os
 from pathlib import Path

@@ -52,7 +52,7 @@ def test_null_keys_null_values_and_binary_columns(spark: SparkSession, topics: T
 
 
 def test_settings_of_the_producer_arrive(spark: SparkSession, topics: Topics) -> None:
-    """Compression as the setting says; and a record above the broker's limit is an error, not a silent loss."""
+    """Compression follows the setting; and a record above the broker's limit is an error, not a silent loss."""
     topic = topics.create(1)
     frame = spark.createDataFrame([("x" * 100_000,)], "value string")
     servers = {"kafka.bootstrap.servers": topics.bootstrap, "topic": topic}

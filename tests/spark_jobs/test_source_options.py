@@ -51,7 +51,7 @@ def run_now(frame: DataFrame, checkpoint: Path) -> list[list[str]]:
 
 @contextmanager
 def running(spark: SparkSession, frame: DataFrame, every: str | None = None) -> Iterator[Callable[[], list[str]]]:
-    """The stream into a table of this process; gives a function that tells the values so far."""
+    """Run the stream into a table of this process; yield a function that returns the values so far."""
     name = f"t{uuid.uuid4().hex}"
     writer = frame.writeStream.format("memory").queryName(name)
     query = (writer.trigger(processingTime=every) if every else writer).start()
@@ -167,7 +167,7 @@ def groups_beginning_with(topics: Topics, prefix: str) -> list[str]:
 def test_groups_of_the_older_way_to_read_offsets(
     spark: SparkSession, topics: Topics, timed: str, tmp_path: Path
 ) -> None:
-    """The driver of the older way subscribes in a group; the usual way asks the admin API and needs none."""
+    """The driver of the older way subscribes in a group; the usual way uses the admin API and needs none."""
     prefix = f"prefix-{uuid.uuid4().hex[:8]}"
     options = {"startingOffsets": "earliest", "groupIdPrefix": prefix}
     everything = [[*(f"early {number}" for number in range(4)), *LATE]]
@@ -198,7 +198,7 @@ def test_time_an_executor_waits_for_records(spark: SparkSession, topics: Topics,
 
 
 def test_offsets_are_fetched_again(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
-    """The topic comes into being while a stream asks for its first offsets."""
+    """The topic is created while a stream fetches its first offsets."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     topic = f"later-{uuid.uuid4().hex[:8]}"

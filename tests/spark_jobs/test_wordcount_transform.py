@@ -1,4 +1,4 @@
-"""What a word is, told twice: by Spark and by plain Python, against each other and against words counted by hand."""
+"""The definition of a word, in Spark and in plain Python: compared with each other and with words counted by hand."""
 
 import random
 from collections import Counter

@@ -15,7 +15,7 @@ class Topics:
         self.bootstrap = bootstrap
 
     def create(self, partitions: int = PARTITIONS, prefix: str = "spark", config: dict[str, str] | None = None) -> str:
-        """A new topic; retention keeps records of any age, as the next look at it would delete those of old times."""
+        """Create a topic. It keeps records of any age, as the next retention check would delete old timestamps."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"

@@ -11,7 +11,7 @@ from gregor.storage.log.log import Log
 
 
 def job_for(log: Log, now_ms: int, **changes: Any) -> CleaningJob:
-    """What the broker tells its worker about a log."""
+    """Return the job that the broker sends to its worker for a log."""
     dirty = log.dirty_range(now_ms)
     config = log.config
     fields: dict[str, Any] = {
@@ -75,7 +75,10 @@ def all_records(log: Log) -> list[Record]:
 
 
 def consumed_offsets(log: Log, max_bytes: int = 1000) -> list[int]:
-    """What a consumer gets from the log start on; it goes on behind the last offset of a batch, records or not."""
+    """Return the offsets that a consumer gets from the log start on.
+
+    It continues behind the last offset of each batch, even of one without records.
+    """
     found: list[int] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

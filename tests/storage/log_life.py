@@ -1,6 +1,6 @@
-"""A log that lives through everything that can happen to one, beside a model of what it must hold.
+"""A log under every event that a log can meet, compared with a model of the records that it must contain.
 
-A `LogLife` takes random steps: appends of several producers, rolls, flushes, retention, DeleteRecords, compactions and
+A `LogLife` does random steps: appends of several producers, rolls, flushes, retention, DeleteRecords, compactions and
 moves in pieces with other steps between, truncations, errors of the disk, stops, and crashes in the middle of any of
 these: of the process, which loses no written byte, or of the machine, which loses what was not synced. After each
 start, and now and then, what can be read is compared with what was written.
@@ -86,7 +86,7 @@ class LogLife(LogModel):
             self.files.clear_faults()
 
     def _settle_after_error(self) -> None:
-        """What a broker would find in the log now is what counts."""
+        """Adopt the state that a broker would now find in the log."""
         assert self.start_may_be[0] <= self.log.log_start_offset <= self.start_may_be[1]
         self.start = max(self.start, self.log.log_start_offset)
         assert self.log.log_end_offset == self.end
@@ -170,7 +170,7 @@ class LogLife(LogModel):
         self._report(self.manager.checkpoints.log_starts()())
 
     def _report(self, errors: dict[str, OSError]) -> None:
-        """What came of writing checkpoints, those of the log start offsets among them."""
+        """Note whether the checkpoints were written, among them those of the log start offsets."""
         if not errors:
             self.least_start = max(self.least_start, self.log.log_start_offset)
 
@@ -317,9 +317,9 @@ class LogLife(LogModel):
 
     def truncate(self) -> None:
         log = self.log
-        # What is committed, or was compacted with the knowledge of later records, is never truncated. Where a batch
-        # begins: a part of one does not go by itself, and leaves a gap.
-        # Nothing fails here: a broker would truncate again what its leader does not have.
+        # Records that are committed, or were compacted with the knowledge of later ones, are never truncated. A batch
+        # begins at the offset: batches are removed as a whole, so that an offset within one would leave a gap.
+        # No fault is injected here: a broker would truncate again what its leader does not have.
         self.files.steps_left = NEVER
         self.files.clear_faults()
         least = max(log.high_watermark, self.cleaned_to, log.log_start_offset)

@@ -51,7 +51,7 @@ class CrashingFiles(MemoryFiles):
 
 
 class Written(NamedTuple):
-    """What the model knows of a record."""
+    """A record as the model knows it."""
 
     record: Record
     epoch: int
@@ -66,8 +66,8 @@ class Producer:
 
 
 class LogModel:
-    """The log that is tested, and what is known of it. `trace` tells what was done, for whoever looks for the reason of
-    a failure."""
+    """The log that is tested, and the knowledge of what it must contain. `trace` lists the steps, to help to find the
+    reason of a failure."""
 
     def __init__(self, seed: int) -> None:
         self.random = rng = random.Random(seed)
@@ -90,20 +90,20 @@ class LogModel:
         # The model.
         self.written: dict[int, Written] = {}
         self.lost: set[int] = set()
-        """A crash of the machine took these, or may have: they were not synced."""
+        """Records that a crash of the machine has lost, or may have lost, as they were not synced."""
         self.end = 0
         self.start = 0
         """No record at or above it was ever given up, except to compaction."""
         self.least_start = 0
-        """What a crash of the process leaves of the start in any case."""
+        """The lowest log start offset that can result from a crash of the process."""
         self.trimmed_to = 0
         """The highest start that the log ever had, if only for a moment: epochs are forgotten below it."""
         self.cleaned_to = 0
-        """Below it compaction may have taken away what a later record below it makes worthless."""
+        """Below this offset, compaction may have removed records that a later record below it makes obsolete."""
         self.producers: dict[int, Producer] = {}
         self.history: list[tuple[int, int, int, int, int]] = []
         """First offset, last offset, producer, its epoch, its next sequence: of the batches that are in the log."""
-        # What is tested.
+        # The log under test.
         self.manager = self.started()
         self.log = self.manager.get_or_create(*KEY, TOPIC_ID, self.config)
         self.flush: tuple[Log, FlushPlan] | None = None
@@ -135,7 +135,7 @@ class LogModel:
             present = self._read()
             self.lost.update(one for one in self.written if one >= synced and one not in present)
             bases = {batch.base_offset for batch in all_batches(log)}
-            kept_below = max(synced, self.cleaned_to)  # what compaction took is in the snapshots
+            kept_below = max(synced, self.cleaned_to)  # the snapshots contain what compaction removed
             self.history = [one for one in self.history if one[1] < kept_below or one[0] in bases]
         self.start = max(self.start, log.log_start_offset)
         self.end = max(self.end, log.log_end_offset)
@@ -151,7 +151,7 @@ class LogModel:
         return {one: (last, epoch, following) for _, last, one, epoch, following in self.history if one >= 0}
 
     def forget_from(self, offset: int) -> None:
-        """The log ends there now; producers go on from what it holds."""
+        """Note that the log now ends at `offset`; producers continue from the batches that it contains."""
         self.end = offset
         for gone in [one for one in self.written if one >= offset]:
             del self.written[gone]
@@ -163,7 +163,7 @@ class LogModel:
             if not known or (epoch, next_sequence) != (producer.epoch, producer.next_sequence):
                 producer.epoch, producer.next_sequence, producer.last = epoch + 1, 0, None
 
-    # What must be true
+    # Invariants
 
     def check(self) -> None:
         log = self.log

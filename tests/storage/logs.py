@@ -20,7 +20,7 @@ DIRECTORY = "/data/orders-0"
 
 
 def log_config(**settings: object) -> LogConfig:
-    """The defaults with some settings replaced, without asking for their legal ranges: segments may be tiny."""
+    """Return the defaults with some settings replaced, without a check of their ranges: segments may be tiny."""
     config = LogConfig.defaults()
     for name, value in settings.items():
         assert hasattr(config, name)
@@ -85,7 +85,7 @@ def offsets(data: bytes) -> list[int]:
 
 
 def read_offsets(log: Log, offset: int, max_bytes: int = 1 << 20, upper_offset: int | None = None) -> list[int]:
-    """What a consumer gets from `offset` on, to the end of the log."""
+    """Return the offsets that a consumer gets from `offset` to the end of the log."""
     upper_offset = log.log_end_offset if upper_offset is None else upper_offset
     found: list[int] = []
     while offset < upper_offset:

@@ -1,7 +1,7 @@
 """Files in memory for tests: every call can be made to fail, and a crash loses what was not made durable.
 
-The rules of durability are those of POSIX taken literally: a file's bytes survive once it was synced, its name (and a
-rename, and an unlink) once its directory was synced. Real file systems are kinder.
+The rules of durability are those of POSIX in their strictest reading: a file's bytes survive once it was synced, its
+name (and a rename, and an unlink) once its directory was synced. Real file systems are kinder.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Content:
         self.evicted: set[int] = set()
         """Numbers of the pages that are on the disk alone."""
         self.reserved_bytes = 0
-        """Up to where blocks were taken, ahead of the bytes."""
+        """The size up to which blocks were reserved ahead of the bytes."""
         self.durable = b""
         self.unsyncable = False
         """A sync has failed, and later ones do nothing, as on Linux: until the bytes are written again."""
@@ -53,7 +53,7 @@ class _Content:
 
 
 class MemoryFile:
-    """A File of MemoryFiles. `holds` tells how many users have not released it."""
+    """A File of MemoryFiles. `holds` is the number of users that have not released it."""
 
     def __init__(self, files: MemoryFiles, path: str) -> None:
         self.path = path
@@ -185,7 +185,7 @@ class MemoryFiles:
     # Trouble to come
 
     def fail(self, operation: str, after: int = 0, error: OSError | None = None) -> None:
-        """Lets the next call of `operation` raise once `after` more have gone well."""
+        """Let the next call of `operation` raise once `after` more have succeeded."""
         self._faults[operation, self.calls[operation] + after] = error or OSError(errno.EIO, "made to fail")
 
     def clear_faults(self) -> None:
@@ -193,7 +193,7 @@ class MemoryFiles:
         self._faults.clear()
 
     def shorten(self, size_bytes: int, after: int = 0) -> None:
-        """Lets a write take only so many bytes, once `after` more writes have gone well."""
+        """Let a write write at most `size_bytes` bytes, after `after` more writes have succeeded."""
         self._faults["write", self.calls["write"] + after] = size_bytes
 
     def refuse_reserve(self, after: int = 0) -> None:
@@ -222,7 +222,7 @@ class MemoryFiles:
         self.cache.limit_bytes = limit_bytes
 
     def crash(self) -> None:
-        """Everything that was not synced is gone. Open Files of files that survive go on working."""
+        """Lose everything that was not synced. Open Files of files that survive keep working."""
         self._contents = dict(self._durable_names)
         for content in self._contents.values():
             content.data = bytearray(content.durable)
@@ -333,7 +333,7 @@ class MemoryFiles:
     # Between MemoryFiles and its MemoryFile
 
     def count(self, operation: str, path: str) -> int | None:
-        """Raises the fault that was ordered for this call; returns the number of bytes a write may take, or None."""
+        """Raise the fault that was ordered for this call, or return the number of bytes that may be written."""
         fault = self._faults.pop((operation, self.calls[operation]), None)
         self.calls[operation] += 1
         self._check_broken(path)

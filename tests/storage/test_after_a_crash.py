@@ -1,5 +1,5 @@
-"""What a process wrote before it crashed is there, and may still not be on the disk: the next broker must not take it
-for synced because it sees it."""
+"""Data that a process wrote before its crash is visible, and may still not be on the disk: the next broker must not
+treat it as synced because it is visible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_what_is_found_after_a_crash_is_synced_by_the_next_flush() -> None:
 
 def test_a_snapshot_of_the_crashed_process_is_synced_though_it_is_not_taken_again() -> None:
     files = written()
-    found, _ = load(files)  # takes one at the end
+    found, _ = load(files)  # writes a snapshot at the end
     files.sync_directory(DIRECTORY)
     load(files)  # crashed again at once
     log, _ = load(files)
@@ -55,7 +55,7 @@ def test_the_producer_of_the_batch_that_the_log_starts_in_is_known() -> None:
 
 
 def test_snapshots_behind_a_gap_that_a_power_cut_left_are_not_believed() -> None:
-    """They know of batches that are gone: sent again, these would be taken for duplicates, and be lost."""
+    """They know of batches that are gone: sent again, these would be treated as duplicates, and be lost."""
     files = MemoryFiles()
     log = open_log(files, **ROLLING)
     for number in range(12):
@@ -70,7 +70,7 @@ def test_snapshots_behind_a_gap_that_a_power_cut_left_are_not_believed() -> None
 
 
 def test_where_others_have_replicas_a_log_ends_at_a_gap() -> None:
-    """It goes on from there with what the leader has; with the gap it would be in sync, and lack records."""
+    """It continues from there with the leader's records; with the gap it would be in sync, and lack records."""
     files = MemoryFiles()
     log = open_log(files, **ROLLING)
     for number in range(12):

@@ -53,7 +53,7 @@ def started(files: MemoryFiles) -> LogManager:
 
 
 class Life:
-    """What a broker did until it crashed, and what it had promised by then."""
+    """A broker's actions until it crashes, and its promises up to then."""
 
     def __init__(self, files: CrashingFiles) -> None:
         self.files = files

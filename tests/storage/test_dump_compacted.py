@@ -15,7 +15,7 @@ from tests.storage.logs import NOW_MS, open_log
 from tests.storage.test_dump_log import COMPLAINTS, dump
 
 GAPS = re.compile(r"Non-consecutive offsets in \S+\n( +-?\d+ is followed by \d+\n)+")
-"""Of a compacted log it says so whoever compacted it."""
+"""The tool prints this for every compacted log, also for those that Apache Kafka compacted."""
 DAY_MS = 86_400_000
 
 

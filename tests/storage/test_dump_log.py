@@ -24,11 +24,11 @@ COMPLAINTS = re.compile(
 )
 
 FALSE_ALARM = re.compile(r"Non-consecutive offsets in \S+/0*(\d+)\.log\n +-1 is followed by \1\n")
-"""4.3.1 says that of any segment that does not begin with offset 0, its own included."""
+"""4.3.1 prints this for any segment that does not begin with offset 0, including its own."""
 
 
 def dump(*arguments: str) -> str:
-    """What the tool prints; it complains on its standard error, and exits with 0 all the same."""
+    """Return the tool's output; it writes complaints to its standard error, and exits with 0 all the same."""
     done = subprocess.run(java_command(DUMP, *arguments), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

@@ -217,7 +217,7 @@ def test_a_swap_that_fails_half_way_is_not_taken_back(renames: int) -> None:
         log.swap.finish(plan)
     except KafkaError:
         assert log.offline
-        for path in log.swap.discard(plan):  # what somebody does who does not look at the kind of the error
+        for path in log.swap.discard(plan):  # as by a caller that ignores the kind of the error
             files.unlink(path)
     again = started(files, "/data").logs["orders", 0]
     assert again.log_end_offset == 12

@@ -20,7 +20,7 @@ from tests.support.processes import ROOT
 PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
 REMAINING = ROOT / "tests" / "remaining_words.txt"
 
-#: In identifiers: whole parts of a name, as `take` in `take_back`, `_take` and `TakeBack`.
+#: In identifiers: whole parts of a name, as `cut` in `cut_back`, `_cut` and `CutBack`.
 IN_NAMES = (
     *("silence", "hand_over", "handing_over", "hands_over", "late", "waiter", "waiters", "outlook", "garbage"),
     *("stall", "stalls", "stalled", "store_choice", "together", "local_broker", "topic_requests", "cut", "cuts"),

@@ -52,7 +52,7 @@ class ZooKeeperProxy:
         return f"{host}:{port}"
 
     def drop_connections(self) -> None:
-        """End the connections; the sessions go on, and clients can connect again."""
+        """End the connections; the sessions continue, and clients can connect again."""
         with self._lock:
             for connection in self._connections:
                 connection.end()

@@ -19,7 +19,7 @@ from tests.support.processes import ROOT
 
 FACTS = read_facts("broker")
 
-# On purpose different from Apache Kafka 4.3.1; said so in broker_keys.py.
+# On purpose different from Apache Kafka 4.3.1; broker_keys.py states the reasons.
 OTHER_DEFAULTS = {
     "listeners": "[PLAINTEXT://localhost:9092]",
     "log.dir": "[./gregor-data]",
@@ -41,7 +41,7 @@ ZOOKEEPER_MODE = {
     "zookeeper.set.acl": False,
 }
 
-# Settings that Apache Kafka has not.
+# Settings that Apache Kafka does not have.
 OURS = {"gregor.allow.unprotected": False}
 
 ALL_KEYS = {**BROKER_KEYS, **keys_without_effect()}
@@ -52,7 +52,7 @@ THROTTLES = (
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 SHARED = [definition for key, definition in ALL_KEYS.items() if key in FACTS]
-# What the validators of these do is not told by their text, or is more than our tables say; nothing acts by them.
+# The text of these validators does not show their rule, or the rule is stricter than our tables; no code uses them.
 OTHER_VALIDATORS = ("non-empty list", "non-null string", "non-empty string", "(case insensitive)")
 
 
@@ -95,7 +95,7 @@ def test_defaults_are_legal_and_explained(definition: ConfigDef) -> None:
 
 
 def read_by_the_broker() -> str:
-    """The source of everything that may act by a setting."""
+    """Return the source of everything that may use a setting."""
     folders = ("broker", "coordinator", "replication", "storage")
     files = [
         path
@@ -108,7 +108,7 @@ def read_by_the_broker() -> str:
 
 
 def test_setting_without_effect_says_so_in_its_help() -> None:
-    """A setting that nothing reads says so in its help (`no_effect`); one that something reads does not."""
+    """The help of a setting that no code reads states this (`no_effect`); the help of any other setting does not."""
     source = read_by_the_broker()
     by_topics = {key for definition in TOPIC_KEYS.values() for key in definition.broker_synonyms}
 

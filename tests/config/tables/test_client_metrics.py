@@ -1,4 +1,4 @@
-"""Settings of client metrics subscriptions: what Apache Kafka 4.3.1 takes and refuses, and with which kind of error."""
+"""Settings of client metrics subscriptions: the values that Apache Kafka 4.3.1 accepts and refuses, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of groups: what Apache Kafka 4.3.1 takes and refuses."""
+"""Settings of groups: the values that Apache Kafka 4.3.1 accepts and refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys without effect: every stock server.properties starts gregor, and says what it does not do."""
+"""Keys without effect: gregor starts with every stock server.properties, and reports the keys without effect."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STOCK_4_3 = {
 def test_stock_file_of_1_1_1() -> None:
     config = BrokerConfig(STOCK_1_1_1)
     assert config.warnings == []
-    # Those of its lines that gregor does not act by and that are not the defaults anyway.
+    # Those of its lines that gregor does not use and that are not the defaults anyway.
     assert config.notes == [
         "accepted, without effect here: transaction.state.log.min.isr, transaction.state.log.replication.factor"
     ]

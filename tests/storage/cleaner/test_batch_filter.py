@@ -1,4 +1,4 @@
-"""What compaction leaves of one batch: contents, header fields, delete horizons."""
+"""The remains of one batch after compaction: contents, header fields, delete horizons."""
 
 from __future__ import annotations
 

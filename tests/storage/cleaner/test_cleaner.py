@@ -212,7 +212,7 @@ def test_only_live_producers_leave_empty_batches() -> None:
 
 
 def test_the_last_offset_of_a_run_is_kept() -> None:
-    """Without the batch at the end a follower, or a start, could not tell how far the log goes."""
+    """Without the batch at the end, a follower or a starting broker could not determine the log end offset."""
     history = History()
     history.append([(b"a", None)], NOW_MS, 0, -1)
     history.log.roll(NOW_MS)

@@ -36,7 +36,7 @@ def order(log: Log, bytes_per_second: float | None = None, **changes: Any) -> di
 
 
 def spoken(*messages: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a worker answers to these."""
+    """Return the responses of a worker to these messages."""
     source = io.BytesIO(b"".join(json.dumps(one).encode() + b"\n" for one in messages))
     sink = io.BytesIO()
     CleanerWorker(source, sink).serve()
@@ -94,7 +94,7 @@ def test_errors_are_told_and_the_worker_goes_on(tmp_path: Path) -> None:
 def test_it_does_not_go_on_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = filled(tmp_path / "a-0")
     with pytest.raises(ParentGone):
-        spoken(order(log))  # nobody says that the first group was swapped
+        spoken(order(log))  # the message that the first group was swapped never arrives
     worker = CleanerWorker(io.BytesIO(json.dumps(order(log)).encode()), io.BytesIO())
     monkeypatch.setattr(os, "getppid", lambda: 1)
     with pytest.raises(ParentGone):

@@ -1,4 +1,4 @@
-"""What goes into checkpoint files, while logs come and go."""
+"""The contents of checkpoint files while logs are created and deleted."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_goes_meanwhile_leaves_no_offset_behind(monkeypatch: pytest.MonkeyP
     homes = dict.fromkeys(logs, folder)
     arguments: Any = ([HIGH_WATERMARK_FILE], [folder], logs, homes, [])
     steps = gather(*arguments)
-    next(steps)  # the first one was looked at
+    next(steps)  # the first one was visited
     del logs["a", 0], homes["a", 0]
     del logs["a", 3], homes["a", 3]
     logs["a", 1] = log(100)  # removed and made again

@@ -1,4 +1,4 @@
-"""A data folder's small files, and what is told apart in it."""
+"""A data folder's small files, and the kinds of content that it distinguishes."""
 
 from __future__ import annotations
 

@@ -423,7 +423,7 @@ class TestLoading:
         assert len(started(files).logs) == 3
 
     def test_a_disk_that_fails_takes_its_whole_folder_and_no_other(self, caplog: pytest.LogCaptureFixture) -> None:
-        """As in Kafka's LogManager: an IOException while loading takes the log directory offline."""
+        """As in Kafka's LogManager: an IOException during loading puts the log directory offline."""
         files = MemoryFiles()
         manager = started(files, "/a", "/b")
         for partition in range(6):
@@ -578,7 +578,7 @@ class TestStop:
         while not loading.logs:
             next(steps)
         loading.close_all()
-        # What was not come to is as it was: still closed, or still to be checked.
+        # The logs that were not reached are as before: still cleanly closed, or still to be checked.
         assert files.exists("/data/.kafka_cleanshutdown") is clean_before
         assert {log.log_end_offset for log in started(files).logs.values()} == {10}
 

@@ -1,4 +1,4 @@
-"""gregor.storage.folders.move by itself: errors of both disks, and moves that are interrupted and gone on with."""
+"""gregor.storage.folders.move by itself: errors of both disks, and moves that are interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_what_a_truncation_makes_shorter_is_no_error() -> None:
     assert read_offsets(moved, 0) == [0, 1, 2]
 
 
-# Going on after an interruption. Twelve batches, three in a segment.
+# Moves resumed after an interruption. Twelve batches, three in a segment.
 
 SEGMENT_BYTES = 3 * len(batch(1))
 

@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> OsFile:
 
 @pytest.fixture
 def cached_up_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Lets the kernel say that only so many bytes of any file are in memory."""
+    """Have the kernel report that only the given number of bytes of any file is in memory."""
 
     def set_limit(limit: int) -> None:
         def preadv(descriptor: int, buffers: list[Any], position: int, flags: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""gregor.storage.fs.disk_errors: what an error of the operating system says."""
+"""gregor.storage.fs.disk_errors: the meaning of errors of the operating system."""
 
 from __future__ import annotations
 

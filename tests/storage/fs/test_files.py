@@ -1,4 +1,4 @@
-"""OsFiles keeps few descriptors open and nobody notices; MemoryFiles behaves as it does, and can crash."""
+"""OsFiles keeps few descriptors open, unnoticed by its users; MemoryFiles behaves the same, and can crash."""
 
 from __future__ import annotations
 

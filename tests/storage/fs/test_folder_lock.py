@@ -10,7 +10,7 @@ import pytest
 
 from gregor.storage.fs.folder_lock import FolderInUse, FolderLock
 
-# What a Java broker does: a POSIX record lock on .lock, taken from another process.
+# Another process locks .lock as a Java broker does, with a POSIX record lock.
 TRY_POSIX_LOCK = """
 import fcntl, sys
 with open(sys.argv[1], "r+b") as file:

@@ -1,4 +1,4 @@
-"""preallocate: what is taken of the disk, when it is given back, and that zeros an Apache Kafka left are no harm."""
+"""preallocate: the space that it reserves, when it is released, and that zeros left by Apache Kafka do no harm."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_system_without_such_a_call(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("clean", [False, True])
 def test_zeros_behind_the_batches_are_cut_off(clean: bool) -> None:
-    """What an Apache Kafka with preallocation leaves when it is killed."""
+    """Apache Kafka with preallocation leaves such zeros when it is killed."""
     files = MemoryFiles()
     log = open_log(files, index_interval_bytes=1)
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Files for looking only."""
+"""Files that are only read."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_an_idle_time_saves_nothing_up() -> None:
     pace = Pace(clock)
     clock.now_s += 3600
     assert pace.wait_s(1000) == 0
-    clock.now_s += 0.25  # the piece itself takes time, too
+    clock.now_s += 0.25  # the piece itself needs time, too
     pace.charge(1000)
     assert pace.wait_s(1000) == 0.75
 

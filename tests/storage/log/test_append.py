@@ -23,7 +23,7 @@ def base_offsets(log: Log) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-# What is written
+# The written bytes
 
 
 def test_offsets_and_epoch_are_set_in_place() -> None:
@@ -91,7 +91,7 @@ def test_batch_larger_than_a_segment_is_refused() -> None:
 
 def test_segment_rolls_by_the_age_of_its_first_batch() -> None:
     log = open_log(MemoryFiles(), segment_ms=1000)
-    for timestamp_ms in (50, 1050, 1051, 3000, 51, 1051):  # counted from the first batch, whatever the clock says
+    for timestamp_ms in (50, 1050, 1051, 3000, 51, 1051):  # counted from the first batch, independently of the clock
         log.append_as_leader(batch(timestamp_ms=timestamp_ms), 0, NOW_MS)
     assert base_offsets(log) == [0, 2, 3]
 
@@ -272,8 +272,10 @@ def state_of(log: Log) -> object:
 def test_any_write_may_fail_and_leaves_no_trace(
     trouble: str, as_follower: bool, pending_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each write of a sequence of appends fails once, in a log of its own; then all goes on as if it had not. Those
-    that a roll makes for the indexes of the old segment fail nothing: they come again with the next flush."""
+    """Let each write of a sequence of appends fail once, in a log of its own; later appends behave as if it had not.
+
+    A failed write of a roll to the indexes of the old segment fails no append: the next flush repeats it.
+    """
 
     def append(log: Log, number: int) -> None:
         data = sequenced(7, 0, number, timestamp_ms=NOW_MS + number)

@@ -96,7 +96,7 @@ def test_min_lag_goes_by_a_segments_latest_record() -> None:
     assert looked_at(young, min_lag_ms=51)[1:5] == (20, 0, 200, Bound.MIN_LAG)
     assert looked_at(young, min_lag_ms=50).first_uncleanable_offset == 40
     assert looked_at(young, min_lag_ms=51, stable_offset=15).bound is Bound.HIGH_WATERMARK
-    # Clean segments are not looked at.
+    # Clean segments are not examined.
     assert looked_at(young, min_lag_ms=51, cleaned_offset=30).first_uncleanable_offset == 40
 
 

@@ -487,7 +487,7 @@ def test_segment_deleted_during_a_flush_is_no_trouble() -> None:
 
 
 def test_a_deletion_that_fails_half_way_is_gone_on_with() -> None:
-    """Whichever rename fails: the log is whole, and the next attempt tells of all that is to be unlinked."""
+    """After any rename fails, the log is intact, and the next attempt returns all files that are to be unlinked."""
     renames = 7  # of two segments and a snapshot
     for failing in range(renames):
         files = MemoryFiles()

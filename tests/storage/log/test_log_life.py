@@ -1,4 +1,4 @@
-"""Whatever happens to a log, in whatever order: it holds what it must (tests.storage.log_life)."""
+"""A log contains what it must, after any events in any order (tests.storage.log_life)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def live(seed: int) -> None:
 
 @pytest.fixture(autouse=True)
 def silence() -> Iterator[None]:
-    """So many crashes have much to say."""
+    """Disable log messages, as the many crashes would write too many."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

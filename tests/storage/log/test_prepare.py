@@ -1,4 +1,4 @@
-"""What happens to records on their way into topics that do not take them as they are."""
+"""Records on their way into topics that do not store them unchanged."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_not_all_of_many_errors_are_told() -> None:
 
 
 def test_append_time_bit_is_taken_off() -> None:
-    """A batch that says so has one time, its max timestamp; a topic with the producers' times keeps it and those."""
+    """A batch with this bit has one timestamp, its max timestamp; CreateTime topics keep it and the records' own."""
     sent = build_batch(records(3))
     found = prepared(patched(sent, ">h", 21, 8), log_config())
     assert (found.timestamp_type, found.max_timestamp) == (0, NOW_MS + 2)
@@ -163,7 +163,7 @@ def test_max_timestamp_is_made_true_where_records_are_looked_at() -> None:
         lying = patched(sent, ">q", 35, wrong)
         for config in (COMPACT, DEEP):
             assert prepared(lying, config).memory() == sent
-    assert prepared(patched(sent, ">q", 35, NOW_MS), log_config()).max_timestamp == NOW_MS  # not looked at
+    assert prepared(patched(sent, ">q", 35, NOW_MS), log_config()).max_timestamp == NOW_MS  # records not read
 
 
 def test_deep_validation() -> None:

@@ -73,7 +73,7 @@ def test_reads_agree_with_a_list_of_batches(actions: list[tuple], segment_bytes:
             _, where, max_bytes, upper, min_one_batch = action
             offset = log.log_end_offset * where // 100
             upper_offset = offset + (log.log_end_offset - offset) * upper // 100
-        else:  # a consumer that goes on where it was
+        else:  # a consumer that continues at its position
             offset, max_bytes, upper_offset, min_one_batch = consumed, action[1], log.log_end_offset, True
         piece = log.read(offset, max_bytes, upper_offset, min_one_batch)
         data = piece.read()
@@ -273,7 +273,7 @@ def test_offsets_before_a_time_are_where_segments_begin(tail: bool) -> None:
             assert log.offsets_before(time_ms, count, 5000) == known[::-1][:count]
     assert log.offsets_before(-2, 5, 5000) == [0]
     assert log.offsets_before(-1, -1, 5000) == []
-    # What was deleted by offset is not offered any more, though its segments are still there.
+    # Offsets deleted by DeleteRecords are not returned any more, though their segments still exist.
     log.restore_high_watermark(log.log_end_offset)
     log.advance_log_start_offset(4)
     assert log.offsets_before(-2, 1, 5000) == [4]

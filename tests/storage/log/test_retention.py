@@ -96,7 +96,7 @@ def test_nothing_beyond_the_high_watermark_goes() -> None:
 
 
 def test_passes_count_what_earlier_ones_left() -> None:
-    # After the first segment is gone the log holds 200 bytes: no size breach is left, then time takes one more.
+    # After the first segment is gone the log holds 200 bytes: no size breach is left, then one more is deleted by time.
     rules = {"log_start_offset": 10, "retention_bytes": 200, "retention_ms": 2_000, "now_ms": 4_500}
     assert decide(three(), 30, **rules) == [START, TIME]
 
@@ -111,7 +111,7 @@ def test_timestamps_are_asked_only_where_needed() -> None:
 
 
 def one_at_a_time(segments: list[Seg], log_end_offset: int, rules: dict[str, Any]) -> int:
-    """The slow twin: each pass looks at the log as it then is, and removes its first segment or ends."""
+    """A slow reference implementation: each pass checks the current log, and removes its first segment or ends."""
     kept = list(segments)
 
     def first_may_go() -> bool:

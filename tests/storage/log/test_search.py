@@ -24,7 +24,7 @@ def filled(files: MemoryFiles, batches: int, records: int = 5, **settings: objec
 
 
 def steps(work: Steps[Any]) -> tuple[Any, int, int]:
-    """(what came of it, turns it gave, calls it asked for)."""
+    """Return (result, number of turns given to others, number of calls requested)."""
     turns = calls = 0
     result = None
     while True:

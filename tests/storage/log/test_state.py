@@ -19,7 +19,7 @@ from tests.support.cycles import left_in_cycles
 
 
 def test_a_dropped_log_is_freed_without_a_collection() -> None:
-    """Whatever its parts have done before; what was handed out of it may outlive it."""
+    """This holds after any use of its parts; objects that it has handed out may outlive it."""
     files = MemoryFiles()
     handed_out: list[object] = []
 

@@ -1,5 +1,5 @@
-"""A compacted segment takes the place of others: every crash on the way leaves the old ones or the new one, whatever
-else happens to the log meanwhile makes it refuse.
+"""A compacted segment replaces others: after a crash at any step, either the old ones or the new one exist; and the log
+refuses the swap after any other change in the meantime.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def filled(files: MemoryFiles) -> Log:
 
 
 def cleaned(files: MemoryFiles, log: Log) -> tuple[CleanedGroup, list[Segment]]:
-    """The last group of a run: whoever swaps it leaves the first segments alone."""
+    """Return the last group of a run; a swap of it does not change the first segments."""
     run = CleaningRun(files, job_for(log, NOW_MS, segment_bytes=500), live_producers(log))
     run.build_map()
     group = run.groups()[-1]
@@ -228,7 +228,7 @@ def test_truncation_takes_the_cleaned_offset_along() -> None:
 
 
 def live(files: PromisingFiles) -> dict[bytes | None, bytes | None]:
-    """A broker's life with two compactions in it; returns the last values. What is promised is synced at once."""
+    """Run a broker with two compactions; return the last values. Promised values are synced at once."""
     manager = LogManager(BrokerConfig({"log.dirs": "/data"}), files, lambda: NOW_MS)
     for _ in manager.load(lambda topic: CONFIG):
         pass

@@ -1,4 +1,4 @@
-"""What a leader refuses, and with which error."""
+"""The batches that a leader refuses, and the errors."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_timestamps_before_the_topics_bound_are_refused() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_fast_checks_and_full_checks_agree(data: st.DataObject) -> None:
-    """The append path only asks `check_batch` when its own comparisons fail; whatever passes those must pass here."""
+    """The append path calls `check_batch` only if its own comparisons fail; a batch that passes those must pass it."""
     sent = bytearray(data.draw(st.sampled_from([batch(), batch(3), sequenced(7, 0, 4, 2)])))
     for _ in range(data.draw(st.integers(0, 2))):
         sent[data.draw(st.integers(0, 60))] = data.draw(st.sampled_from([0, 1, 2, 4, 8, 16, 32, 64, 127, 255]))
@@ -121,7 +121,7 @@ def test_fast_checks_and_full_checks_agree(data: st.DataObject) -> None:
     else:
         try:
             log.append_as_leader(bytes(sent), 0, NOW_MS)
-        except KafkaError as error:  # a damaged base timestamp: of records, which neither of the two looks at
+        except KafkaError as error:  # a damaged base timestamp: of records, which neither of the two reads
             assert error.code is ErrorCode.INVALID_TIMESTAMP
         else:
             assert log.log_end_offset > 0

@@ -186,7 +186,7 @@ def test_what_a_snapshot_does_not_tell_is_looked_up_in_the_log(segment_bytes: in
     for sequence in range(50, kept):
         assert answer(log, sequence) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     assert answer(log, 49) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    repeated = log.append_as_leader(sequenced(8, 0, 75), 0, NOW_MS)  # looked up together with the other
+    repeated = log.append_as_leader(sequenced(8, 0, 75), 0, NOW_MS)  # the same search covered this producer, too
     assert (repeated.duplicate, repeated.first_offset) == (True, 51)
     assert answer(log, 80 + after) is ErrorCode.NONE
 
@@ -288,7 +288,7 @@ def test_what_follows_a_batch_that_the_disk_did_not_take_is_to_be_sent_again_wit
 
 
 def test_what_was_sent_behind_a_refused_batch_is_not_taken_before_it() -> None:
-    """Whoever is unknown may begin anywhere, so it would be, and the refused batch could never be."""
+    """An unknown producer may begin anywhere: without the wait the later batch would be accepted, the first never."""
     log = open_log(MemoryFiles())
     log.await_sequence(7, 0, 0)
     assert [answer(log, sequence) for sequence in (1, 2, 0, 1, 2)] == [AGAIN, AGAIN, TAKEN, TAKEN, TAKEN]
@@ -308,10 +308,10 @@ def test_of_several_refused_batches_the_first_is_awaited() -> None:
     for sequence in (1, 2, 3):
         log.await_sequence(7, 0, sequence)
     assert [answer(log, sequence) for sequence in (4, 2, 3, 1, 2, 4)] == [*[AGAIN] * 3, TAKEN, TAKEN, AGAIN]
-    # What was refused once more is awaited anew.
+    # A batch that is refused once more is awaited again.
     log.await_sequence(7, 0, 3)
     assert [answer(log, sequence) for sequence in (4, 3, 4)] == [AGAIN, TAKEN, TAKEN]
-    # The client hears late that the second was refused: it repeats the first, and sends another that is new.
+    # The refusal of the second reaches the client late: it repeats the first, and sends another that is new.
     for sequence in (7, 5, 6):
         log.await_sequence(7, 0, sequence)
     assert [answer(log, sequence) for sequence in (5, 8, 6, 8, 7, 9)] == [TAKEN, AGAIN, TAKEN, AGAIN, TAKEN, GAP]
@@ -346,7 +346,7 @@ def test_a_gap_passes_where_the_leader_is_new() -> None:
     assert answer(log, 1, epoch=1, now_ms=late_ms) == AGAIN
     with pytest.raises(KafkaError, match=r"producer 8: sequence 0 expected, got 3"):
         log.append_as_leader(sequenced(8, 0, 3), 0, late_ms)
-    # What lies behind cannot become right.
+    # A sequence that lies behind cannot become right.
     assert answer(log, 3, now_ms=late_ms) == GAP
     assert answer(log, 8, now_ms=late_ms + 1) == GAP
     assert answer(log, 1, epoch=1, now_ms=late_ms + 1) == GAP

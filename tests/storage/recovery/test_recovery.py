@@ -53,7 +53,7 @@ def load(
 
 
 def written(count: int = 14) -> MemoryFiles:
-    """A log that nobody closed: several segments, an idempotent producer, a change of leader epoch, nothing synced."""
+    """Write a log without closing it: several segments, an idempotent producer, two leader epochs, nothing synced."""
     files = MemoryFiles()
     log = open_log(files, **ROLLING)
     for number in range(count):
@@ -88,7 +88,7 @@ def producers_of(log: Log) -> dict[int, tuple[int, list[Any], int]]:
 
 
 def twin(names: dict[str, bytes]) -> tuple[dict[str, bytes], int, list[tuple[int, int]], dict[int, int]]:
-    """What recovery from offset 0 must leave, said slowly: segments, log end offset, epochs, next sequences."""
+    """Recover from offset 0, slowly, and return the expected segments, log end offset, epochs and next sequences."""
     segments: dict[str, bytes] = {}
     end_offset = 0
     epochs: list[tuple[int, int]] = []
@@ -371,7 +371,7 @@ def test_epochs_that_were_not_synced_come_from_the_batches() -> None:
 def test_no_batch_is_read_twice_for_its_epoch(
     content: bytes | None, recovery_point: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where everything is checked, the check tells what a missing file of epochs did; else all is read for it."""
+    """A check of the whole log restores the file of epochs, too; after a partial check all batches are read for it."""
     files = written()
     path = f"{DIRECTORY}/leader-epoch-checkpoint"
     files.unlink(path)

@@ -1,4 +1,4 @@
-"""How long a start after a crash takes, with 200 MB that were never synced in 100 partitions: 1 s at most."""
+"""The duration of a start after a crash, with 200 MB that were never synced in 100 partitions: 1 s at most."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_start_after_a_crash(batch_bytes: int, limit_s: float, tmp_path: Path)
     assert sum(log.log_end_offset for log in manager.logs.values()) == batches
     assert all(log.producer_ids()[7].batches[-1][1] == log.log_end_offset - 1 for log in manager.logs.values())
     assert cpu_s < limit_s
-    # What other processes took does not count, nor does anything where the machine's host takes its share.
+    # The time of other processes does not count, and wall time is not checked where the host steals time.
     assert wall_s - queued_s < MAX_WALL_S or not stolen.allows_wall_time()
     assert longest_step_s < 0.010
     log = manager.get_or_create("t", 0, ZERO_UUID, log_config())

@@ -255,7 +255,7 @@ events = st.lists(
 
 
 def batches_of(drawn: list[tuple[int, int, str]]) -> Iterator[bytes]:
-    """Batches as they lie in a log: per producer, epochs rise and sequences go on."""
+    """Batches as they lie in a log: per producer, epochs rise and sequences continue."""
     epochs: dict[int, int] = {}
     sequences: dict[int, int] = {}
     for offset, (producer_id, bump, kind) in enumerate(drawn):
@@ -323,7 +323,7 @@ def test_the_trail_keeps_little() -> None:
 
 
 def test_twin_refuses_what_its_checksum_refuses() -> None:
-    # The twin itself: a changed body is refused, and taken again when the checksum is made right.
+    # The twin itself: a changed body is refused, and accepted again once the checksum is corrected.
     damaged = bytearray(SMALL)
     damaged[70] ^= 1
     assert valid_batches(bytes(damaged)) == []

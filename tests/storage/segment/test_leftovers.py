@@ -1,4 +1,4 @@
-"""What a start makes of files that a stop in the middle of something has left."""
+"""Treatment, at start, of files that an interrupted operation has left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A walk that another goes on with finds what one alone finds, wherever it changes hands."""
+"""A scan that is continued by another finds the same as a single one, wherever the second one continues."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_how_much_is_left_is_judged_by_what_was_there(monkeypatch: pytest.Monkey
 
 
 def spoken(*orders: dict[str, Any]) -> list[Any]:
-    """What a worker answers to these, with the bytes behind each line."""
+    """Return the responses of a worker to these orders, with the bytes behind each line."""
     sink = io.BytesIO()
     ScanWorker(io.BytesIO(b"".join(json.dumps(one).encode() + b"\n" for one in orders)), sink).serve()
     sink.seek(0)

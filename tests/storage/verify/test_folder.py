@@ -105,13 +105,13 @@ def change(path: str, how: Callable[[bytes], bytes]) -> Damage:
 
 
 def renamed_epoch(data: bytes) -> bytes:
-    """The last batch says it is of leader epoch 9, which its checksum does not cover."""
+    """Set the leader epoch of the last batch to 9, which its checksum does not cover."""
     last = list(iter_batches(data))[-1]
     return put(data, ">i", last.position + 12, 9)
 
 
 def moved_end(data: bytes) -> bytes:
-    """The last batch says that it begins an offset later; its checksum does not cover that either."""
+    """Let the last batch begin an offset later, which its checksum does not cover either."""
     last = list(iter_batches(data))[-1]
     return put(data, ">q", last.position, last.base_offset + 1)
 
@@ -129,7 +129,7 @@ def snapshot_of_the_end() -> str:
 EPOCHS = f"{PARTITION}/leader-epoch-checkpoint"
 
 ONE_WRONG: dict[str, tuple[Damage, str, str]] = {
-    # what is done to the folder, the file that is named, what is said of it
+    # the change to the folder, the file that the finding names, its text
     "checksum": (change(LOGS[0], lambda data: put(data, ">I", 17, 5)), LOGS[0], "CRC-32C"),
     "record bytes": (change(LOGS[1], lambda data: data[:-1] + b"?"), LOGS[1], "CRC-32C"),
     "magic": (change(LOGS[0], lambda data: put(data, ">b", 16, 7)), LOGS[0], "format 7"),
@@ -325,7 +325,7 @@ def test_no_changed_byte_of_a_batch_goes_unnoticed(data: st.DataObject) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(CLEAN)), st.binary(max_size=60), st.integers(0, 4000))
 def test_any_bytes_in_any_file(path: str, garbage: bytes, at: int) -> None:
-    """Whatever a file holds, the walk ends without an error of its own."""
+    """With any content of a file, the check ends without an error of its own."""
     content = dict(CLEAN)
     content[path] = content[path][:at] + garbage + content[path][at + len(garbage) :]
     verify(content, records=True)
