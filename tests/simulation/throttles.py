@@ -11,6 +11,7 @@ import random
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.config.definitions import LONG_MAX
+from gregor.replication.partition.throttle import WINDOW_S
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import Create, Set
 from tests.simulation.ledger import bytes_below
@@ -132,7 +133,7 @@ class Throttles:
         """The longest time in which all replicas get everything at this rate."""
         world = self._world
         logs = [log for broker_id in world.broker_ids for key in world.keys if (log := world.log(broker_id, key))]
-        return 3 * sum(log.size_bytes for log in logs) / self._rate
+        return 3 * sum(log.size_bytes for log in logs) / self._rate + len(DIRECTIONS) * WINDOW_S
 
     def check_progress(self) -> None:
         """A throttled replica that lacks something gets more of it in a bounded time, when nothing else is wrong."""

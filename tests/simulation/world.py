@@ -35,6 +35,7 @@ TABLE = "table"
 """A compacted topic, of one partition."""
 ZK_HOST = "zk"
 LOOK_S = 0.7
+STARTED_WITHIN_S = 20.0
 WHOLE_WITHIN_S = 60.0
 STOPPED_WITHIN_S = 3.0
 
@@ -242,9 +243,7 @@ class World:
     def _run(self) -> None:
         for broker_id in self.broker_ids:
             self.boot(broker_id)
-        started = self.loop.run_for(
-            20.0, lambda: all(m.node is not None and m.node.started for m in self.machines.values())
-        )
+        started = self.loop.run_for(STARTED_WITHIN_S, self._all_started)
         if not started:
             self.ledger.violation("the cluster does not start")
             return
@@ -259,6 +258,7 @@ class World:
         self.faults.heal()
         if self.throttles.is_used and self.throttles.outlasts_faults:
             self.producing = False  # a throttled replica may never catch up with producers; they do not begin again
+            self._go_on(STARTED_WITHIN_S, self._all_started)  # with their logs open, whose sizes count
             self._until("not whole while throttled", self._lacking_throttled, self.throttles.longest_s())
         self.throttles.lift()
         self._until("not whole again", self.lacking)
@@ -324,6 +324,9 @@ class World:
         for number, key in enumerate(self.keys):
             consumer = Consumer(self, self.rng(f"consumer {number}"), key)
             self.loop.spawn(Process(f"r{number}"), consumer.run(), f"consumer {number}")
+
+    def _all_started(self) -> bool:
+        return all(m.node is not None and m.node.started for m in self.machines.values())
 
     # -- whole -----------------------------------------------------------------------------------------------------
 
