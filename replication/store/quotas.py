@@ -6,16 +6,14 @@ node may hold SCRAM credentials, too.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from itertools import chain
 
 from gregor.config.protection import QUOTA_KEYS
 from gregor.replication.store.metadata_store import MetadataStore, NoNode, StoreFailed
 from gregor.replication.store.nodes import CONFIG, NodeFormatError, decode_config
 
-MAX_ENTITIES = 500
-"""Of each kind: they are read at the start of a broker, which must not become much longer."""
+MAX_ENTITIES = 100
+"""Of each kind: they are read at the start of a broker, one user after the other, which must not become much longer."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,11 +33,13 @@ async def read_quotas(store: MetadataStore) -> dict[str, dict[str, str]]:
 
 
 async def _read(store: MetadataStore) -> dict[str, dict[str, str]]:
-    users, clients, addresses = await asyncio.gather(
-        *(_children(store, f"{CONFIG}/{kind}") for kind in ("users", "clients", "ips"))
-    )
-    of_users = await asyncio.gather(*(_children(store, f"{user}/clients") for user in users))
-    paths = users + clients + addresses + list(chain.from_iterable(of_users))[:MAX_ENTITIES]
+    users = await _children(store, f"{CONFIG}/users")
+    paths = users + await _children(store, f"{CONFIG}/clients") + await _children(store, f"{CONFIG}/ips")
+    of_users: list[str] = []
+    for user in users:
+        if len(of_users) < MAX_ENTITIES:
+            of_users += await _children(store, f"{user}/clients")
+    paths += of_users[:MAX_ENTITIES]
     quotas: dict[str, dict[str, str]] = {}
     for path, node in zip(paths, await store.get_many(paths), strict=True):
         try:
