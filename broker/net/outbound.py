@@ -205,17 +205,17 @@ class Outbound:
             chunk = queue[0]
             if isinstance(chunk, (bytes, bytearray)):
                 parts.append(chunk)
-            elif not self._region_sent and (small := _read_small(chunk)) is not None:
-                parts.append(small)
-                chunk.release()
-                self._read_ahead_end = 0  # it was a position of this chunk's file
             else:
-                self._write_before_region(parts)
-                parts = []
-                if self.blocked or not self._send_region(chunk):
-                    return
+                small = None if self._region_sent else _read_small(chunk)
+                if small is not None:
+                    parts.append(small)
+                else:
+                    self._write_before_region(parts)
+                    parts = []
+                    if self.blocked or not self._send_region(chunk):
+                        return
                 chunk.release()
-                self._region_sent = self._cached_end = self._read_ahead_end = 0
+                self._region_sent = self._cached_end = self._read_ahead_end = 0  # positions of this chunk's file
             queue.popleft()
         if parts:
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))

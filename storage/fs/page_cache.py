@@ -5,10 +5,11 @@ Linux has the system call for it from 6.5 on (cachestat), and Python has none of
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 from functools import cache
+
+from gregor.storage.fs.cached_reads import read_cached
 
 CacheProbe = Callable[[int, int, int], bool]
 """(descriptor, position, size in bytes): whether all these bytes of the file are in the page cache."""
@@ -38,8 +39,6 @@ def _probe() -> CacheProbe:
     wanted = (ctypes.c_uint64 * 2)()
     found = (ctypes.c_uint64 * 5)()
     wanted_at, found_at = ctypes.addressof(wanted), ctypes.addressof(found)
-    byte = memoryview(bytearray(1))
-    nowait = os.RWF_NOWAIT
 
     def is_cached(descriptor: int, position: int, size_bytes: int) -> bool:
         wanted[0], wanted[1] = position, size_bytes
@@ -50,11 +49,9 @@ def _probe() -> CacheProbe:
             return False
         # The count includes pages that the kernel still reads; it fills them in order, so the last one shows it.
         try:
-            return os.preadv(descriptor, [byte], last, nowait) == 1
-        except BlockingIOError:
+            return len(read_cached(descriptor, 1, last)) == 1
+        except OSError:
             return False
-        except OSError as error:
-            return error.errno == errno.EOPNOTSUPP
 
     return is_cached
 
