@@ -158,7 +158,7 @@ class LogLife(LogModel):
         assert before <= self.log.log_start_offset <= self.log.high_watermark
         self.start = max(self.start, self.log.log_start_offset)
         self.least_start = max(self.least_start, self.log.first_segment_offset)
-        self.doomed += paths
+        self.unlinkable += paths
 
     def delete_records(self) -> None:
         if "delete" not in self.policy:
@@ -174,9 +174,9 @@ class LogLife(LogModel):
         if not errors:
             self.least_start = max(self.least_start, self.log.log_start_offset)
 
-    def unlink_doomed(self) -> None:
-        while self.doomed:
-            path = self.doomed.pop()
+    def unlink_leftovers(self) -> None:
+        while self.unlinkable:
+            path = self.unlinkable.pop()
             if self.files.exists(path) and path.rpartition("/")[0] in FOLDERS:
                 self.files.remove_directory(path)
             else:
@@ -259,7 +259,7 @@ class LogLife(LogModel):
                     unlink_unfinished(self.files, log.directory, log.swap.discard(plan))
                     raise
                 plan.sync()
-                self.doomed += replaced
+                self.unlinkable += replaced
             elif cleaning.groups:
                 done = cleaning.run.clean(cleaning.groups.pop(0))
                 sources = [cleaning.segments[base] for base in done.sources]
@@ -304,16 +304,16 @@ class LogLife(LogModel):
         except (KafkaError, OSError, ValueError):
             self.move = None
             if (copy := self.manager.moves.cancel(KEY)) is not None:
-                self.doomed.append(copy)
+                self.unlinkable.append(copy)
             raise
         self.log = moved
         self._report(run_all(self.manager.checkpoints.recovery_points())())
-        self.doomed += [f"{moved.directory}/{MOVED_FILE}", old]
+        self.unlinkable += [f"{moved.directory}/{MOVED_FILE}", old]
 
     def cancel_move(self) -> None:
         self.move = None
         if (copy := self.manager.moves.cancel(KEY)) is not None:
-            self.doomed.append(copy)
+            self.unlinkable.append(copy)
 
     def truncate(self) -> None:
         log = self.log
@@ -388,7 +388,7 @@ class LogLife(LogModel):
         raise_high_watermark: 3,
         retain: 4,
         delete_records: 2,
-        unlink_doomed: 4,
+        unlink_leftovers: 4,
         plan_flush: 4,
         finish_flush: 4,
         checkpoint: 4,

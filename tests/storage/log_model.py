@@ -108,7 +108,7 @@ class LogModel:
         self.log = self.manager.get_or_create(*KEY, TOPIC_ID, self.config)
         self.flush: tuple[Log, FlushPlan] | None = None
         self.move: LogMove | None = None
-        self.doomed: list[str] = []
+        self.unlinkable: list[str] = []
         self.start_may_be = (0, 0)
         self.end_may_be = (0, 0)
 
@@ -124,7 +124,7 @@ class LogModel:
         self.manager = self.started()
         log = self.log = self.manager.logs[KEY]
         self.flush = self.move = None
-        self.doomed = self.manager.pop_unlinkable()
+        self.unlinkable = self.manager.pop_unlinkable()
         self.least_start = log.log_start_offset
         if not machine:
             assert self.start_may_be[0] <= log.log_start_offset <= self.start_may_be[1]

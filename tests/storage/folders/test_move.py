@@ -237,16 +237,16 @@ def test_a_copy_that_nobody_goes_on_with_is_removed() -> None:
         (copy,) = [one.name for one in files.list_directory(TARGET) if one.name.endswith("-future")]
         if elsewhere:
             move = again.moves.begin(("t", 0), again.folders[2])
-            (doomed,) = move.unlinkable
+            (leftover,) = move.unlinkable
             assert move.size_bytes == 0
             assert again.moves.wishes == {}
         else:
             assert again.remove("t", 0)
-            (doomed,) = again.pop_unlinkable()
-        assert doomed.startswith(f"{TARGET}/t-0.")
-        assert doomed.endswith("-delete")
+            (leftover,) = again.pop_unlinkable()
+        assert leftover.startswith(f"{TARGET}/t-0.")
+        assert leftover.endswith("-delete")
         assert not files.exists(f"{TARGET}/{copy}/{0:020d}.log")
-        assert files.exists(f"{doomed}/{0:020d}.log")
+        assert files.exists(f"{leftover}/{0:020d}.log")
 
 
 def test_of_two_copies_one_is_gone_on_with() -> None:
