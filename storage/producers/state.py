@@ -400,19 +400,31 @@ class ProducerStates:
             if offset <= end_offset:
                 if offset < log_start_offset:
                     break
-                try:
-                    entries = parse_snapshot(self._files.read_bytes(self._path(offset)))
-                except (ValueError, FileNotFoundError):
-                    pass
-                else:
-                    self.entries = {entry.producer_id: entry for entry in entries if not self._expired(entry, now_ms)}
-                    self._list_open_transactions()
+                entries = self._read_snapshot(offset)
+                if entries is not None:
+                    self._load_entries(entry for entry in entries if not self._expired(entry, now_ms))
                     self.recalled_from = offset if self.entries else None
                     return offset
             self.delete_snapshot(offset)
         return log_start_offset
 
-    def _list_open_transactions(self) -> None:
+    def load_earlier(self, offset: int) -> int:
+        """Load the newest valid snapshot at or below the offset into this new object, and delete none. Returns the
+        offset from which batches must be replayed."""
+        for earlier in reversed(self.snapshot_offsets):
+            if earlier <= offset and (entries := self._read_snapshot(earlier)) is not None:
+                self._load_entries(entries)
+                return earlier
+        return 0
+
+    def _read_snapshot(self, offset: int) -> list[ProducerEntry] | None:
+        try:
+            return parse_snapshot(self._files.read_bytes(self._path(offset)))
+        except (ValueError, FileNotFoundError):
+            return None
+
+    def _load_entries(self, loaded: Iterable[ProducerEntry]) -> None:
+        self.entries = {entry.producer_id: entry for entry in loaded}
         entries = [entry for entry in self.entries.values() if entry.transaction_first_offset >= 0]
         if entries:
             self.transactions = Transactions()

@@ -71,6 +71,10 @@ class TransactionIndex:
         """Return all entries. Raises ValueError for an unknown version."""
         return parse_transaction_index(self._load())
 
+    def content(self) -> bytes:
+        """Return the bytes of all entries."""
+        return bytes(self._load())
+
     def collect(
         self, from_offset: int, upper_offset: int, found: list[AbortedTransaction], waits_for_disk: bool = True
     ) -> bool:
