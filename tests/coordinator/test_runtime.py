@@ -262,7 +262,7 @@ def test_why_the_log_takes_nothing_is_told_once(caplog: pytest.LogCaptureFixture
         bench.log.failures.append(ErrorCode.MESSAGE_TOO_LARGE)
         caplog.clear()
         assert bench.write("a").exception() is not None
-        assert "records of groups cannot be appended" in caplog.text
+        assert "records cannot be appended" in caplog.text
 
 
 def test_a_commit_that_will_never_be_is_reported_with_the_reason() -> None:
