@@ -4,18 +4,26 @@ Methods have messages of `protocol.messages` as arguments and results; errors ar
 them. Authorization, quotas, topic ids and the existence of topics are the caller's business.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from copy import copy
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.joining import Joiner
-from gregor.coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, Offsets, commit_response
+from gregor.coordinator.group.offsets import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    Offsets,
+    commit_response,
+    transactional_commit_response,
+)
 from gregor.coordinator.group.records import decode_record, encode_record, java_hash
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.ports import LogLoader, LogWriter
-from gregor.coordinator.result import Result
+from gregor.coordinator.result import Result, coordinator_error
 from gregor.coordinator.runtime import CoordinatorRuntime, RecordFormat, RuntimeSettings
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
     DeleteGroupsRequest,
@@ -38,7 +46,10 @@ from gregor.protocol.messages import (
     OffsetFetchResponse,
     SyncGroupRequest,
     SyncGroupResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
+from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.turns import ITEMS_PER_STEP, Gate, Turns
 
 if TYPE_CHECKING:
@@ -51,6 +62,13 @@ GROUPS_PER_DELETION = 32
 PARTITIONS_PER_FETCH = 256
 PARTITIONS_PER_COMMIT = 300
 """They are written as one batch; each costs some 5 to 12 us."""
+
+LOADING_IS_ANSWERED_FROM = 2
+"""Producers that send TxnOffsetCommit of an older version fail on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+
+Verify = Callable[[int], Awaitable[object]]
+"""Verifies that a partition of the internal topic belongs to the transaction; returns the guard of Producer, or raises
+KafkaError."""
 
 _hash = lru_cache(maxsize=10_000)(java_hash)
 
@@ -201,25 +219,9 @@ class GroupCoordinator:
         """The empty group id is allowed, for the sake of old clients. Topics must have names, also in v10.
 
         More than PARTITIONS_PER_COMMIT partitions are written in pieces, each of which is answered for itself."""
-        if sum(len(topic.partitions) for topic in request.topics) <= PARTITIONS_PER_COMMIT:
+        if _fits(request):
             return await self._commit(request, version)
-        turns = self._gate.turns()
-        topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
-        for topic in request.topics:
-            answered: OffsetCommitResponse.OffsetCommitResponseTopic | None = None
-            for first in range(0, max(1, len(topic.partitions)), PARTITIONS_PER_COMMIT):
-                piece = OffsetCommitRequest.OffsetCommitRequestTopic(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=topic.partitions[first : first + PARTITIONS_PER_COMMIT],
-                )
-                part = (await self._commit(_about(request, piece), version)).topics[0]
-                if answered is None:
-                    answered = part
-                    topics.append(part)
-                else:
-                    answered.partitions += part.partitions
-                await turns.next()
+        topics = await _commit_in_pieces(request, partial(self._commit, version=version), self._gate.turns())
         return OffsetCommitResponse(topics=topics)
 
     async def _commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
@@ -230,6 +232,40 @@ class GroupCoordinator:
             return response
         except KafkaError as error:
             return commit_response(request, error.code)
+
+    async def commit_transactional_offsets(
+        self, request: TxnOffsetCommitRequest, version: int, verify: Verify | None = None
+    ) -> TxnOffsetCommitResponse:
+        """As `offset_commit`; the offsets count once the marker of the transaction commits them (KIP-98).
+
+        `verify` is called before the append, with the partition of the group."""
+        commit = partial(self._commit_in_transaction, version=version, verify=verify)
+        if _fits(request):
+            return await commit(request)
+        topics = await _commit_in_pieces(request, commit, self._gate.turns())
+        return TxnOffsetCommitResponse(topics=topics)
+
+    async def _commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, version: int, verify: Verify | None
+    ) -> TxnOffsetCommitResponse:
+        try:
+            partition = self._partition_of(request.group_id)
+            _check_group_id(request.group_id)
+            guard = None if verify is None else await _verified(verify, partition)
+            response: TxnOffsetCommitResponse = await self._runtime.run(
+                partition, lambda shard, now: shard.commit_transactional_offsets(request, guard, now)
+            )
+        except KafkaError as error:
+            code = error.code
+            if version < LOADING_IS_ANSWERED_FROM and code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return transactional_commit_response(request, code)
+        return response
+
+    def end_transaction(self, partition: int, marker: EndTransaction) -> Deferred[bool]:
+        """Write the marker of a transaction; its offsets then count, or never. Completes when the marker is committed,
+        and fails with KafkaError."""
+        return self._runtime.start(partition, lambda _shard, _now: Result(True, marker=marker))
 
     async def offset_fetch(self, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
         """Requests before v8 are about one group. Topics must have names, also in v10.
@@ -447,16 +483,36 @@ def _fetch_piece(
     return offsets.fetch(wanted, require_stable)
 
 
-def _about(request: OffsetCommitRequest, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> OffsetCommitRequest:
-    """The same member's commit for this topic alone."""
-    return OffsetCommitRequest(
-        group_id=request.group_id,
-        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        retention_time_ms=request.retention_time_ms,
-        topics=[topic],
-    )
+def _fits(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> bool:
+    return sum(len(topic.partitions) for topic in request.topics) <= PARTITIONS_PER_COMMIT
+
+
+async def _commit_in_pieces(request: Any, commit: Callable[[Any], Awaitable[Any]], turns: Turns) -> list[Any]:
+    """Commit PARTITIONS_PER_COMMIT partitions of a topic at a time; return the topics of the answer."""
+    topics = []
+    for topic in request.topics:
+        answered = None
+        for first in range(0, max(1, len(topic.partitions)), PARTITIONS_PER_COMMIT):
+            some = copy(topic)
+            some.partitions = topic.partitions[first : first + PARTITIONS_PER_COMMIT]
+            piece = copy(request)
+            piece.topics = [some]
+            part = (await commit(piece)).topics[0]
+            if answered is None:
+                answered = part
+                topics.append(part)
+            else:
+                answered.partitions += part.partitions
+            await turns.next()
+    return topics
+
+
+async def _verified(verify: Verify, partition: int) -> object:
+    """Raises KafkaError, with the code that a client of a coordinator expects."""
+    try:
+        return await verify(partition)
+    except KafkaError as error:
+        raise KafkaError(coordinator_error(error.code)) from error
 
 
 def _delete(group_ids: list[str], shard: GroupShard, _now_ms: int) -> Result:
