@@ -4,20 +4,14 @@ Methods have messages of `protocol.messages` as arguments and results; errors ar
 them. Authorization, quotas, topic ids and the existence of topics are the caller's business.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from copy import copy
+from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.joining import Joiner
-from gregor.coordinator.group.offsets import (
-    NO_LEADER_EPOCH,
-    NO_OFFSET,
-    Offsets,
-    commit_response,
-    transactional_commit_response,
-)
+from gregor.coordinator.group.offsets import Offsets, commit_response, transactional_commit_response
+from gregor.coordinator.group.pieces import commit_in_pieces, fetch_pieces, for_one_group, is_one_piece
 from gregor.coordinator.group.records import decode_record, encode_record, java_hash
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.ports import LogLoader, LogWriter
@@ -59,9 +53,6 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 # An operation of a shard cannot be interrupted; a request about more than this becomes several.
 GROUPS_PER_DELETION = 32
-PARTITIONS_PER_FETCH = 256
-PARTITIONS_PER_COMMIT = 300
-"""They are written as one batch; each costs some 5 to 12 us."""
 
 LOADING_IS_ANSWERED_FROM = 2
 """Producers that send TxnOffsetCommit of an older version fail on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
@@ -218,10 +209,10 @@ class GroupCoordinator:
     async def offset_commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
         """The empty group id is allowed, for the sake of old clients. Topics must have names, also in v10.
 
-        More than PARTITIONS_PER_COMMIT partitions are written in pieces, each of which is answered for itself."""
-        if _fits(request):
+        More than pieces.PARTITIONS_PER_COMMIT partitions are written in pieces, each of which is answered for itself."""
+        if is_one_piece(request):
             return await self._commit(request, version)
-        topics = await _commit_in_pieces(request, partial(self._commit, version=version), self._gate.turns())
+        topics = await commit_in_pieces(request, partial(self._commit, version=version), self._gate.turns())
         return OffsetCommitResponse(topics=topics)
 
     async def _commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
@@ -240,9 +231,9 @@ class GroupCoordinator:
 
         `verify` is called before the append, with the partition of the group."""
         commit = partial(self._commit_in_transaction, version=version, verify=verify)
-        if _fits(request):
+        if is_one_piece(request):
             return await commit(request)
-        topics = await _commit_in_pieces(request, commit, self._gate.turns())
+        topics = await commit_in_pieces(request, commit, self._gate.turns())
         return TxnOffsetCommitResponse(topics=topics)
 
     async def _commit_in_transaction(
@@ -287,7 +278,7 @@ class GroupCoordinator:
             ]
         wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
         fetched = await self._fetch_group(wanted, request.require_stable, turns)
-        return await self._for_one_group(wanted, fetched, version, turns)
+        return await for_one_group(wanted, fetched, version, turns)
 
     async def _fetch_group(
         self, wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, turns: Turns
@@ -299,7 +290,7 @@ class GroupCoordinator:
             if wanted.topics is None:
                 topics = await self._read_offsets(group_id, lambda offsets: offsets.committed(group_id))
                 wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=topics)
-            for piece in _pieces(wanted):
+            for piece in fetch_pieces(wanted):
                 if fetched.topics:
                     await turns.next()
                 part = await self._read_offsets(group_id, partial(_fetch_piece, piece, require_stable))
@@ -405,106 +396,11 @@ class GroupCoordinator:
                     ]
         return DeleteGroupsResponse(results=results)
 
-    async def _for_one_group(
-        self,
-        wanted: OffsetFetchRequest.OffsetFetchRequestGroup,
-        fetched: OffsetFetchResponse.OffsetFetchResponseGroup,
-        version: int,
-        turns: Turns,
-    ) -> OffsetFetchResponse:
-        """The form of v1 to v7. v1 has no error for the group: every partition gets it."""
-        if fetched.error_code and version < 2:
-            return OffsetFetchResponse(
-                topics=[
-                    OffsetFetchResponse.OffsetFetchResponseTopic(
-                        name=topic.name,
-                        partitions=[
-                            OffsetFetchResponse.OffsetFetchResponsePartition(
-                                partition_index=index,
-                                committed_offset=NO_OFFSET,
-                                committed_leader_epoch=NO_LEADER_EPOCH,
-                                metadata="",
-                                error_code=fetched.error_code,
-                            )
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in wanted.topics or ()
-                ]
-            )
-        topics = []
-        for topic in fetched.topics:
-            await turns.next()
-            partitions = []
-            for number, partition in enumerate(topic.partitions, 1):
-                partitions.append(
-                    OffsetFetchResponse.OffsetFetchResponsePartition(
-                        partition_index=partition.partition_index,
-                        committed_offset=partition.committed_offset,
-                        committed_leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.metadata,
-                        error_code=partition.error_code,
-                    )
-                )
-                if not number % ITEMS_PER_STEP:
-                    await turns.next()
-            topics.append(OffsetFetchResponse.OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
-        return OffsetFetchResponse(error_code=fetched.error_code, topics=topics)
-
-
-def _pieces(
-    wanted: OffsetFetchRequest.OffsetFetchRequestGroup,
-) -> Iterator[OffsetFetchRequest.OffsetFetchRequestGroup]:
-    """The same question in several of PARTITIONS_PER_FETCH, a topic without partitions counting as one; at least one.
-    Only the first topic of a piece can be one of which a part was in the piece before."""
-    topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] = []
-    room = PARTITIONS_PER_FETCH
-    for topic in wanted.topics or ():
-        indexes = topic.partition_indexes
-        first = 0
-        while first < len(indexes) or not first:
-            some = indexes[first : first + room] if first or len(indexes) > room else indexes
-            part = OffsetFetchRequest.OffsetFetchRequestTopics(
-                name=topic.name, topic_id=topic.topic_id, partition_indexes=some
-            )
-            topics.append(part)
-            first += max(1, len(some))
-            room -= max(1, len(some))
-            if room <= 0:
-                yield OffsetFetchRequest.OffsetFetchRequestGroup(group_id=wanted.group_id, topics=topics)
-                topics, room = [], PARTITIONS_PER_FETCH
-    if topics or not wanted.topics:
-        yield OffsetFetchRequest.OffsetFetchRequestGroup(group_id=wanted.group_id, topics=topics)
-
 
 def _fetch_piece(
     wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, offsets: Offsets
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     return offsets.fetch(wanted, require_stable)
-
-
-def _fits(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> bool:
-    return sum(len(topic.partitions) for topic in request.topics) <= PARTITIONS_PER_COMMIT
-
-
-async def _commit_in_pieces(request: Any, commit: Callable[[Any], Awaitable[Any]], turns: Turns) -> list[Any]:
-    """Commit PARTITIONS_PER_COMMIT partitions of a topic at a time; return the topics of the answer."""
-    topics = []
-    for topic in request.topics:
-        answered = None
-        for first in range(0, max(1, len(topic.partitions)), PARTITIONS_PER_COMMIT):
-            some = copy(topic)
-            some.partitions = topic.partitions[first : first + PARTITIONS_PER_COMMIT]
-            piece = copy(request)
-            piece.topics = [some]
-            part = (await commit(piece)).topics[0]
-            if answered is None:
-                answered = part
-                topics.append(part)
-            else:
-                answered.partitions += part.partitions
-            await turns.next()
-    return topics
 
 
 async def _verified(verify: Verify, partition: int) -> object:

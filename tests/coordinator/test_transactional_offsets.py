@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gregor.coordinator.group import coordinator
+from gregor.coordinator.group import pieces
 from gregor.coordinator.group.states import GroupState
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import DeleteGroupsRequest, OffsetDeleteRequest, TxnOffsetCommitRequest
@@ -418,7 +418,7 @@ def test_all_offsets_of_a_group_are_those_that_count_with_the_unstable_ones_mark
 
 
 def test_a_commit_of_many_partitions_is_written_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "PARTITIONS_PER_COMMIT", 3)
+    monkeypatch.setattr(pieces, "PARTITIONS_PER_COMMIT", 3)
     with Context() as context:
         response = context.run(context.coordinator.commit_transactional_offsets(request_of(8), 5))
         (topic,) = response.topics
