@@ -62,6 +62,7 @@ APIS = {
     46: "list_partition_reassignments",
     47: "offset_delete",
     56: "alter_partition",
+    57: "update_features",
     60: "describe_cluster",
     67: "allocate_producer_ids",
     74: "list_config_resources",
