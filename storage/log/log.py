@@ -333,6 +333,10 @@ class Log:
 
     # Reading and searching
 
+    def end_offset_of(self, piece: LogSlice) -> int:
+        """As in Reader."""
+        return self._reader.end_offset_of(piece)
+
     def offsets_before(self, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
         return self._reader.offsets_before(timestamp_ms, max_count, now_ms)
 
