@@ -73,8 +73,8 @@ class FetchRead(RepeatedRead):
         total = 0
         self.satisfied = not self._context.partitions
         for wanted in self._context.partitions:
-            # Records are never null, not even beside an error: to librdkafka that is a malformed response, and it fetches
-            # again at once.
+            # Records are never null, not even beside an error: to librdkafka that is a malformed response, and it
+            # fetches again at once.
             data = FetchResponse.PartitionData(partition_index=wanted.index, records=b"", aborted_transactions=None)
             try:
                 size = self._read(wanted, data, left, total == 0)

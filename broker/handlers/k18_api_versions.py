@@ -3,7 +3,8 @@
 A request of an unknown version gets the version-0 form with UNSUPPORTED_VERSION and the versions of this API (KIP-511);
 the connection does that, as there is no request to decode.
 
-- 1 throttle time; 3 flexible, client software name and version, features (KIP-584); 4 features may have minimum version 0.
+- 1 throttle time; 3 flexible, client software name and version, features (KIP-584); 4 features may have minimum
+  version 0.
 - Features whose lowest supported level is 0 are left out before version 4: older clients cannot decode them
   (KAFKA-17492). Finalised are the levels above 0, with the epoch by which clients recognise the newest.
 """
@@ -63,6 +64,6 @@ def _served(table: Mapping[int, ServedApi], finalized: Finalized, version: int) 
     )
 
 
-# By version: the table of handlers, their number, the finalised features, and the response made from it. Each client sends one request, all of
-# them at once after the start of a broker, and the response is the same for all.
+# By version: the table of handlers, their number, the finalised features, and the response made from them. Each client
+# sends one request, all of them at once after the start of a broker, and the response is the same for all.
 _answers: dict[int, tuple[Mapping[int, ServedApi], int, Finalized, EncodedResponse]] = {}

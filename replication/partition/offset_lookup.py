@@ -17,7 +17,7 @@ CONSUMER, DEBUGGING = -1, -2
 def end_offset(
     partition: Partition, *, current_leader_epoch: int = -1, replica_id: int = CONSUMER, read_committed: bool = False
 ) -> int:
-    """Return the HW for clients, or with `read_committed` (isolation level read_committed) the last stable offset; the
+    """Return the HW for clients, or for isolation level read_committed the last stable offset; the
     log end offset for brokers and debugging tools, the latter also from a follower.
 
     Raises KafkaError: epoch errors of `Partition.check_epoch`, NOT_LEADER_OR_FOLLOWER.
