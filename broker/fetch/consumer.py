@@ -136,7 +136,9 @@ class FetchRead(RepeatedRead):
             else:
                 piece.release()
             if self._read_committed:
-                data.aborted_transactions = _aborted_transactions(partition, wanted.fetch_offset, piece)
+                data.aborted_transactions = _aborted_transactions(
+                    partition, wanted.fetch_offset, piece, self._fetches >= MAX_FETCHES
+                )
             if self._follower >= 0:
                 # The position of a diverging follower does not show how much of this log it has.
                 partition.update_follower(
@@ -198,7 +200,7 @@ class FetchRead(RepeatedRead):
 
 
 def _aborted_transactions(
-    partition: Partition, offset: int, piece: LogSlice
+    partition: Partition, offset: int, piece: LogSlice, waits_for_disk: bool
 ) -> list[FetchResponse.AbortedTransaction]:
     """Return the aborted transactions that have records in a piece, which was read from `offset` on; with some of those
     that begin shortly behind it, as Kafka does. The client drops their records."""
@@ -208,7 +210,7 @@ def _aborted_transactions(
     make = FetchResponse.AbortedTransaction
     return [
         make(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-        for aborted in log.aborted_transactions(offset, log.end_offset_of(piece))
+        for aborted in log.aborted_transactions(offset, log.end_offset_of(piece, waits_for_disk), waits_for_disk)
     ]
 
 

@@ -104,7 +104,8 @@ def seen(data: FetchResponse.PartitionData) -> list[bytes | None]:
             dropped.add(upcoming.pop(0)[0])
         if batch.is_control:
             (record,) = batch.records()
-            if not parse_end_marker(record).commit:
+            marker = parse_end_marker(record)
+            if marker is not None and not marker.commit:
                 dropped.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in dropped):
             values += [record.value for record in batch.records()]
