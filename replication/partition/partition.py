@@ -243,8 +243,8 @@ class Partition:
         leader_only: bool = True,
         read_committed: bool = False,
     ) -> LogSlice:
-        """Read records from `offset` on: for consumers (replica_id < 0) below the HW, or with `read_committed` below the
-        last stable offset, for followers to the log's end.
+        """Read records from `offset` on: for consumers (replica_id < 0) below the HW, or with `read_committed` below
+        the last stable offset, for followers to the log's end.
 
         Without `leader_only` a follower serves consumers, too, up to the HW that it knows (KIP-392). Raises
         KafkaError: epoch errors of `check_epoch`, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE. Without
