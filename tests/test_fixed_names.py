@@ -58,7 +58,9 @@ def printed(*words: str) -> tuple[str, int]:
 
 
 def options() -> Iterator[str]:
-    groups = [("transactions", name) for name in transactions.commands] + [("features", name) for name in features.commands]
+    groups = [("transactions", name) for name in transactions.commands] + [
+        ("features", name) for name in features.commands
+    ]
     for words in [*((name,) for name in gregor.COMMANDS), ("spark", "wordcount"), *groups]:
         text, code = printed(*words, "--help")
         assert code == 0, words

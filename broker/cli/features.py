@@ -167,9 +167,7 @@ def parse_levels(given: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def update(
-    connection: Connection, operation: str, levels: Mapping[str, int], kind: UpdateType, dry_run: bool
-) -> int:
+def update(connection: Connection, operation: str, levels: Mapping[str, int], kind: UpdateType, dry_run: bool) -> int:
     """Change the levels and print a line per feature; raise CommandError if one was refused."""
     if not levels:
         raise click.UsageError(f"Give at least one --feature to {operation}.")
@@ -204,9 +202,7 @@ def send_update(
     response: UpdateFeaturesResponse = client.send(request, controller)
     if response.error_code:  # from version 2 on, one result for all
         return dict.fromkeys(levels, BrokerRefusal(response.error_code, response.error_message))
-    return {
-        one.feature: BrokerRefusal(one.error_code, one.error_message) for one in response.results if one.error_code
-    }
+    return {one.feature: BrokerRefusal(one.error_code, one.error_message) for one in response.results if one.error_code}
 
 
 def main(arguments: Sequence[str]) -> int:

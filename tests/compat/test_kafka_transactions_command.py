@@ -1,5 +1,5 @@
-"""kafka-transactions and kafka-features of Apache Kafka 4.3.1 beside `gregor transactions` and `gregor features`: the same
-lines for the same cluster, and each ends what the other shows."""
+"""`gregor transactions` and `gregor features` print the lines of Apache Kafka 4.3.1's kafka-transactions and
+kafka-features for the same cluster, and end the same transactions."""
 
 from __future__ import annotations
 
@@ -60,9 +60,7 @@ class Transaction:
     def __init__(self, bootstrap: str, transactional_id: str, topic: str) -> None:
         self.transactional_id = transactional_id
         self.topic = topic
-        self.producer = Producer(
-            {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0}
-        )
+        self.producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0})
         self.producer.init_transactions(WAIT_S)
         self.write()
 
@@ -83,7 +81,9 @@ def test_descriptions_are_the_same(tools: Tools, transaction: Transaction) -> No
     listed = tools.same("transactions", "list", "--transactional-id-pattern", name)
     assert len(listed) == 2 and any(name in line and "Ongoing" in line for line in listed)
     tools.same("transactions", "list")
-    assert len(tools.same("transactions", "list", "--duration-filter", "3600000", "--transactional-id-pattern", name)) == 1
+    assert (
+        len(tools.same("transactions", "list", "--duration-filter", "3600000", "--transactional-id-pattern", name)) == 1
+    )
     one = ("--topic", transaction.topic, "--partition", "0")
     assert len(tools.same("transactions", "describe-producers", *one)) == 2
     ours, theirs = (run("transactions", "describe", "--transactional-id", name) for run in (tools.ours, tools.theirs))
@@ -131,9 +131,7 @@ def test_terminated_producer_is_fenced(tools: Tools, transaction: Transaction, o
     name = transaction.transactional_id
     run = tools.ours if own else tools.theirs
     assert run("transactions", "forceTerminateTransaction", "--transactionalId", name) == ""
-    until(
-        lambda: "Ongoing" not in tools.ours("transactions", "describe", "--transactional-id", name), "the abort"
-    )
+    until(lambda: "Ongoing" not in tools.ours("transactions", "describe", "--transactional-id", name), "the abort")
     with pytest.raises(KafkaException):
         transaction.producer.commit_transaction(WAIT_S)
 

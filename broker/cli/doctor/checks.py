@@ -208,10 +208,13 @@ def check_partitions(seen: ObservedCluster) -> list[Finding]:
     if offline:
         lost = "`gregor leader-election --election-type unclean`, which loses records"
         remedy = f"{start}. If such a broker is lost: {lost}"
-        found.append(Finding(Level.WRONG, f"{some_partitions(offline)} without a leader: clients cannot read or write", remedy))
+        found.append(
+            Finding(Level.WRONG, f"{some_partitions(offline)} without a leader: clients cannot read or write", remedy)
+        )
     if refused:
         text = (
-            f"{some_partitions(refused)} with fewer replicas in sync than min.insync.replicas: writes with acks=all are refused"
+            f"{some_partitions(refused)} with fewer replicas in sync than min.insync.replicas: writes with acks=all "
+            "are refused"
         )
         found.append(Finding(Level.WRONG, text, start))
     if behind:

@@ -174,7 +174,9 @@ def _producer(held: Held) -> str:
 
 def _effect(held: Sequence[Held]) -> str:
     names = some_partitions([name_of(one.transaction.partition) for one in held])
-    return f"Consumers with isolation.level=read_committed wait for {sum(one.waiting for one in held)} offsets of {names}"
+    return (
+        f"Consumers with isolation.level=read_committed wait for {sum(one.waiting for one in held)} offsets of {names}"
+    )
 
 
 def _age(duration_ms: int) -> str:

@@ -90,7 +90,9 @@ def _member(member: GroupMetadataValue.MemberMetadata, version: int, consumer: b
     if version >= 1:
         fields["rebalanceTimeout"] = member.rebalance_timeout
     fields["sessionTimeout"] = member.session_timeout
-    fields["subscription"] = _decoded(member.subscription, _subscription) if consumer else base64_text(member.subscription)
+    fields["subscription"] = (
+        _decoded(member.subscription, _subscription) if consumer else base64_text(member.subscription)
+    )
     fields["assignment"] = _decoded(member.assignment, _assignment) if consumer else base64_text(member.assignment)
     return fields
 

@@ -66,9 +66,7 @@ def find_marker(client: WireClient, partition: TopicPartition, start_offset: int
         for one in open_transactions(found):
             if one.producer.start_offset == start_offset:
                 producer = one.producer
-                return Marker.of(
-                    partition, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch
-                )
+                return Marker.of(partition, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch)
         raise CommandError(
             f"no transaction of {name_of(partition)} is open from offset {start_offset} on. `gregor transactions "
             f"describe-producers --topic {partition.topic} --partition {partition.partition}` shows the open ones."

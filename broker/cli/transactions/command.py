@@ -68,9 +68,13 @@ Examples:
 """
 
 
-@connected_grouptransactions = connected_group(
+transactions = connected_group(
     "transactions", "Show transactions and their producers, and end transactions that hang.", EPILOG
 )
+
+
+_topic = click.option("--topic", required=True, metavar="NAME", help="The topic.")
+_partition = click.option("--partition", required=True, type=click.IntRange(min=0), metavar="N", help="The partition.")
 
 
 @transactions.command("list")
@@ -84,7 +88,8 @@ def list_ids(connection: Connection, duration_ms: int, pattern: str | None) -> N
     """List transactional ids."""
     with WireClient(*connection) as client:
         found = list_transactions(client, duration_ms=duration_ms, pattern=pattern)
-    print_table(IDS, [(one.transactional_id, one.coordinator_id, one.producer_id, one.state) for one in found], plain=tab_table)
+    rows = [(one.transactional_id, one.coordinator_id, one.producer_id, one.state) for one in found]
+    print_table(IDS, rows, plain=tab_table)
 
 
 @transactions.command("describe")
@@ -107,8 +112,8 @@ def describe(connection: Connection, transactional_id: str) -> None:
 
 @transactions.command("describe-producers")
 @click.option("--broker-id", type=int, metavar="ID", help="A replica of the partition; by default the leader.")
-@click.option("--topic", required=True, metavar="NAME", help="The topic.")
-@click.option("--partition", required=True, type=click.IntRange(min=0), metavar="N", help="The partition.")
+@_topic
+@_partition
 @click.pass_obj
 def describe_producers_of(connection: Connection, broker_id: int | None, topic: str, partition: int) -> None:
     """Show the producers of a partition and their open transactions."""
@@ -132,9 +137,9 @@ def describe_producers_of(connection: Connection, broker_id: int | None, topic: 
 
 
 @transactions.command("abort")
-@click.option("--topic", required=True, metavar="NAME", help="The topic.")
-@click.option("--partition", required=True, type=click.IntRange(min=0), metavar="N", help="The partition.")
-@click.option("--start-offset", type=click.IntRange(min=0), metavar="OFFSET", help="The first offset of the transaction.")
+@_topic
+@_partition
+@click.option("--start-offset", type=click.IntRange(min=0), metavar="OFFSET", help="Where the transaction begins.")
 @click.option("--producer-id", type=int, metavar="ID", help="For brokers before 3.0: the producer.")
 @click.option("--producer-epoch", type=int, metavar="EPOCH", help="For brokers before 3.0: the epoch of the producer.")
 @click.option(

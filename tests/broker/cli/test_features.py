@@ -50,7 +50,12 @@ def test_describe(connect: Connect, capsys: pytest.CaptureFixture[str]) -> None:
     client = connect({ApiVersionsRequest: lambda request, node_id: response})
     assert main(["features", "describe", "--node-id", "2"]) == 0
     assert client.sent[0][1] == 2
-    name, low, high, level = "metadata.version".ljust(40), "3.3-IV3".ljust(15), "UNKNOWN [99]".ljust(15), "4.3-IV0".ljust(15)
+    name, low, high, level = (
+        "metadata.version".ljust(40),
+        "3.3-IV3".ljust(15),
+        "UNKNOWN [99]".ljust(15),
+        "4.3-IV0".ljust(15),
+    )
     first, second = capsys.readouterr().out.splitlines()
     assert first == (
         f"Feature: {name}  SupportedMinVersion: {low}  SupportedMaxVersion: {high}  FinalizedVersionLevel: {level}  "

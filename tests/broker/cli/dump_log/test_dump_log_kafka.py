@@ -206,7 +206,8 @@ def test_the_transaction_topic(tmp_path: Path, both: Both) -> None:
         b"\0\0" + TransactionLogValue(**state, **times, transaction_partitions=[orders]).encode(0),
         b"\0\0" + TransactionLogValue(**state, transaction_partitions=None).encode(0),
         b"\0\1" + TransactionLogValue(**state, **times, transaction_partitions=[orders]).encode(1),
-        b"\0\1" + TransactionLogValue(**state, **tagged, transaction_partitions=[], client_transaction_version=2).encode(1),
+        b"\0\1"
+        + TransactionLogValue(**state, **tagged, transaction_partitions=[], client_transaction_version=2).encode(1),
         None,
     ]
     log = tmp_path / f"{0:020d}.log"

@@ -95,7 +95,8 @@ class Cluster:
                 transactional_id=name, producer_id=one.producer_id, transaction_state=one.transaction_state
             )
             for name, one in self.transactions.items()
-            if node_id == COORDINATOR and (not request.producer_id_filters or one.producer_id in request.producer_id_filters)
+            if node_id == COORDINATOR
+            and (not request.producer_id_filters or one.producer_id in request.producer_id_filters)
         ]
         return ListTransactionsResponse(transaction_states=found)
 

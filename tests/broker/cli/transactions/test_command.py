@@ -132,7 +132,10 @@ def test_force_terminate(client: FakeClient, capsys: pytest.CaptureFixture[str])
         (["describe"], "Missing option '--transactional-id'"),
         (["describe-producers", "--topic", "t"], "Missing option '--partition'"),
         (["describe-producers", "--topic", "t", "--partition", "4"], "t-4 does not exist"),
-        (["describe-producers", "--topic", "t", "--partition", "0", "--broker-id", "9"], "t-0 does not exist on broker 9"),
+        (
+            ["describe-producers", "--topic", "t", "--partition", "0", "--broker-id", "9"],
+            "t-0 does not exist on broker 9",
+        ),
         (["describe-producers", "--topic", "u", "--partition", "0"], "topic u cannot be described"),
         (["abort", "--topic", "t", "--partition", "0"], "Give --start-offset, or for brokers before 3.0"),
         (["abort", "--topic", "t", "--partition", "0", "--producer-id", "7"], "Missing option '--producer-epoch'"),

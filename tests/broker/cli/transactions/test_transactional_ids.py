@@ -40,7 +40,10 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_lists_of_all_brokers(cluster: Cluster) -> None:
     client = cluster.client()
-    assert list_transactions(client) == [Listing("a", COORDINATOR, 7, "Ongoing"), Listing("b", COORDINATOR, 8, "Ongoing")]
+    assert list_transactions(client) == [
+        Listing("a", COORDINATOR, 7, "Ongoing"),
+        Listing("b", COORDINATOR, 8, "Ongoing"),
+    ]
     assert [node_id for _, node_id in client.sent] == [1, 2]
     assert [one.transactional_id for one in list_transactions(client, producer_ids={8})] == ["b"]
     list_transactions(client, duration_ms=5, pattern="b.*")
