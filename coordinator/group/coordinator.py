@@ -5,14 +5,15 @@ them. Authorization, quotas, topic ids and the existence of topics are the calle
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.joining import Joiner
 from gregor.coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, Offsets, commit_response
-from gregor.coordinator.group.records import decode_record, encode_record, java_hash
+from gregor.coordinator.group.records import decode_record, encode_record
 from gregor.coordinator.group.shard import GroupShard
+from gregor.coordinator.partitioner import partition_of
 from gregor.coordinator.ports import LogLoader, LogWriter
 from gregor.coordinator.result import Result
 from gregor.coordinator.runtime import CoordinatorRuntime, RecordFormat, RuntimeSettings
@@ -52,8 +53,6 @@ PARTITIONS_PER_FETCH = 256
 PARTITIONS_PER_COMMIT = 300
 """They are written as one batch; each costs some 5 to 12 us."""
 
-_hash = lru_cache(maxsize=10_000)(java_hash)
-
 
 class GroupCoordinator:
     """Serves the groups of the partitions of `__consumer_offsets` that this broker leads. Lives on the event loop."""
@@ -76,7 +75,7 @@ class GroupCoordinator:
         self.partition_count = partition_count
         self._closed = False
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            lambda timers: GroupShard(config, timers, new_uuid),
+            lambda context: GroupShard(config, context.timers, new_uuid),
             RecordFormat(encode_record, decode_record),
             writer,
             loader,
@@ -88,12 +87,8 @@ class GroupCoordinator:
     # --- partitions
 
     def partition_for(self, group_id: str) -> int:
-        """The partition that a group belongs to: Kafka's Utils.abs of Java's hashCode, modulo the partition count.
-
-        `partition_count` must be that of the existing topic.
-        """
-        number = _hash(group_id)
-        return (0 if number == -(2**31) else abs(number)) % self.partition_count
+        """The partition that a group belongs to. `partition_count` must be that of the existing topic."""
+        return partition_of(group_id, self.partition_count)
 
     def on_partition_count(self, count: int) -> None:
         """The topic has this many partitions."""

@@ -11,7 +11,7 @@ import pytest
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.coordinator import runtime as runtime_module
-from gregor.coordinator.ports import Timers
+from gregor.coordinator.ports import ShardContext, Timers
 from gregor.coordinator.result import Record, Result
 from gregor.coordinator.runtime import CoordinatorRuntime, RecordFormat, RuntimeSettings
 from gregor.protocol.deferred import Deferred
@@ -84,8 +84,8 @@ class Bench:
             RuntimeSettings("topic", COMMIT_TIMEOUT_MS, load_buffer_bytes=1_000),
         )
 
-    def _make_shard(self, timers: Timers) -> ListShard:
-        self.shards.append(ListShard(timers, self.timers_to_start))
+    def _make_shard(self, context: ShardContext) -> ListShard:
+        self.shards.append(ListShard(context.timers, self.timers_to_start))
         return self.shards[-1]
 
     def __enter__(self) -> "Bench":
@@ -262,7 +262,7 @@ def test_why_the_log_takes_nothing_is_told_once(caplog: pytest.LogCaptureFixture
         bench.log.failures.append(ErrorCode.MESSAGE_TOO_LARGE)
         caplog.clear()
         assert bench.write("a").exception() is not None
-        assert "records of groups cannot be appended" in caplog.text
+        assert "records cannot be appended" in caplog.text
 
 
 def test_a_commit_that_will_never_be_is_reported_with_the_reason() -> None:
