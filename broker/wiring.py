@@ -39,6 +39,7 @@ from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.coordinator import GroupCoordinator
+from gregor.replication.admin.features import FeatureAdmin
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -196,6 +197,7 @@ class Node:
             if self.loading.is_over:
                 await base.adoption.run()
             await base.configs.start()
+            await base.features.start()
             self._addresses.bound(bind())
             if self._member is not None:
                 base.image.expect_topics(bool(await base.store.children(TOPICS)))
@@ -309,6 +311,8 @@ class Node:
             controller_requests=base.local,
             controller=control.answers,
             admin=admin,
+            features=base.features,
+            feature_admin=FeatureAdmin(base.store, control.loop, base.features, in_cluster=self.in_cluster),
             topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),
             groups=groups,
             consumer_offsets=ConsumerOffsets(base.store),
