@@ -1,4 +1,4 @@
-"""Transactions in a log that is compacted: what was aborted never counts, and markers stay as long as they are needed."""
+"""Transactions in a compacted log: what was aborted never counts, and markers stay as long as they are needed."""
 
 from __future__ import annotations
 
