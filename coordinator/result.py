@@ -27,7 +27,8 @@ class Result:
     `response` is the answer, or the Deferred of it. `releases` are other pending answers and what completes them once
     the records are committed. `on_failure` restores soft state when the records could not be appended; hard state
     did not change. `after_commit` is called when they, and all records before them, are committed: after the answers,
-    however late, and not at all once another broker leads the partition. `atomic` False lets the runtime spread the records over several batches.
+    however late, and not at all once another broker leads the partition. `atomic` False lets the runtime spread the
+    records over several batches.
     """
 
     response: Any = None

@@ -358,7 +358,7 @@ def _results(
 
 
 def _known(error: ErrorCode, *, fenced_known: bool) -> ErrorCode:
-    """The error as a client of that version knows it: PRODUCER_FENCED is newer than INVALID_PRODUCER_EPOCH (KIP-588)."""
+    """The error as a client of that version knows it: PRODUCER_FENCED was INVALID_PRODUCER_EPOCH once (KIP-588)."""
     if error is ErrorCode.PRODUCER_FENCED and not fenced_known:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error

@@ -141,8 +141,8 @@ class Endings:
             self._context.submit(partial(self._complete, transactional_id, decided))
         elif not written.cancelled:
             _log.warning(
-                "the markers of %r (producer id %d, epoch %d, coordinator epoch %d) are refused: %s; another coordinator "
-                "must end the transaction",
+                "the markers of %r (producer id %d, epoch %d, coordinator epoch %d) are refused: %s; "
+                "another coordinator must end the transaction",
                 *(transactional_id, decided.producer_id, decided.producer_epoch, self._context.leader_epoch),
                 written.error,
             )
