@@ -222,7 +222,9 @@ class TransactionCoordinator:
         if verify_only:
             pending = self._start(
                 transactional_id,
-                lambda shard, _now: Result(shard.producers.verify(transactional_id, identity, partitions)),
+                lambda shard, _now: Result(
+                    shard.producers.verify(transactional_id, identity, partitions), needs_commit=True
+                ),
             )
         else:
             pending = self._start_add(transactional_id, identity, partitions, EPOCH_PER_TRANSACTION)

@@ -19,6 +19,8 @@ TIMES = (
     b"\x00\x00\x01\x8b\xcf\xe5\x68\x00"  # last update 1700000000000
     b"\x00\x00\x01\x8b\xcf\xe5\x67\xff"  # start, 1 ms earlier
 )
+SAME_ID = b"\x00\x08\x00\x00\x00\x00\x00\x00\x03\xe8"  # tag 0: the producer id of the record before
+CLIENT_2 = b"\x02\x02\x00\x02"  # tag 2: the transaction version of the client
 NO_START = TIMES[:8] + b"\xff" * 8
 OLD_PARTITIONS = (
     b"\x00\x00\x00\x02"
@@ -46,25 +48,23 @@ ROTATED = COMMITTED._replace(client_version=2, previous_producer_id=999)
         (0, EMPTY, b"\x00\x00" + FIXED + b"\x00" + b"\xff\xff\xff\xff" + NO_START),
         (0, ONGOING, b"\x00\x00" + FIXED + b"\x01" + OLD_PARTITIONS + TIMES),
         (0, COMMITTED, b"\x00\x00" + FIXED + b"\x04" + b"\x00\x00\x00\x00" + TIMES),
-        (1, EMPTY, b"\x00\x01" + FIXED + b"\x00" + b"\x00" + NO_START + b"\x00"),
-        (2, ONGOING, b"\x00\x01" + FIXED + b"\x01" + NEW_PARTITIONS + TIMES + b"\x00"),
-        (2, NEW_PROTOCOL, b"\x00\x01" + FIXED + b"\x01" + NEW_PARTITIONS + TIMES + b"\x01" b"\x02\x02\x00\x02"),
+        (1, EMPTY, b"\x00\x01" + FIXED + b"\x00" + b"\x00" + NO_START + b"\x01" + SAME_ID),
+        (2, ONGOING, b"\x00\x01" + FIXED + b"\x01" + NEW_PARTITIONS + TIMES + b"\x01" + SAME_ID),
+        (2, NEW_PROTOCOL, b"\x00\x01" + FIXED + b"\x01" + NEW_PARTITIONS + TIMES + b"\x02" + SAME_ID + CLIENT_2),
         (
             2,
             EXHAUSTED,
-            b"\x00\x01" + FIXED + b"\x02" + NEW_PARTITIONS + TIMES + b"\x02"
-            b"\x01\x08\x00\x00\x00\x00\x00\x00\x07\xd0"
-            b"\x02\x02\x00\x02",
+            b"\x00\x01" + FIXED + b"\x02" + NEW_PARTITIONS + TIMES
+            + b"\x03" + SAME_ID + b"\x01\x08\x00\x00\x00\x00\x00\x00\x07\xd0" + CLIENT_2,
         ),
         (
             2,
             ROTATED,
-            b"\x00\x01" + FIXED + b"\x04" + b"\x01" + TIMES + b"\x02"
-            b"\x00\x08\x00\x00\x00\x00\x00\x00\x03\xe7"
-            b"\x02\x02\x00\x02",
+            b"\x00\x01" + FIXED + b"\x04" + b"\x01" + TIMES
+            + b"\x02" + b"\x00\x08\x00\x00\x00\x00\x00\x00\x03\xe7" + CLIENT_2,
         ),
         # A transaction of the new protocol that is still open after a downgrade would lose its next producer id.
-        (0, NEW_PROTOCOL, b"\x00\x01" + FIXED + b"\x01" + NEW_PARTITIONS + TIMES + b"\x01" b"\x02\x02\x00\x02"),
+        (0, NEW_PROTOCOL, b"\x00\x01" + FIXED + b"\x01" + NEW_PARTITIONS + TIMES + b"\x02" + SAME_ID + CLIENT_2),
     ],
 )  # fmt: skip
 def test_bytes_of_records(transaction_version: int, transaction: Transaction, value: bytes) -> None:
