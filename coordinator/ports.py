@@ -4,13 +4,16 @@ The broker implements the first two over its replicas of the internal topic; the
 event loop. Tests implement all three in memory.
 """
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Protocol, TypeVar
 
 from gregor.coordinator.result import Producer, Record, Result
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.turns import Steps
+
+ValueT = TypeVar("ValueT")
 
 TimedOperation = Callable[[int], Result]
 """Runs when its time has come, with the wall clock in ms; its records are appended like those of a request."""
@@ -63,6 +66,23 @@ class Timers(Protocol):
     def schedule(self, key: Hashable, delay_ms: int, operation: TimedOperation) -> None: ...
 
     def cancel(self, key: Hashable) -> None: ...
+
+
+class ShardContext(Protocol):
+    """The runtime, as one shard sees it."""
+
+    @property
+    def timers(self) -> Timers: ...
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch of the shard's partition."""
+
+    def submit(self, operation: TimedOperation) -> None:
+        """Run an operation without a response: at once, or after the load or the operation that runs now."""
+
+    def outcome_of(self, awaitable: Awaitable[ValueT]) -> Deferred[ValueT]:
+        """Await a value that comes from outside. The Deferred is cancelled when the shard is unloaded."""
 
 
 class Shard(Protocol):

@@ -38,14 +38,17 @@ class Result:
 
     `response` is the answer, or the Deferred of it. `releases` are other pending answers and what completes them once
     the records are committed. `on_failure` restores soft state when the records could not be appended; hard state
-    did not change. `atomic` False lets the runtime spread the records over several batches. With a `producer`
-    the records are part of its transaction. A `marker` ends a transaction; it comes without records.
+    did not change. `after_commit` is called when they, and all records before them, are committed: after the answers,
+    however late, and not at all once another broker leads the partition. `atomic` False lets the runtime spread the
+    records over several batches. With a `producer` the records are part of its transaction. A `marker` ends a
+    transaction; it comes without records.
     """
 
     response: Any = None
     records: list[Record] = field(default_factory=list)
     releases: list[tuple[Deferred[Any], Any]] = field(default_factory=list)
     on_failure: Callable[[ErrorCode], None] | None = None
+    after_commit: Callable[[], None] | None = None
     atomic: bool = True
     producer: Producer | None = None
     marker: EndTransaction | None = None

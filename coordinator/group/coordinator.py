@@ -5,15 +5,16 @@ them. Authorization, quotas, topic ids and the existence of topics are the calle
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.joining import Joiner
 from gregor.coordinator.group.offsets import Offsets, commit_response, transactional_commit_response
 from gregor.coordinator.group.pieces import commit_in_pieces, fetch_pieces, for_one_group, is_one_piece
-from gregor.coordinator.group.records import decode_record, encode_record, java_hash
+from gregor.coordinator.group.records import decode_record, encode_record
 from gregor.coordinator.group.shard import GroupShard
+from gregor.coordinator.partitioner import partition_of
 from gregor.coordinator.ports import LogLoader, LogWriter
 from gregor.coordinator.result import Result, coordinator_error
 from gregor.coordinator.runtime import CoordinatorRuntime, RecordFormat, RuntimeSettings
@@ -61,8 +62,6 @@ Verify = Callable[[int], Awaitable[object]]
 """Verifies that a partition of the internal topic belongs to the transaction; returns the guard of Producer, or raises
 KafkaError."""
 
-_hash = lru_cache(maxsize=10_000)(java_hash)
-
 
 class GroupCoordinator:
     """Serves the groups of the partitions of `__consumer_offsets` that this broker leads. Lives on the event loop."""
@@ -85,7 +84,7 @@ class GroupCoordinator:
         self.partition_count = partition_count
         self._closed = False
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            lambda timers: GroupShard(config, timers, new_uuid),
+            lambda context: GroupShard(config, context.timers, new_uuid),
             RecordFormat(encode_record, decode_record),
             writer,
             loader,
@@ -97,12 +96,8 @@ class GroupCoordinator:
     # --- partitions
 
     def partition_for(self, group_id: str) -> int:
-        """The partition that a group belongs to: Kafka's Utils.abs of Java's hashCode, modulo the partition count.
-
-        `partition_count` must be that of the existing topic.
-        """
-        number = _hash(group_id)
-        return (0 if number == -(2**31) else abs(number)) % self.partition_count
+        """The partition that a group belongs to. `partition_count` must be that of the existing topic."""
+        return partition_of(group_id, self.partition_count)
 
     def on_partition_count(self, count: int) -> None:
         """The topic has this many partitions."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from gregor.broker.jobs.turns import LoopGate
-from gregor.coordinator.ports import Timers
+from gregor.coordinator.ports import ShardContext, Timers
 from gregor.coordinator.result import Record, Result
 from gregor.coordinator.runtime import CoordinatorRuntime, RecordFormat, RuntimeSettings
 from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
@@ -78,8 +78,8 @@ class Bench:
             RuntimeSettings("topic", COMMIT_TIMEOUT_MS, load_buffer_bytes=1_000),
         )
 
-    def _make_shard(self, timers: Timers) -> ListShard:
-        self.shards.append(ListShard(timers, self.timers_to_start))
+    def _make_shard(self, context: ShardContext) -> ListShard:
+        self.shards.append(ListShard(context.timers, self.timers_to_start))
         return self.shards[-1]
 
     def __enter__(self) -> "Bench":
