@@ -24,11 +24,13 @@ class Record:
 class Producer(NamedTuple):
     """The producer whose transaction the records of an append belong to.
 
-    `guard` is the verification of the transaction by its coordinator (KIP-890); the log checks it.
+    `verified`: the log appends only to a transaction that is open there, or whose present verification is `guard`
+    (KIP-890).
     """
 
     producer_id: int
     producer_epoch: int
+    verified: bool = False
     guard: object = None
 
 

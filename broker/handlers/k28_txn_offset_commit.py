@@ -70,7 +70,8 @@ async def txn_offset_commit(
     async def verify(partition: int) -> object:
         return await _verify(broker, request, call.version, partition)
 
-    response = await broker.groups.commit_transactional_offsets(request, call.version, verify)
+    verifies = call.version >= ADDS_PARTITION_FROM or broker.config["transaction.partition.verification.enable"]
+    response = await broker.groups.commit_transactional_offsets(request, call.version, verify if verifies else None)
     by_name = {topic.name: topic for topic in response.topics}
     for topic in refused:
         if topic.name in by_name:
@@ -95,9 +96,7 @@ async def _separate_unknown(broker: TransactionalGroupContext, request: TxnOffse
                 present.append(part)
             else:
                 unknown.append(
-                    _Partition(
-                        partition_index=part.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    )
+                    _Partition(partition_index=part.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 )
         if unknown:
             refused.append(_Topic(name=topic.name, partitions=unknown))

@@ -27,9 +27,7 @@ def compact(data: Iterable[bytes]) -> list[bytes]:
     left = set()
     for piece, batch in zip(pieces, batches, strict=True):
         number = transactions.numbers.get(batch.base_offset)
-        if batch.base_offset >= transactions.first_open:
-            kept.append(piece)
-        elif batch.is_control and number in left:
+        if batch.base_offset >= transactions.first_open or (batch.is_control and number in left):
             kept.append(piece)
         elif transactions.counts(batch):
             records = [record for record in batch.records() if latest[record.key] == record.offset and record.value]

@@ -81,6 +81,7 @@ class MemoryLog:
         self.failures: list[ErrorCode] = []
         self.appends = 0
         self.guards: list[object] = []
+        self.verified: list[bool] = []
         self.waiting: list[tuple[int, int, Callable[[ErrorCode], None]]] = []
         self.load_gate: asyncio.Event | None = None
         self.load_error: Exception | None = None
@@ -93,6 +94,7 @@ class MemoryLog:
         if producer is None:
             return self._append(partition, records)
         self.guards.append(producer.guard)
+        self.verified.append(producer.verified)
         return self._append(
             partition,
             records,
@@ -509,7 +511,9 @@ class Context:
         wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
         request = OffsetFetchRequest(groups=[wanted], require_stable=stable)
         return {
-            (topic.name, found.partition_index): -1000 - found.error_code if found.error_code else found.committed_offset
+            (topic.name, found.partition_index): -1000 - found.error_code
+            if found.error_code
+            else found.committed_offset
             for topic in self.run(self.coordinator.offset_fetch(request, 9)).groups[0].topics
             for found in topic.partitions
         }

@@ -66,10 +66,11 @@ class Oracle:
         return -1
 
     def pending(self, key: Key, producer_id: int) -> int:
+        number = self.open.get(producer_id)
         for record in reversed(self.records):
             if record.key == key and record.offset is None:
                 break
-            if record.key == key and record.transaction is not None and record.transaction == self.open.get(producer_id):
+            if record.key == key and record.transaction is not None and record.transaction == number:
                 assert record.offset is not None
                 return record.offset
         return NOT_PENDING
