@@ -40,6 +40,7 @@ from gregor.broker.registry import load_handlers
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.coordinator import GroupCoordinator
 from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
+from gregor.replication.admin.features import FeatureAdmin
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -165,6 +166,7 @@ class Node:
             self._background,
             now_ms,
             lambda topic, index: base.replicas.get(topic, index) is not None,
+            lambda topic, index: (found := base.replicas.get(topic, index)) is not None and found.is_leader,
         )
         disk_watch = self._watch_disks(base, maintenance)
         groups = self._group_coordinator(base)
@@ -196,6 +198,7 @@ class Node:
             if self.loading.is_over:
                 await base.adoption.run()
             await base.configs.start()
+            await base.features.start()
             self._addresses.bound(bind())
             if self._member is not None:
                 base.image.expect_topics(bool(await base.store.children(TOPICS)))
@@ -309,6 +312,8 @@ class Node:
             controller_requests=base.local,
             controller=control.answers,
             admin=admin,
+            features=base.features,
+            feature_admin=FeatureAdmin(base.store, control.loop, base.features, in_cluster=self.in_cluster),
             topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),
             groups=groups,
             consumer_offsets=ConsumerOffsets(base.store),

@@ -2544,6 +2544,52 @@ class AlterPartitionResponse(ApiMessage):
         topics: list[AlterPartitionResponse.TopicData] = ...,
     ) -> None: ...
 
+class UpdateFeaturesRequest(ApiMessage):
+    class FeatureUpdateKey:
+        feature: str
+        max_version_level: int
+        allow_downgrade: bool
+        upgrade_type: int
+        def __init__(
+            self,
+            *,
+            feature: str = ...,
+            max_version_level: int = ...,
+            allow_downgrade: bool = ...,
+            upgrade_type: int = ...,
+        ) -> None: ...
+
+    timeout_ms: int
+    feature_updates: list[UpdateFeaturesRequest.FeatureUpdateKey]
+    validate_only: bool
+    def __init__(
+        self,
+        *,
+        timeout_ms: int = ...,
+        feature_updates: list[UpdateFeaturesRequest.FeatureUpdateKey] = ...,
+        validate_only: bool = ...,
+    ) -> None: ...
+
+class UpdateFeaturesResponse(ApiMessage):
+    class UpdatableFeatureResult:
+        feature: str
+        error_code: int
+        error_message: str | None
+        def __init__(self, *, feature: str = ..., error_code: int = ..., error_message: str | None = ...) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    results: list[UpdateFeaturesResponse.UpdatableFeatureResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        results: list[UpdateFeaturesResponse.UpdatableFeatureResult] = ...,
+    ) -> None: ...
+
 class DescribeClusterRequest(ApiMessage):
     include_cluster_authorized_operations: bool
     endpoint_type: int
