@@ -38,7 +38,7 @@ class Written(NamedTuple):
 
 @dataclass
 class Oracle:
-    """All that was written, and how transactions ended. `open` has the number of each producer's present transaction."""
+    """All that was written, and how transactions ended. `open` has the number of each producer's transaction."""
 
     records: list[Written] = field(default_factory=list)
     committed: set[int] = field(default_factory=set)
