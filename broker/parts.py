@@ -20,9 +20,13 @@ if TYPE_CHECKING:
         ControllerContext,
         GroupContext,
         LogDirsContext,
+        MarkerWrites,
         NodeEndpoint,
+        ProduceContext,
         ProducerIdContext,
         ReplicaContext,
+        TransactionContext,
+        VerifiedPartitions,
     )
     from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.follower_sessions import FollowerSessions
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from gregor.broker.registry import Entry
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
+    from gregor.coordinator.txn.coordinator import TransactionCoordinator
     from gregor.protocol.turns import Gate
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
@@ -77,6 +82,9 @@ class Broker:
     admin: Admin
     topic_creator: TopicCreator
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    transaction_verifier: VerifiedPartitions
+    local_markers: MarkerWrites
     consumer_offsets: ConsumerOffsets
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
@@ -125,8 +133,10 @@ if TYPE_CHECKING:
         GroupContext,
         ListenersContext,
         LogDirsContext,
+        ProduceContext,
         ProducerIdContext,
         ReplicaContext,
+        TransactionContext,
     ]:
         """Let the type checker compare the parts with the needs of each handler: the registry does not."""
-        return broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker
+        return broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker
