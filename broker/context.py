@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gregor.protocol.records.control import EndTransaction
     from gregor.protocol.topic_partition import TopicPartition
     from gregor.protocol.turns import Gate
+    from gregor.replication.admin.features import FeatureAdmin
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.consumer_offsets import ConsumerOffsets
+    from gregor.replication.store.features import FinalizedFeatures
     from gregor.storage.folders.manager import LogManager
 
 
@@ -100,10 +102,12 @@ class ServedApi(Protocol):
 
 
 class ApiContext(Protocol):
-    """The table of served APIs."""
+    """The table of served APIs, and the features."""
 
     @property
     def handlers(self) -> Mapping[int, ServedApi]: ...
+    @property
+    def features(self) -> FinalizedFeatures: ...
 
 
 class Paced(Protocol):
@@ -216,6 +220,13 @@ class AdminContext(MetadataContext, Protocol):
     def admin(self) -> Admin: ...
     @property
     def controller(self) -> ControllerAnswers: ...
+
+
+class FeatureContext(Protocol):
+    """The finalised features, which the controller changes."""
+
+    @property
+    def feature_admin(self) -> FeatureAdmin: ...
 
 
 class LogDirsContext(MetadataContext, Protocol):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ApiContext,
         Call,
         ControllerContext,
+        FeatureContext,
         GroupContext,
         LogDirsContext,
         MarkerWrites,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.coordinator.txn.coordinator import TransactionCoordinator
     from gregor.protocol.turns import Gate
+    from gregor.replication.admin.features import FeatureAdmin
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.consumer_offsets import ConsumerOffsets
+    from gregor.replication.store.features import FinalizedFeatures
     from gregor.replication.store.topic_configs import TopicConfigs
     from gregor.storage.folders.manager import LogManager
 
@@ -80,6 +83,8 @@ class Broker:
     controller_requests: ControllerRequestHandler
     controller: ControllerAnswers
     admin: Admin
+    features: FinalizedFeatures
+    feature_admin: FeatureAdmin
     topic_creator: TopicCreator
     groups: GroupCoordinator
     transactions: TransactionCoordinator
@@ -129,6 +134,7 @@ if TYPE_CHECKING:
         ConnectionContext,
         ControllerContext,
         EncodedMetadataContext,
+        FeatureContext,
         FetchPathContext,
         GroupContext,
         ListenersContext,
@@ -139,4 +145,5 @@ if TYPE_CHECKING:
         TransactionContext,
     ]:
         """Let the type checker compare the parts with the needs of each handler: the registry does not."""
-        return broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker
+        one = broker
+        return one, one, one, one, one, one, one, one, one, one, one, one, one, one

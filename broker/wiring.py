@@ -37,6 +37,7 @@ from gregor.broker.node.store import StartError, home_of_store, open_own_store, 
 from gregor.broker.node.topic_events import TopicEvents
 from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
+from gregor.replication.admin.features import FeatureAdmin
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -163,12 +164,15 @@ class Node:
             self._background,
             now_ms,
             lambda topic, index: base.replicas.get(topic, index) is not None,
+            lambda topic, index: (found := base.replicas.get(topic, index)) is not None and found.is_leader,
         )
         disk_watch = self._watch_disks(base, maintenance)
         control = controller_parts(self._config, base, self._gate, now_ms)
         self.controller = control.loop
         producer_ids = self._producer_ids(base, control)
-        coordinators = make_coordinators(self._config, base, self._background, now_ms, producer_ids.next_id, lambda: 0)
+        coordinators = make_coordinators(
+            self._config, base, self._background, now_ms, producer_ids.next_id, base.features.transaction_version
+        )
         member = self._member = self._cluster_member(base, control, maintenance)
         TopicEvents(base.replicas, base.image, base.configs, coordinators.groups, coordinators.transactions)
         self._follow_settings(base.configs)
@@ -195,6 +199,7 @@ class Node:
             if self.loading.is_over:
                 await base.adoption.run()
             await base.configs.start()
+            await base.features.start()
             self._addresses.bound(bind())
             if self._member is not None:
                 base.image.expect_topics(bool(await base.store.children(TOPICS)))
@@ -302,6 +307,8 @@ class Node:
             controller_requests=base.local,
             controller=control.answers,
             admin=admin,
+            features=base.features,
+            feature_admin=FeatureAdmin(base.store, control.loop, base.features, in_cluster=self.in_cluster),
             topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),
             groups=coordinators.groups,
             transactions=coordinators.transactions,

@@ -67,6 +67,7 @@ APIS = {
     46: "list_partition_reassignments",
     47: "offset_delete",
     56: "alter_partition",
+    57: "update_features",
     60: "describe_cluster",
     61: "describe_producers",
     65: "describe_transactions",

@@ -1,6 +1,6 @@
-"""DescribeTransactions (key 65), versions 0 to 0: the transactions of some transactional ids, by their coordinator (KIP-664).
+"""DescribeTransactions (key 65), versions 0 to 0: the transactions of some transactional ids (KIP-664).
 
-An id that this broker does not coordinate gets NOT_COORDINATOR, an unknown one TRANSACTIONAL_ID_NOT_FOUND.
+An id that another broker coordinates gets NOT_COORDINATOR, an unknown one TRANSACTIONAL_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

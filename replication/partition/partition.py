@@ -195,7 +195,8 @@ class Partition:
         """
         # `append` refuses what is no batch.
         if len(records) >= RECORD_BATCH_OVERHEAD and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
-            self.leader_log().check_verified(*PRODUCER_FIELDS.unpack_from(records, PRODUCER_ID_AT), guard)
+            producer_id, epoch, sequence = PRODUCER_FIELDS.unpack_from(records, PRODUCER_ID_AT)
+            self.leader_log().check_verified(producer_id, epoch, sequence, guard)
         return self.append(records, now_ms, required_acks, from_client=from_client)
 
     def _append_replicated(
@@ -282,8 +283,10 @@ class Partition:
         min_one_batch: bool = True,
         waits_for_disk: bool = True,
         leader_only: bool = True,
+        read_committed: bool = False,
     ) -> LogSlice:
-        """Read records from `offset` on: for consumers (replica_id < 0) below the HW, for followers to the log's end.
+        """Read records from `offset` on: for consumers (replica_id < 0) below the HW, or with `read_committed` below
+        the last stable offset, for followers to the log's end.
 
         Without `leader_only` a follower serves consumers, too, up to the HW that it knows (KIP-392). Raises
         KafkaError: epoch errors of `check_epoch`, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE. Without
@@ -294,7 +297,10 @@ class Partition:
         log = self.log
         if log is None or (leader_only and not self.is_leader):
             raise KafkaError(self._offline_error)
-        upper_offset = log.offsets.high_watermark if replica_id < 0 else log.offsets.log_end_offset
+        if read_committed:
+            upper_offset = self.last_stable_offset
+        else:
+            upper_offset = log.offsets.high_watermark if replica_id < 0 else log.offsets.log_end_offset
         return log.read(offset, max_bytes, upper_offset, min_one_batch, waits_for_disk)
 
     def diverging_epoch(self, last_fetched_epoch: int, offset: int) -> tuple[int, int] | None:

@@ -380,6 +380,10 @@ class Log:
 
     # Reading and searching
 
+    def end_offset_of(self, piece: LogSlice, waits_for_disk: bool = True) -> int:
+        """As in Reader."""
+        return self._reader.end_offset_of(piece, waits_for_disk)
+
     def offsets_before(self, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
         return self._reader.offsets_before(timestamp_ms, max_count, now_ms)
 

@@ -154,6 +154,23 @@ class Reader:
             return LogSlice(None, 0, 0, offset, active)
         return LogSlice(segment.log, position, size_bytes, offset, active)
 
+    def end_offset_of(self, piece: LogSlice, waits_for_disk: bool = True) -> int:
+        """Return an offset above every batch of a slice that was just read, and above few others: that of the next
+        index entry. (Kafka's LogSegment.fetchUpperBoundOffset.) NotCached as in `read`."""
+        segments = self._segments
+        index = segments.index_of(piece.first_offset)
+        segment = segments.items[index]
+        end = piece.position + piece.size_bytes
+        try:
+            if end < segment.size_bytes:
+                found = segment.offset_index
+                slot = found.entries_below_position(end, waits_for_disk)
+                if slot < found.entries:
+                    return found.offset_of(slot, waits_for_disk)
+        except OSError as error:
+            self._health.fail(error, "cannot read")
+        return self._offsets.log_end_offset if segment is segments.active else segments.bases[index + 1]
+
     def _upper_position(self, segment: Segment, active: bool, upper_offset: int, waits_for_disk: bool) -> int:
         """Return the position of the batch that reaches up to `upper_offset`; the end of the segment without one."""
         if not active:
