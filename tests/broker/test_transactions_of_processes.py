@@ -27,11 +27,8 @@ SETTINGS = {
 
 
 def make_topic(bootstrap: str, name: str, replicas: int) -> str:
-    (creation,) = (
-        AdminClient({"bootstrap.servers": bootstrap})
-        .create_topics([NewTopic(name, PARTITIONS, replicas)], request_timeout=WAIT_S)
-        .values()
-    )
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    (creation,) = admin.create_topics([NewTopic(name, PARTITIONS, replicas)], request_timeout=WAIT_S).values()
     creation.result(WAIT_S)
     return name
 
