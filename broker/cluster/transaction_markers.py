@@ -117,9 +117,7 @@ class _Errand(NamedTuple):
 class TransactionMarkers:
     """Implements the coordinator's port MarkerSender."""
 
-    def __init__(
-        self, config: BrokerConfig, image: MetadataImage, local: LocalMarkers, background: Background
-    ) -> None:
+    def __init__(self, config: BrokerConfig, image: MetadataImage, local: LocalMarkers, background: Background) -> None:
         self._config = config
         self._image = image
         self._local = local

@@ -56,7 +56,11 @@ class _Check(NamedTuple):
     def complete(self, error: ErrorCode) -> None:
         """Complete with the same error, or with NONE, for all partitions."""
         self.outcome.complete(
-            {TopicPartition(topic.name, index): error for topic in self.transaction.topics for index in topic.partitions}
+            {
+                TopicPartition(topic.name, index): error
+                for topic in self.transaction.topics
+                for index in topic.partitions
+            }
         )
 
 

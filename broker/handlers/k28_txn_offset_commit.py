@@ -95,9 +95,7 @@ async def _separate_unknown(broker: TransactionalGroupContext, request: TxnOffse
                 present.append(part)
             else:
                 unknown.append(
-                    _Partition(
-                        partition_index=part.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    )
+                    _Partition(partition_index=part.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 )
         if unknown:
             refused.append(_Topic(name=topic.name, partitions=unknown))

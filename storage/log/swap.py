@@ -92,9 +92,7 @@ class SegmentSwap:
         self._plan: SwapPlan | None = None
         """The compacted segment that has begun to replace others."""
 
-    def dirty_range(
-        self, config: LogConfig, now_ms: int, stable_offset: int, waits_for_disk: bool
-    ) -> DirtyRange:
+    def dirty_range(self, config: LogConfig, now_ms: int, stable_offset: int, waits_for_disk: bool) -> DirtyRange:
         """Return how far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
         offsets = self._offsets
         try:

@@ -1,11 +1,11 @@
 """The snapshots of a log's producers (Kafka's ProducerStateManager), big-endian:
 
-    <offset in 20 digits>.snapshot      the state from all batches below the offset
-    int16    version, 1
-    uint32   CRC-32C of everything after this field
-    int32    number of entries; an entry:
-        int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta of the last batch,
-        int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction or -1
+<offset in 20 digits>.snapshot      the state from all batches below the offset
+int16    version, 1
+uint32   CRC-32C of everything after this field
+int32    number of entries; an entry:
+    int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta of the last batch,
+    int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction or -1
 """
 
 from __future__ import annotations

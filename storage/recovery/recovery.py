@@ -26,7 +26,13 @@ from gregor.storage.segment.check import check_segment
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
 from gregor.storage.segment.leftovers import tidy_folder
 from gregor.storage.segment.producer_trail import ProducerTrail
-from gregor.storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
+from gregor.storage.segment.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
 
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig

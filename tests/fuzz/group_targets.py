@@ -174,7 +174,10 @@ def batch_seeds() -> list[Seed]:
         build_batch([(key, b"\0\0\0\0\0\1")], producer_id=5, transactional=True, control=True)
         for key in (b"\0\0\0\1", b"\0\0\0\0")
     ]
-    return [(None, bytes(data)) for data in [*made, *markers, made[1] + markers[0], made[0] + made[3], made[1] + made[0] + markers[0]]]
+    return [
+        (None, bytes(data))
+        for data in [*made, *markers, made[1] + markers[0], made[0] + made[3], made[1] + made[0] + markers[0]]
+    ]
 
 
 def dump_value(key: bytes, value: bytes) -> Any:
