@@ -13,7 +13,7 @@ from gregor.storage.fs.cached_reads import NotCached
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
-    from gregor.coordinator.ports import Producer
+    from gregor.coordinator.result import Producer
     from gregor.protocol.records.control import EndTransaction
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager

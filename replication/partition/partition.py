@@ -195,7 +195,8 @@ class Partition:
         """
         # `append` refuses what is no batch.
         if len(records) >= RECORD_BATCH_OVERHEAD and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
-            self.leader_log().check_verified(*PRODUCER_FIELDS.unpack_from(records, PRODUCER_ID_AT), guard)
+            producer_id, epoch, sequence = PRODUCER_FIELDS.unpack_from(records, PRODUCER_ID_AT)
+            self.leader_log().check_verified(producer_id, epoch, sequence, guard)
         return self.append(records, now_ms, required_acks, from_client=from_client)
 
     def _append_replicated(

@@ -459,8 +459,8 @@ def test_transactions_and_their_markers_are_told_apart() -> None:
         header: dict[str, Any] = {"timestamp_ms": START_MS, "producer_id": 9, "producer_epoch": 0, "base_sequence": 0}
         batches = [
             build_batch([(b"a", None)], **header, transactional=True),
-            build_batch([(b"\0\0\0\1", b"")], **header, transactional=True, control=True, base_offset=1),
-            build_batch([(b"\0\0\0\0", b"")], **header, transactional=True, control=True, base_offset=2),
+            build_batch([(b"\0\0\0\1", bytes(6))], **header, transactional=True, control=True, base_offset=1),
+            build_batch([(b"\0\0\0\0", bytes(6))], **header, transactional=True, control=True, base_offset=2),
             build_batch([(b"\0\0\0\7", b"")], **header, transactional=True, control=True, base_offset=3),
             build_batch([(b"b", None)], timestamp_ms=START_MS, base_offset=4),
         ]
