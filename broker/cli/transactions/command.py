@@ -148,7 +148,7 @@ def describe_producers_of(connection: Connection, broker_id: int | None, topic: 
 )  # fmt: skip
 @click.pass_obj
 def abort_transaction(
-    connection: Connection, topic: str, partition: int, start_offset: int | None, **given: int | None
+    connection: Connection, /, topic: str, partition: int, start_offset: int | None, **given: int | None
 ) -> None:
     """Abort a hanging transaction in one partition."""
     key = TopicPartition(topic, partition)
