@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gregor.broker.admin_socket.server import Control
 from gregor.broker.answers.metadata import EncodedTopics
 from gregor.broker.cluster.auto_topics import TopicCreator
-from gregor.broker.cluster.group_log import GroupLog
+from gregor.broker.cluster.coordinator_log import CoordinatorLog
 from gregor.broker.cluster.store_factory import NoSuchStore, check_store, in_cluster
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
@@ -39,6 +39,7 @@ from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.coordinator import GroupCoordinator
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from gregor.replication.admin.features import FeatureAdmin
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
@@ -251,7 +252,7 @@ class Node:
         return watch
 
     def _group_coordinator(self, base: BaseParts) -> GroupCoordinator:
-        group_log = GroupLog(base.replicas, self._background)
+        group_log = CoordinatorLog(GROUP_METADATA_TOPIC, base.replicas, self._background)
         return GroupCoordinator(
             GroupConfig.from_broker(self._config),
             group_log,

@@ -7,9 +7,10 @@ event loop. Tests implement all three in memory.
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Protocol, TypeVar
 
-from gregor.coordinator.result import Record, Result
+from gregor.coordinator.result import Producer, Record, Result
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.turns import Steps
 
 ValueT = TypeVar("ValueT")
@@ -21,11 +22,18 @@ TimedOperation = Callable[[int], Result]
 class LogWriter(Protocol):
     """Appends to the partitions of the internal topic that this broker leads."""
 
-    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> int:
+    def append(
+        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], producer: Producer | None = None
+    ) -> int:
         """Append one batch of (key, value); returns the offset after its last record.
 
-        Raises KafkaError when nothing was appended: no longer leader, too few replicas in sync, disk error, batch too
-        large.
+        With a `producer` the batch is part of its transaction. Raises KafkaError when nothing was appended: no longer
+        leader, too few replicas in sync, disk error, batch too large, producer fenced, transaction not verified.
+        """
+
+    def append_marker(self, partition: int, marker: EndTransaction) -> int:
+        """Append the marker that ends a transaction; returns the offset after it. Raises KafkaError as `append`, and
+        TRANSACTION_COORDINATOR_FENCED.
         """
 
     def when_committed(self, partition: int, offset: int, callback: Callable[[ErrorCode], None]) -> None:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from gregor.coordinator.ports import LogLoader, LogWriter, Shard, ShardContext, TimedOperation, ValueT
-from gregor.coordinator.replaying import replay
+from gregor.coordinator.replaying import NO_PRODUCER_ID, replay
 from gregor.coordinator.result import Record, Result, coordinator_error
 from gregor.coordinator.timers import LoopTimers
 from gregor.protocol.deferred import Deferred, outcome_of
@@ -30,6 +30,16 @@ MAX_BATCH_BYTES = 256 * 1024
 
 _RECORD_OVERHEAD = 21  # at most, of a record without headers
 _COMMITTED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+_PRODUCER_ERRORS = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+"""These concern one producer or transaction; the log accepts other records."""
 
 
 S = TypeVar("S", bound=Shard)
@@ -287,21 +297,26 @@ class CoordinatorRuntime(Generic[S]):
         except Exception as error:
             _log.exception("%s-%d: an operation failed", self._name, partition)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-        if not result.records:
+        if not result.records and result.marker is None:
             return result
         try:
             self._append(partition, owned, result)
         except KafkaError as error:
-            # Logged once and not with every request; the disk watch logs a disk that is full or has failed.
-            known = error.code in (ErrorCode.KAFKA_STORAGE_ERROR, owned.refused_with)
-            owned.refused_with = error.code
-            level = logging.DEBUG if known else logging.WARNING
-            _log.log(level, "%s-%d: records cannot be appended: %s", self._name, partition, error)
+            self._log_refusal(partition, owned, error)
             raise self._failed(result, error.code) from error
         except Exception as error:
             _log.exception("%s-%d: an append failed", self._name, partition)
             raise self._failed(result, ErrorCode.UNKNOWN_SERVER_ERROR) from error
         return result
+
+    def _log_refusal(self, partition: int, owned: _Owned[S], error: KafkaError) -> None:
+        """Once and not with every request; the disk watch logs a disk that is full or has failed."""
+        known = error.code in _PRODUCER_ERRORS
+        if not known:
+            known = error.code in (ErrorCode.KAFKA_STORAGE_ERROR, owned.refused_with)
+            owned.refused_with = error.code
+        level = logging.DEBUG if known else logging.WARNING
+        _log.log(level, "%s-%d: records cannot be appended: %s", self._name, partition, error)
 
     def _failed(self, result: Result, error: ErrorCode) -> KafkaError:
         code = coordinator_error(error)
@@ -312,15 +327,22 @@ class CoordinatorRuntime(Generic[S]):
         return KafkaError(code)
 
     def _append(self, partition: int, owned: _Owned[S], result: Result) -> None:
+        if result.marker is not None:
+            owned.end_offset = self._writer.append_marker(partition, result.marker)
+            owned.shard.replay_end_of_transaction(result.marker.producer_id, commit=result.marker.commit)
+            owned.refused_with = ErrorCode.NONE
+            return
         try:
             encoded = [self._encode(record) for record in result.records]
         except ValueError as error:
             # A name that the request could carry and the record cannot.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        producer = result.producer
+        producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
         for first, last in [(0, len(encoded))] if result.atomic else _batches(encoded):
-            end_offset = self._writer.append(partition, encoded[first:last])
+            end_offset = self._writer.append(partition, encoded[first:last], producer)
             for offset, record in enumerate(result.records[first:last], end_offset - (last - first)):
-                owned.shard.replay(record, offset)
+                owned.shard.replay(record, offset, producer_id)
             owned.end_offset = end_offset
         owned.refused_with = ErrorCode.NONE
 
@@ -334,7 +356,7 @@ class CoordinatorRuntime(Generic[S]):
         if response is not None and pending is None:
             pending = Deferred()
             answers.append((pending, response))
-        wrote = bool(result.records)
+        wrote = bool(result.records) or result.marker is not None
         if answers and owned.end_offset > owned.readable_offset and (wrote or not owned.commit_timed_out):
             self._await_commit(partition, owned, answers, wrote=wrote)
         else:

@@ -26,9 +26,7 @@ _Result = UpdateFeaturesResponse.UpdatableFeatureResult
 
 
 @handles(ApiKey.UPDATE_FEATURES, 0, 2, changes=True)
-async def update_features(
-    broker: FeatureContext, request: UpdateFeaturesRequest, call: Call
-) -> UpdateFeaturesResponse:
+async def update_features(broker: FeatureContext, request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesResponse:
     updates = [
         FeatureUpdate(wanted.feature, wanted.max_version_level, _kind(wanted, call.version))
         for wanted in request.feature_updates

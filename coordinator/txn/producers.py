@@ -73,9 +73,7 @@ class Producers:
         initialised = transaction.initialised(identity, request.transaction_timeout_ms, version, now_ms)
         return self._initialise(transactional_id, initialised, before)
 
-    def _initialise(
-        self, transactional_id: str, transaction: Transaction, before: ProducerIdAndEpoch | None
-    ) -> Result:
+    def _initialise(self, transactional_id: str, transaction: Transaction, before: ProducerIdAndEpoch | None) -> Result:
         replaced = self._state.identities_before.get(transactional_id)
         self._state.set_identity_before(transactional_id, before)
         return Result(
@@ -113,9 +111,7 @@ class Producers:
     ) -> dict[TopicPartition, ErrorCode]:
         """Return for each partition whether it is a part of the transaction."""
         transaction = self._state.transactions.get(transactional_id)
-        error = (
-            ErrorCode.INVALID_PRODUCER_ID_MAPPING if transaction is None else _identity_error(transaction, identity)
-        )
+        error = ErrorCode.INVALID_PRODUCER_ID_MAPPING if transaction is None else _identity_error(transaction, identity)
         if transaction is None or error:
             return dict.fromkeys(partitions, error)
         if transaction.state in PREPARED:

@@ -83,9 +83,7 @@ class Transaction(NamedTuple):
             client_version=client_version,
         )
 
-    def with_partitions(
-        self, added: Collection[TopicPartition], client_version: int, now_ms: int
-    ) -> "Transaction":
+    def with_partitions(self, added: Collection[TopicPartition], client_version: int, now_ms: int) -> "Transaction":
         return self._moved(
             TransactionState.ONGOING,
             now_ms,

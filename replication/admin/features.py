@@ -116,9 +116,7 @@ class FeatureAdmin:
         self.before_downgrade: list[BeforeDowngrade] = []
         """Awaited before a level falls. With a KafkaError the level stays."""
 
-    async def update(
-        self, updates: Sequence[FeatureUpdate], timeout_ms: int, *, validate_only: bool = False
-    ) -> None:
+    async def update(self, updates: Sequence[FeatureUpdate], timeout_ms: int, *, validate_only: bool = False) -> None:
         """Return when the new levels are in force on this broker; the others follow. Raises KafkaError: those of
         `updated`, NOT_CONTROLLER, REQUEST_TIMED_OUT, FEATURE_UPDATE_FAILED."""
         limit = TimeLimit(timeout_ms)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.broker.cli.dump_log.records import last_offset_of, max_timestamp, read_entries
 from gregor.broker.cli.errors import CommandError
-from gregor.storage.producers.state import parse_snapshot
+from gregor.storage.producers.snapshot import parse_snapshot
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
 from gregor.storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 
