@@ -185,7 +185,9 @@ def _age(duration_ms: int) -> str:
     seconds = max(0, duration_ms) // 1000
     if seconds < 120:
         return f"{seconds} s"
-    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
+    if seconds < 7200:
+        return f"{seconds // 60} min"
+    return f"{seconds // 3600} h" if seconds < 172_800 else f"{seconds // 86_400} days"
 
 
 def examine_transactions(
