@@ -166,6 +166,7 @@ class Node:
             self._background,
             now_ms,
             lambda topic, index: base.replicas.get(topic, index) is not None,
+            lambda topic, index: (found := base.replicas.get(topic, index)) is not None and found.is_leader,
         )
         disk_watch = self._watch_disks(base, maintenance)
         groups = self._group_coordinator(base)
