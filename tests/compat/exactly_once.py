@@ -111,6 +111,10 @@ class Copier:
                 stderr=errors,
             )
 
+    @property
+    def running(self) -> bool:
+        return self._running().poll() is None
+
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "not started"
         return self._process
@@ -471,6 +475,7 @@ class Work:
         assert self._producer.flush(WAIT_S) == 0
 
         def copied() -> bool:
+            assert any(copier.running for copier in self.copiers), "every copier has ended"
             return self.committed() == self.fed
 
         try:

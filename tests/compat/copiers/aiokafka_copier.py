@@ -102,5 +102,9 @@ class Copier:
                 self._consumer.seek(partition, committed)
 
 
+async def main() -> None:
+    await Copier(settings()).run()
+
+
 if __name__ == "__main__":
-    asyncio.run(Copier(settings()).run())
+    asyncio.run(main())
