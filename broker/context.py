@@ -6,7 +6,7 @@ Each handler names the narrowest of these protocols that it needs; gregor.broker
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -15,9 +15,15 @@ if TYPE_CHECKING:
     from gregor.broker.jobs.log_mover import LogMover
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
+    from gregor.coordinator.txn.coordinator import TransactionCoordinator
     from gregor.protocol.api_keys import ApiKey
+    from gregor.protocol.deferred import Deferred
+    from gregor.protocol.errors import ErrorCode
     from gregor.protocol.ids import Uuid
+    from gregor.protocol.records.control import EndTransaction
+    from gregor.protocol.topic_partition import TopicPartition
     from gregor.protocol.turns import Gate
+    from gregor.replication.admin.features import FeatureAdmin
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.consumer_offsets import ConsumerOffsets
+    from gregor.replication.store.features import FinalizedFeatures
     from gregor.storage.folders.manager import LogManager
 
 
@@ -95,10 +102,12 @@ class ServedApi(Protocol):
 
 
 class ApiContext(Protocol):
-    """The table of served APIs."""
+    """The table of served APIs, and the features."""
 
     @property
     def handlers(self) -> Mapping[int, ServedApi]: ...
+    @property
+    def features(self) -> FinalizedFeatures: ...
 
 
 class Paced(Protocol):
@@ -162,6 +171,48 @@ class GroupContext(MetadataContext, Protocol):
     def topic_creator(self) -> TopicCreation: ...
 
 
+class VerifiedPartitions(Protocol):
+    """The verification that partitions are part of a transaction, by its coordinator on any broker."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        verify_only: bool,
+    ) -> Deferred[dict[TopicPartition, ErrorCode]]:
+        """Complete with an error or NONE for each partition. Without `verify_only` they become part of it."""
+
+
+class MarkerWrites(Protocol):
+    """The markers of transactions in the partitions that this broker leads."""
+
+    def write(
+        self, marker: EndTransaction, topic: str, partition: int, written: Callable[[ErrorCode], None]
+    ) -> None: ...
+
+
+class ProduceContext(DataContext, Protocol):
+    """Records, and the transactions that they are part of."""
+
+    @property
+    def verifier(self) -> VerifiedPartitions: ...
+
+
+class TransactionContext(GroupContext, ProducerIdContext, Protocol):
+    """Transactions: their coordinator, the offsets that they commit, and their ends in the partitions."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def transactions(self) -> TransactionCoordinator: ...
+    @property
+    def verifier(self) -> VerifiedPartitions: ...
+    @property
+    def local_markers(self) -> MarkerWrites: ...
+
+
 class AdminContext(MetadataContext, Protocol):
     """Topics, their settings and their replicas, which the controller changes."""
 
@@ -169,6 +220,13 @@ class AdminContext(MetadataContext, Protocol):
     def admin(self) -> Admin: ...
     @property
     def controller(self) -> ControllerAnswers: ...
+
+
+class FeatureContext(Protocol):
+    """The finalised features, which the controller changes."""
+
+    @property
+    def feature_admin(self) -> FeatureAdmin: ...
 
 
 class LogDirsContext(MetadataContext, Protocol):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ApiContext,
         Call,
         ControllerContext,
+        FeatureContext,
         GroupContext,
         LogDirsContext,
         NodeEndpoint,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.protocol.turns import Gate
+    from gregor.replication.admin.features import FeatureAdmin
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.consumer_offsets import ConsumerOffsets
+    from gregor.replication.store.features import FinalizedFeatures
     from gregor.replication.store.topic_configs import TopicConfigs
     from gregor.storage.folders.manager import LogManager
 
@@ -75,6 +78,8 @@ class Broker:
     controller_requests: ControllerRequestHandler
     controller: ControllerAnswers
     admin: Admin
+    features: FinalizedFeatures
+    feature_admin: FeatureAdmin
     topic_creator: TopicCreator
     groups: GroupCoordinator
     consumer_offsets: ConsumerOffsets
@@ -121,6 +126,7 @@ if TYPE_CHECKING:
         ConnectionContext,
         ControllerContext,
         EncodedMetadataContext,
+        FeatureContext,
         FetchPathContext,
         GroupContext,
         ListenersContext,
@@ -129,4 +135,4 @@ if TYPE_CHECKING:
         ReplicaContext,
     ]:
         """Let the type checker compare the parts with the needs of each handler: the registry does not."""
-        return broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker
+        return broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gregor.broker.admin_socket.server import Control
 from gregor.broker.answers.metadata import EncodedTopics
 from gregor.broker.cluster.auto_topics import TopicCreator
-from gregor.broker.cluster.group_log import GroupLog
+from gregor.broker.cluster.coordinator_log import CoordinatorLog
 from gregor.broker.cluster.store_factory import NoSuchStore, check_store, in_cluster
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
@@ -39,6 +39,8 @@ from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.coordinator import GroupCoordinator
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
+from gregor.replication.admin.features import FeatureAdmin
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -164,6 +166,7 @@ class Node:
             self._background,
             now_ms,
             lambda topic, index: base.replicas.get(topic, index) is not None,
+            lambda topic, index: (found := base.replicas.get(topic, index)) is not None and found.is_leader,
         )
         disk_watch = self._watch_disks(base, maintenance)
         groups = self._group_coordinator(base)
@@ -195,6 +198,7 @@ class Node:
             if self.loading.is_over:
                 await base.adoption.run()
             await base.configs.start()
+            await base.features.start()
             self._addresses.bound(bind())
             if self._member is not None:
                 base.image.expect_topics(bool(await base.store.children(TOPICS)))
@@ -249,7 +253,7 @@ class Node:
         return watch
 
     def _group_coordinator(self, base: BaseParts) -> GroupCoordinator:
-        group_log = GroupLog(base.replicas, self._background)
+        group_log = CoordinatorLog(GROUP_METADATA_TOPIC, base.replicas, self._background)
         return GroupCoordinator(
             GroupConfig.from_broker(self._config),
             group_log,
@@ -308,6 +312,8 @@ class Node:
             controller_requests=base.local,
             controller=control.answers,
             admin=admin,
+            features=base.features,
+            feature_admin=FeatureAdmin(base.store, control.loop, base.features, in_cluster=self.in_cluster),
             topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),
             groups=groups,
             consumer_offsets=ConsumerOffsets(base.store),

@@ -24,6 +24,7 @@ from gregor.config.listeners import Listener
 
 MAX_MEMBERS = 64
 OFFSETS_COPIES, TOPICS_COPIES = "offsets.topic.replication.factor", "default.replication.factor"
+TRANSACTIONS_COPIES = "transaction.state.log.replication.factor"
 MEMBER_FOLDER = "broker-{}"
 
 

@@ -1,1 +1,1 @@
-"""Group coordinator: state machines behind narrow ports."""
+"""Group and transaction coordinators: state machines behind narrow ports."""

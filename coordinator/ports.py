@@ -4,12 +4,16 @@ The broker implements the first two over its replicas of the internal topic; the
 event loop. Tests implement all three in memory.
 """
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Protocol, TypeVar
 
-from gregor.coordinator.result import Record, Result
+from gregor.coordinator.result import Producer, Record, Result
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.turns import Steps
+
+ValueT = TypeVar("ValueT")
 
 TimedOperation = Callable[[int], Result]
 """Runs when its time has come, with the wall clock in ms; its records are appended like those of a request."""
@@ -18,11 +22,18 @@ TimedOperation = Callable[[int], Result]
 class LogWriter(Protocol):
     """Appends to the partitions of the internal topic that this broker leads."""
 
-    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> int:
+    def append(
+        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], producer: Producer | None = None
+    ) -> int:
         """Append one batch of (key, value); returns the offset after its last record.
 
-        Raises KafkaError when nothing was appended: no longer leader, too few replicas in sync, disk error, batch too
-        large.
+        With a `producer` the batch is part of its transaction. Raises KafkaError when nothing was appended: no longer
+        leader, too few replicas in sync, disk error, batch too large, producer fenced, transaction not verified.
+        """
+
+    def append_marker(self, partition: int, marker: EndTransaction) -> int:
+        """Append the marker that ends a transaction; returns the offset after it. Raises KafkaError as `append`, and
+        TRANSACTION_COORDINATOR_FENCED.
         """
 
     def when_committed(self, partition: int, offset: int, callback: Callable[[ErrorCode], None]) -> None:
@@ -55,6 +66,23 @@ class Timers(Protocol):
     def schedule(self, key: Hashable, delay_ms: int, operation: TimedOperation) -> None: ...
 
     def cancel(self, key: Hashable) -> None: ...
+
+
+class ShardContext(Protocol):
+    """The runtime, as one shard sees it."""
+
+    @property
+    def timers(self) -> Timers: ...
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch of the shard's partition."""
+
+    def submit(self, operation: TimedOperation) -> None:
+        """Run an operation without a response: at once, or after the load or the operation that runs now."""
+
+    def outcome_of(self, awaitable: Awaitable[ValueT]) -> Deferred[ValueT]:
+        """Await a value that comes from outside. The Deferred is cancelled when the shard is unloaded."""
 
 
 class Shard(Protocol):

@@ -7,13 +7,12 @@ from gregor.coordinator.ports import Shard
 from gregor.coordinator.result import Record
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.records.batch import RecordBatch, iter_batches
+from gregor.protocol.records.control import parse_end_marker
 from gregor.protocol.turns import Steps
 
 _log = logging.getLogger(__name__)
 
 NO_PRODUCER_ID = -1
-_ABORT_MARKER = 0
-_COMMIT_MARKER = 1
 
 
 def replay(
@@ -50,8 +49,7 @@ def replay(
 
 
 def _replay_marker(shard: Shard, batch: RecordBatch) -> None:
-    """The key of a control record is version int16, type int16; type 0 aborts, 1 commits (KIP-98)."""
     for written in batch.records():
-        kind = int.from_bytes((written.key or b"")[2:4], "big", signed=True)
-        if kind in (_ABORT_MARKER, _COMMIT_MARKER):
-            shard.replay_end_of_transaction(batch.producer_id, commit=kind == _COMMIT_MARKER)
+        marker = parse_end_marker(written)
+        if marker is not None:
+            shard.replay_end_of_transaction(batch.producer_id, commit=marker.commit)

@@ -6,10 +6,11 @@ are committed. The runtime appends the records, replays them (that is the change
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.records.control import EndTransaction
 
 
 @dataclass(slots=True, frozen=True)
@@ -20,20 +21,37 @@ class Record:
     value: Any
 
 
+class Producer(NamedTuple):
+    """The producer whose transaction the records of an append belong to.
+
+    `guard` is the verification of the transaction by its coordinator (KIP-890); the log checks it.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    guard: object = None
+
+
 @dataclass(slots=True)
 class Result:
     """The outcome of one operation.
 
     `response` is the answer, or the Deferred of it. `releases` are other pending answers and what completes them once
     the records are committed. `on_failure` restores soft state when the records could not be appended; hard state
-    did not change. `atomic` False lets the runtime spread the records over several batches.
+    did not change. `after_commit` is called when they, and all records before them, are committed: after the answers,
+    however late, and not at all once another broker leads the partition. `atomic` False lets the runtime spread the
+    records over several batches. With a `producer` the records are part of its transaction. A `marker` ends a
+    transaction; it comes without records.
     """
 
     response: Any = None
     records: list[Record] = field(default_factory=list)
     releases: list[tuple[Deferred[Any], Any]] = field(default_factory=list)
     on_failure: Callable[[ErrorCode], None] | None = None
+    after_commit: Callable[[], None] | None = None
     atomic: bool = True
+    producer: Producer | None = None
+    marker: EndTransaction | None = None
 
 
 _APPEND_ERRORS = {
@@ -41,6 +59,8 @@ _APPEND_ERRORS = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    # The verification of a transaction failed; on this error clients retry without another look-up of the coordinator.
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,

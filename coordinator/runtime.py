@@ -11,11 +11,12 @@ end), and after one wait has timed out no other read waits until the high waterm
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from gregor.coordinator.ports import LogLoader, LogWriter, Shard, TimedOperation, Timers
-from gregor.coordinator.replaying import replay
+from gregor.coordinator.ports import LogLoader, LogWriter, Shard, ShardContext, TimedOperation, ValueT
+from gregor.coordinator.replaying import NO_PRODUCER_ID, replay
 from gregor.coordinator.result import Record, Result, coordinator_error
 from gregor.coordinator.timers import LoopTimers
 from gregor.protocol.deferred import Deferred, outcome_of
@@ -28,6 +29,17 @@ MAX_BATCH_BYTES = 256 * 1024
 """The limit of the batches of a non-atomic list of records; well below `max.message.bytes` of any topic."""
 
 _RECORD_OVERHEAD = 21  # at most, of a record without headers
+_COMMITTED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+_PRODUCER_ERRORS = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+"""These concern one producer or transaction; the log accepts other records."""
 
 
 S = TypeVar("S", bound=Shard)
@@ -48,31 +60,72 @@ class RuntimeSettings(NamedTuple):
     load_buffer_bytes: int
 
 
+class _Context:
+    """Implements ShardContext."""
+
+    __slots__ = ("_outcomes", "leader_epoch", "submit", "timers")
+
+    def __init__(self, leader_epoch: int, submit: Callable[[TimedOperation], None]) -> None:
+        self.leader_epoch = leader_epoch
+        self.submit = submit
+        self.timers = LoopTimers(asyncio.get_running_loop(), submit)
+        self._outcomes: dict[Deferred[Any], asyncio.Task[None]] = {}
+
+    def outcome_of(self, awaitable: Awaitable[ValueT]) -> Deferred[ValueT]:
+        outcome: Deferred[ValueT] = Deferred()
+
+        async def wait() -> None:
+            try:
+                outcome.complete(await awaitable)
+            except Exception as error:
+                outcome.fail(error)
+
+        task = asyncio.get_running_loop().create_task(wait())
+        self._outcomes[outcome] = task
+        outcome.then(self._decided)
+        return outcome
+
+    def _decided(self, outcome: Deferred[Any]) -> None:
+        task = self._outcomes.pop(outcome)
+        if outcome.cancelled:
+            task.cancel()
+
+    def close(self) -> None:
+        self.timers.cancel_all()
+        for outcome in list(self._outcomes):
+            outcome.cancel()
+
+
 class _Owned(Generic[S]):
     """A partition that this broker coordinates."""
 
     __slots__ = (
         "after_load",
+        "busy",
         "commit_timed_out",
+        "context",
+        "draining",
         "end_offset",
-        "epoch",
         "error",
         "load",
+        "queued",
         "readable_offset",
         "refused_with",
         "shard",
-        "timers",
         "waits",
     )
+    shard: S
+    context: _Context
 
-    def __init__(self, shard: S, timers: LoopTimers, epoch: int) -> None:
-        self.shard = shard
-        self.timers = timers
-        self.epoch = epoch
+    def __init__(self) -> None:
         # Why requests are refused; NONE once loaded.
         self.error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self.load: asyncio.Task[None] | None = None
-        self.after_load: list[Callable[[S], Result]] = []
+        self.after_load: list[Callable[[S, int], Result]] = []
+        # An operation runs, is appended or is replayed: those that this causes must come after it.
+        self.busy = False
+        self.draining = False
+        self.queued: list[Callable[[S, int], Result]] = []
         # All records below `end_offset` have been replayed; those below `readable_offset` were loaded or are committed.
         self.end_offset = 0
         self.readable_offset = 0
@@ -89,7 +142,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def __init__(
         self,
-        make_shard: Callable[[Timers], S],
+        make_shard: Callable[[ShardContext], S],
         record_format: RecordFormat,
         writer: LogWriter,
         loader: LogLoader,
@@ -114,26 +167,26 @@ class CoordinatorRuntime(Generic[S]):
         """This broker leads the partition now: load it. Returns the load, or None if there is nothing to load."""
         owned = self._owned.get(partition)
         if owned is not None:
-            owned.epoch = max(owned.epoch, epoch)
+            owned.context.leader_epoch = max(owned.context.leader_epoch, epoch)
             if owned.error is not ErrorCode.NOT_COORDINATOR:
                 return None
             self.resign(partition)
-        loop = asyncio.get_running_loop()
-        timers = LoopTimers(loop, lambda operation: self._fire(partition, operation))
-        owned = self._owned[partition] = _Owned(self._make_shard(timers), timers, epoch)
-        owned.load = loop.create_task(self._load(partition, owned))
+        owned = self._owned[partition] = _Owned()
+        owned.context = _Context(epoch, partial(self._submit, partition, owned))
+        owned.shard = self._make_shard(owned.context)
+        owned.load = asyncio.get_running_loop().create_task(self._load(partition, owned))
         return owned.load
 
     def resign(self, partition: int, epoch: int | None = None) -> None:
         """This broker leads the partition no more: forget it. An epoch that is not newer than ours is old news."""
         owned = self._owned.get(partition)
-        if owned is None or (epoch is not None and epoch <= owned.epoch):
+        if owned is None or (epoch is not None and epoch <= owned.context.leader_epoch):
             return
         del self._owned[partition]
         if owned.load is not None:
             owned.load.cancel()
         owned.shard.on_unloaded(ErrorCode.NOT_COORDINATOR)
-        owned.timers.cancel_all()
+        owned.context.close()
         for parked in list(owned.waits):
             parked.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
 
@@ -169,32 +222,58 @@ class CoordinatorRuntime(Generic[S]):
 
         Raises KafkaError, with the code that a client of a coordinator expects.
         """
-        owned = self._active(partition)
-        result = self._perform(partition, owned, operation)
-        pending = self._release(partition, owned, result)
-        if pending is None:
-            return result.response
+        return await self.outcome_of(self.start(partition, operation))
+
+    async def outcome_of(self, pending: Deferred[ValueT]) -> ValueT:
+        """Wait for a Deferred in a coroutine. A cancellation cancels it too."""
         if pending.done:
             return pending.result()
         return await outcome_of(pending, asyncio.get_running_loop().create_future())
+
+    def start(self, partition: int, operation: Callable[[S, int], Result]) -> Deferred[Any]:
+        """As `run`, for a caller that does not wait; the Deferred fails with KafkaError."""
+        try:
+            owned = self._active(partition)
+            result = self._perform(partition, owned, operation)
+            pending = self._release(partition, owned, result)
+        except KafkaError as error:
+            pending = Deferred()
+            pending.fail(error)
+            return pending
+        if pending is None:
+            pending = Deferred()
+            pending.complete(result.response)
+        return pending
 
     def run_everywhere(self, operation: Callable[[S], Result]) -> None:
         """Run an operation without a response on every shard; on those that are loading, after that."""
         for partition, owned in list(self._owned.items()):
             if owned.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                owned.after_load.append(operation)
+                owned.after_load.append(_timeless(operation))
             elif owned.error is ErrorCode.NONE:
                 self._run_quietly(partition, owned, _timeless(operation))
 
-    def _fire(self, partition: int, operation: TimedOperation) -> None:
-        owned = self._owned.get(partition)
-        if owned is None:
+    def _submit(self, partition: int, owned: _Owned[S], operation: TimedOperation) -> None:
+        if self._owned.get(partition) is not owned:
             return
-        if owned.error is ErrorCode.NONE:
-            self._run_quietly(partition, owned, lambda _shard, now_ms: operation(now_ms))
+        timed = _without_shard(operation)
+        if owned.busy:
+            owned.queued.append(timed)
+        elif owned.error is ErrorCode.NONE:
+            self._run_quietly(partition, owned, timed)
         elif owned.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # One of those that are being started, and too short for their number.
-            owned.after_load.append(lambda _shard: operation(self._clock_ms()))
+            owned.after_load.append(timed)
+
+    def _run_queued(self, partition: int, owned: _Owned[S]) -> None:
+        if owned.draining:
+            return
+        owned.draining = True
+        try:
+            while owned.queued and self._owned.get(partition) is owned:
+                self._run_quietly(partition, owned, owned.queued.pop(0))
+        finally:
+            owned.draining = False
 
     def _run_quietly(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> None:
         try:
@@ -203,27 +282,41 @@ class CoordinatorRuntime(Generic[S]):
             _log.debug("%s-%d: a change could not be written: %s", self._name, partition, error)
 
     def _perform(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> Result:
-        """Run, append, replay."""
+        """Run, append, replay; then run the operations that were submitted meanwhile."""
+        owned.busy = True
+        try:
+            return self._perform_alone(partition, owned, operation)
+        finally:
+            owned.busy = False
+            if owned.queued:
+                self._run_queued(partition, owned)
+
+    def _perform_alone(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> Result:
         try:
             result = operation(owned.shard, self._clock_ms())
         except Exception as error:
             _log.exception("%s-%d: an operation failed", self._name, partition)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-        if not result.records:
+        if not result.records and result.marker is None:
             return result
         try:
             self._append(partition, owned, result)
         except KafkaError as error:
-            # Logged once and not with every request; the disk watch logs a disk that is full or has failed.
-            known = error.code in (ErrorCode.KAFKA_STORAGE_ERROR, owned.refused_with)
-            owned.refused_with = error.code
-            level = logging.DEBUG if known else logging.WARNING
-            _log.log(level, "%s-%d: records of groups cannot be appended: %s", self._name, partition, error)
+            self._log_refusal(partition, owned, error)
             raise self._failed(result, error.code) from error
         except Exception as error:
             _log.exception("%s-%d: an append failed", self._name, partition)
             raise self._failed(result, ErrorCode.UNKNOWN_SERVER_ERROR) from error
         return result
+
+    def _log_refusal(self, partition: int, owned: _Owned[S], error: KafkaError) -> None:
+        """Once and not with every request; the disk watch logs a disk that is full or has failed."""
+        known = error.code in _PRODUCER_ERRORS
+        if not known:
+            known = error.code in (ErrorCode.KAFKA_STORAGE_ERROR, owned.refused_with)
+            owned.refused_with = error.code
+        level = logging.DEBUG if known else logging.WARNING
+        _log.log(level, "%s-%d: records cannot be appended: %s", self._name, partition, error)
 
     def _failed(self, result: Result, error: ErrorCode) -> KafkaError:
         code = coordinator_error(error)
@@ -234,15 +327,22 @@ class CoordinatorRuntime(Generic[S]):
         return KafkaError(code)
 
     def _append(self, partition: int, owned: _Owned[S], result: Result) -> None:
+        if result.marker is not None:
+            owned.end_offset = self._writer.append_marker(partition, result.marker)
+            owned.shard.replay_end_of_transaction(result.marker.producer_id, commit=result.marker.commit)
+            owned.refused_with = ErrorCode.NONE
+            return
         try:
             encoded = [self._encode(record) for record in result.records]
         except ValueError as error:
             # A name that the request could carry and the record cannot.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        producer = result.producer
+        producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
         for first, last in [(0, len(encoded))] if result.atomic else _batches(encoded):
-            end_offset = self._writer.append(partition, encoded[first:last])
+            end_offset = self._writer.append(partition, encoded[first:last], producer)
             for offset, record in enumerate(result.records[first:last], end_offset - (last - first)):
-                owned.shard.replay(record, offset)
+                owned.shard.replay(record, offset, producer_id)
             owned.end_offset = end_offset
         owned.refused_with = ErrorCode.NONE
 
@@ -256,13 +356,25 @@ class CoordinatorRuntime(Generic[S]):
         if response is not None and pending is None:
             pending = Deferred()
             answers.append((pending, response))
-        wrote = bool(result.records)
+        wrote = bool(result.records) or result.marker is not None
         if answers and owned.end_offset > owned.readable_offset and (wrote or not owned.commit_timed_out):
             self._await_commit(partition, owned, answers, wrote=wrote)
         else:
             for waiting, answer in answers:
                 waiting.complete(answer)
+        if result.after_commit is not None:
+            self._notify_of_commit(partition, owned, result.after_commit)
         return pending
+
+    def _notify_of_commit(self, partition: int, owned: _Owned[S], callback: Callable[[], None]) -> None:
+        def decided(error: ErrorCode) -> None:
+            if error in _COMMITTED and self._owned.get(partition) is owned:
+                callback()
+
+        try:
+            self._writer.when_committed(partition, owned.end_offset, decided)
+        except KafkaError as error:
+            _log.debug("%s-%d: the commit of records cannot be awaited: %s", self._name, partition, error)
 
     def _await_commit(
         self, partition: int, owned: _Owned[S], answers: list[tuple[Deferred[Any], Any]], *, wrote: bool
@@ -318,17 +430,19 @@ class CoordinatorRuntime(Generic[S]):
             await self._gate.run(owned.shard.on_loaded(self._clock_ms()))
         except KafkaError as error:
             _log.warning(
-                "%s-%d could not be loaded, its groups have no coordinator here: %s", self._name, partition, error
+                "%s-%d could not be loaded, this broker is not its coordinator: %s", self._name, partition, error
             )
             owned.error = ErrorCode.NOT_COORDINATOR
             return
         except Exception:
-            _log.exception("%s-%d could not be loaded, its groups have no coordinator here", self._name, partition)
+            _log.exception("%s-%d could not be loaded, this broker is not its coordinator", self._name, partition)
             owned.error = ErrorCode.NOT_COORDINATOR
             return
         owned.error = ErrorCode.NONE
-        while owned.after_load:
-            self._run_quietly(partition, owned, _timeless(owned.after_load.pop(0)))
+        turns = self._gate.turns()
+        for operation in owned.after_load:
+            self._run_quietly(partition, owned, operation)
+            await turns.next()
 
     async def _replay_log(self, partition: int, owned: _Owned[S]) -> None:
         offset, end_offset = self._loader.bounds(partition)
@@ -340,6 +454,10 @@ class CoordinatorRuntime(Generic[S]):
                 break
             offset = reached
         owned.end_offset = owned.readable_offset = max(offset, end_offset)
+
+
+def _without_shard(operation: TimedOperation) -> Callable[[Any, int], Result]:
+    return lambda _shard, now_ms: operation(now_ms)
 
 
 def _timeless(operation: Callable[[S], Result]) -> Callable[[S, int], Result]:

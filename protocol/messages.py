@@ -47,6 +47,11 @@ APIS = {
     21: "delete_records",
     22: "init_producer_id",
     23: "offset_for_leader_epoch",
+    24: "add_partitions_to_txn",
+    25: "add_offsets_to_txn",
+    26: "end_txn",
+    27: "write_txn_markers",
+    28: "txn_offset_commit",
     29: "describe_acls",
     30: "create_acls",
     31: "delete_acls",
@@ -62,7 +67,11 @@ APIS = {
     46: "list_partition_reassignments",
     47: "offset_delete",
     56: "alter_partition",
+    57: "update_features",
     60: "describe_cluster",
+    61: "describe_producers",
+    65: "describe_transactions",
+    66: "list_transactions",
     67: "allocate_producer_ids",
     74: "list_config_resources",
     75: "describe_topic_partitions",
@@ -75,6 +84,8 @@ OTHERS = {
     "OffsetCommitValue": "records_group",
     "GroupMetadataKey": "records_group",
     "GroupMetadataValue": "records_group",
+    "TransactionLogKey": "records_transaction",
+    "TransactionLogValue": "records_transaction",
 }
 
 _SCHEMA_OF = dict(OTHERS)

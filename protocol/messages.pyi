@@ -118,6 +118,43 @@ class GroupMetadataValue(ApiMessage):
         members: list[GroupMetadataValue.MemberMetadata] = ...,
     ) -> None: ...
 
+class TransactionLogKey(ApiMessage):
+    transactional_id: str
+    def __init__(self, *, transactional_id: str = ...) -> None: ...
+
+class TransactionLogValue(ApiMessage):
+    class PartitionsSchema:
+        topic: str
+        partition_ids: list[int]
+        def __init__(self, *, topic: str = ..., partition_ids: list[int] = ...) -> None: ...
+
+    producer_id: int
+    previous_producer_id: int
+    next_producer_id: int
+    producer_epoch: int
+    next_producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_status: int
+    transaction_partitions: list[TransactionLogValue.PartitionsSchema] | None
+    transaction_last_update_timestamp_ms: int
+    transaction_start_timestamp_ms: int
+    client_transaction_version: int
+    def __init__(
+        self,
+        *,
+        producer_id: int = ...,
+        previous_producer_id: int = ...,
+        next_producer_id: int = ...,
+        producer_epoch: int = ...,
+        next_producer_epoch: int = ...,
+        transaction_timeout_ms: int = ...,
+        transaction_status: int = ...,
+        transaction_partitions: list[TransactionLogValue.PartitionsSchema] | None = ...,
+        transaction_last_update_timestamp_ms: int = ...,
+        transaction_start_timestamp_ms: int = ...,
+        client_transaction_version: int = ...,
+    ) -> None: ...
+
 class ProduceRequest(ApiMessage):
     class PartitionProduceData:
         index: int
@@ -1518,6 +1555,226 @@ class OffsetForLeaderEpochResponse(ApiMessage):
         topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = ...,
     ) -> None: ...
 
+class AddPartitionsToTxnRequest(ApiMessage):
+    class AddPartitionsToTxnTopic:
+        name: str
+        partitions: list[int]
+        def __init__(self, *, name: str = ..., partitions: list[int] = ...) -> None: ...
+
+    class AddPartitionsToTxnTransaction:
+        transactional_id: str
+        producer_id: int
+        producer_epoch: int
+        verify_only: bool
+        topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+        def __init__(
+            self,
+            *,
+            transactional_id: str = ...,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            verify_only: bool = ...,
+            topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
+        ) -> None: ...
+
+    transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction]
+    v3_and_below_transactional_id: str
+    v3_and_below_producer_id: int
+    v3_and_below_producer_epoch: int
+    v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+    def __init__(
+        self,
+        *,
+        transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction] = ...,
+        v3_and_below_transactional_id: str = ...,
+        v3_and_below_producer_id: int = ...,
+        v3_and_below_producer_epoch: int = ...,
+        v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
+    ) -> None: ...
+
+class AddPartitionsToTxnResponse(ApiMessage):
+    class AddPartitionsToTxnPartitionResult:
+        partition_index: int
+        partition_error_code: int
+        def __init__(self, *, partition_index: int = ..., partition_error_code: int = ...) -> None: ...
+
+    class AddPartitionsToTxnTopicResult:
+        name: str
+        results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = ...,
+        ) -> None: ...
+
+    class AddPartitionsToTxnResult:
+        transactional_id: str
+        topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]
+        def __init__(
+            self,
+            *,
+            transactional_id: str = ...,
+            topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    results_by_transaction: list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult]
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        results_by_transaction: list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult] = ...,
+        results_by_topic_v3_and_below: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ...,
+    ) -> None: ...
+
+class AddOffsetsToTxnRequest(ApiMessage):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    group_id: str
+    def __init__(
+        self, *, transactional_id: str = ..., producer_id: int = ..., producer_epoch: int = ..., group_id: str = ...
+    ) -> None: ...
+
+class AddOffsetsToTxnResponse(ApiMessage):
+    throttle_time_ms: int
+    error_code: int
+    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ...) -> None: ...
+
+class EndTxnRequest(ApiMessage):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    def __init__(
+        self, *, transactional_id: str = ..., producer_id: int = ..., producer_epoch: int = ..., committed: bool = ...
+    ) -> None: ...
+
+class EndTxnResponse(ApiMessage):
+    throttle_time_ms: int
+    error_code: int
+    producer_id: int
+    producer_epoch: int
+    def __init__(
+        self, *, throttle_time_ms: int = ..., error_code: int = ..., producer_id: int = ..., producer_epoch: int = ...
+    ) -> None: ...
+
+class WriteTxnMarkersRequest(ApiMessage):
+    class WritableTxnMarkerTopic:
+        name: str
+        partition_indexes: list[int]
+        def __init__(self, *, name: str = ..., partition_indexes: list[int] = ...) -> None: ...
+
+    class WritableTxnMarker:
+        producer_id: int
+        producer_epoch: int
+        transaction_result: bool
+        topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic]
+        coordinator_epoch: int
+        transaction_version: int
+        def __init__(
+            self,
+            *,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            transaction_result: bool = ...,
+            topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic] = ...,
+            coordinator_epoch: int = ...,
+            transaction_version: int = ...,
+        ) -> None: ...
+
+    markers: list[WriteTxnMarkersRequest.WritableTxnMarker]
+    def __init__(self, *, markers: list[WriteTxnMarkersRequest.WritableTxnMarker] = ...) -> None: ...
+
+class WriteTxnMarkersResponse(ApiMessage):
+    class WritableTxnMarkerPartitionResult:
+        partition_index: int
+        error_code: int
+        def __init__(self, *, partition_index: int = ..., error_code: int = ...) -> None: ...
+
+    class WritableTxnMarkerTopicResult:
+        name: str
+        partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]
+        def __init__(
+            self, *, name: str = ..., partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = ...
+        ) -> None: ...
+
+    class WritableTxnMarkerResult:
+        producer_id: int
+        topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult]
+        def __init__(
+            self, *, producer_id: int = ..., topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = ...
+        ) -> None: ...
+
+    markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult]
+    def __init__(self, *, markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult] = ...) -> None: ...
+
+class TxnOffsetCommitRequest(ApiMessage):
+    class TxnOffsetCommitRequestPartition:
+        partition_index: int
+        committed_offset: int
+        committed_leader_epoch: int
+        committed_metadata: str | None
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            committed_offset: int = ...,
+            committed_leader_epoch: int = ...,
+            committed_metadata: str | None = ...,
+        ) -> None: ...
+
+    class TxnOffsetCommitRequestTopic:
+        name: str
+        partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]
+        def __init__(
+            self, *, name: str = ..., partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = ...
+        ) -> None: ...
+
+    transactional_id: str
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]
+    def __init__(
+        self,
+        *,
+        transactional_id: str = ...,
+        group_id: str = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        generation_id: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = ...,
+    ) -> None: ...
+
+class TxnOffsetCommitResponse(ApiMessage):
+    class TxnOffsetCommitResponsePartition:
+        partition_index: int
+        error_code: int
+        def __init__(self, *, partition_index: int = ..., error_code: int = ...) -> None: ...
+
+    class TxnOffsetCommitResponseTopic:
+        name: str
+        partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition]
+        def __init__(
+            self, *, name: str = ..., partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = ...
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = ...
+    ) -> None: ...
+
 class DescribeAclsRequest(ApiMessage):
     resource_type_filter: int
     resource_name_filter: str | None
@@ -2287,6 +2544,52 @@ class AlterPartitionResponse(ApiMessage):
         topics: list[AlterPartitionResponse.TopicData] = ...,
     ) -> None: ...
 
+class UpdateFeaturesRequest(ApiMessage):
+    class FeatureUpdateKey:
+        feature: str
+        max_version_level: int
+        allow_downgrade: bool
+        upgrade_type: int
+        def __init__(
+            self,
+            *,
+            feature: str = ...,
+            max_version_level: int = ...,
+            allow_downgrade: bool = ...,
+            upgrade_type: int = ...,
+        ) -> None: ...
+
+    timeout_ms: int
+    feature_updates: list[UpdateFeaturesRequest.FeatureUpdateKey]
+    validate_only: bool
+    def __init__(
+        self,
+        *,
+        timeout_ms: int = ...,
+        feature_updates: list[UpdateFeaturesRequest.FeatureUpdateKey] = ...,
+        validate_only: bool = ...,
+    ) -> None: ...
+
+class UpdateFeaturesResponse(ApiMessage):
+    class UpdatableFeatureResult:
+        feature: str
+        error_code: int
+        error_message: str | None
+        def __init__(self, *, feature: str = ..., error_code: int = ..., error_message: str | None = ...) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    results: list[UpdateFeaturesResponse.UpdatableFeatureResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        results: list[UpdateFeaturesResponse.UpdatableFeatureResult] = ...,
+    ) -> None: ...
+
 class DescribeClusterRequest(ApiMessage):
     include_cluster_authorized_operations: bool
     endpoint_type: int
@@ -2335,6 +2638,138 @@ class DescribeClusterResponse(ApiMessage):
         controller_id: int = ...,
         brokers: list[DescribeClusterResponse.DescribeClusterBroker] = ...,
         cluster_authorized_operations: int = ...,
+    ) -> None: ...
+
+class DescribeProducersRequest(ApiMessage):
+    class TopicRequest:
+        name: str
+        partition_indexes: list[int]
+        def __init__(self, *, name: str = ..., partition_indexes: list[int] = ...) -> None: ...
+
+    topics: list[DescribeProducersRequest.TopicRequest]
+    def __init__(self, *, topics: list[DescribeProducersRequest.TopicRequest] = ...) -> None: ...
+
+class DescribeProducersResponse(ApiMessage):
+    class ProducerState:
+        producer_id: int
+        producer_epoch: int
+        last_sequence: int
+        last_timestamp: int
+        coordinator_epoch: int
+        current_txn_start_offset: int
+        def __init__(
+            self,
+            *,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            last_sequence: int = ...,
+            last_timestamp: int = ...,
+            coordinator_epoch: int = ...,
+            current_txn_start_offset: int = ...,
+        ) -> None: ...
+
+    class PartitionResponse:
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        active_producers: list[DescribeProducersResponse.ProducerState]
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            active_producers: list[DescribeProducersResponse.ProducerState] = ...,
+        ) -> None: ...
+
+    class TopicResponse:
+        name: str
+        partitions: list[DescribeProducersResponse.PartitionResponse]
+        def __init__(
+            self, *, name: str = ..., partitions: list[DescribeProducersResponse.PartitionResponse] = ...
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[DescribeProducersResponse.TopicResponse]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., topics: list[DescribeProducersResponse.TopicResponse] = ...
+    ) -> None: ...
+
+class DescribeTransactionsRequest(ApiMessage):
+    transactional_ids: list[str]
+    def __init__(self, *, transactional_ids: list[str] = ...) -> None: ...
+
+class DescribeTransactionsResponse(ApiMessage):
+    class TopicData:
+        topic: str
+        partitions: list[int]
+        def __init__(self, *, topic: str = ..., partitions: list[int] = ...) -> None: ...
+
+    class TransactionState:
+        error_code: int
+        transactional_id: str
+        transaction_state: str
+        transaction_timeout_ms: int
+        transaction_start_time_ms: int
+        producer_id: int
+        producer_epoch: int
+        topics: list[DescribeTransactionsResponse.TopicData]
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            transactional_id: str = ...,
+            transaction_state: str = ...,
+            transaction_timeout_ms: int = ...,
+            transaction_start_time_ms: int = ...,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            topics: list[DescribeTransactionsResponse.TopicData] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    transaction_states: list[DescribeTransactionsResponse.TransactionState]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        transaction_states: list[DescribeTransactionsResponse.TransactionState] = ...,
+    ) -> None: ...
+
+class ListTransactionsRequest(ApiMessage):
+    state_filters: list[str]
+    producer_id_filters: list[int]
+    duration_filter: int
+    transactional_id_pattern: str | None
+    def __init__(
+        self,
+        *,
+        state_filters: list[str] = ...,
+        producer_id_filters: list[int] = ...,
+        duration_filter: int = ...,
+        transactional_id_pattern: str | None = ...,
+    ) -> None: ...
+
+class ListTransactionsResponse(ApiMessage):
+    class TransactionState:
+        transactional_id: str
+        producer_id: int
+        transaction_state: str
+        def __init__(
+            self, *, transactional_id: str = ..., producer_id: int = ..., transaction_state: str = ...
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    unknown_state_filters: list[str]
+    transaction_states: list[ListTransactionsResponse.TransactionState]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        unknown_state_filters: list[str] = ...,
+        transaction_states: list[ListTransactionsResponse.TransactionState] = ...,
     ) -> None: ...
 
 class AllocateProducerIdsRequest(ApiMessage):

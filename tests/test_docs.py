@@ -16,6 +16,7 @@ from tests.support.processes import ROOT
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 MAX_README_LINES = 150
+WITH_SUB_COMMANDS = ("features", "spark", "transactions")
 FOLDERS = "broker|config|coordinator|protocol|replication|spark_jobs|storage|tests|docs|\\.ci"
 
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -109,7 +110,7 @@ def test_commands_have_their_flags(page: pathlib.Path) -> None:
         if command not in COMMANDS:
             unknown.append(line)
             continue
-        below = words[2:3] if command == "spark" and len(words) > 2 and not words[2].startswith("-") else []
+        below = words[2:3] if command in WITH_SUB_COMMANDS and words[2:] and words[2][0] != "-" else []
         text = help_of(command, *below)
         flags = {word.partition("=")[0] for word in words[2:] if word.startswith("--")}
         unknown += [f"{line}: {flag}" for flag in flags if not re.search(rf"{flag}(?![\w-])", text)]

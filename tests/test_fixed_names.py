@@ -26,6 +26,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from gregor.broker import __main__ as gregor
 from gregor.broker.admin_socket import address
+from gregor.broker.cli.features import features
+from gregor.broker.cli.transactions.command import transactions
 from gregor.config.tables.broker_keys import BROKER_KEYS
 from gregor.config.tables.client_metrics import CLIENT_METRICS_KEYS
 from gregor.config.tables.group_keys import GROUP_KEYS
@@ -56,7 +58,10 @@ def printed(*words: str) -> tuple[str, int]:
 
 
 def options() -> Iterator[str]:
-    for words in [*((name,) for name in gregor.COMMANDS), ("spark", "wordcount")]:
+    groups = [("transactions", name) for name in transactions.commands] + [
+        ("features", name) for name in features.commands
+    ]
+    for words in [*((name,) for name in gregor.COMMANDS), ("spark", "wordcount"), *groups]:
         text, code = printed(*words, "--help")
         assert code == 0, words
         for option in sorted(set(re.findall(r"(?<![\w-])--[a-z][\w.-]*", text))):

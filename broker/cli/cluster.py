@@ -44,7 +44,13 @@ from gregor.broker.launch.supervisor import Child, StartFailed, State, Superviso
 from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
-from gregor.config.local_cluster import OFFSETS_COPIES, TOPICS_COPIES, copies_for, member_settings
+from gregor.config.local_cluster import (
+    OFFSETS_COPIES,
+    TOPICS_COPIES,
+    TRANSACTIONS_COPIES,
+    copies_for,
+    member_settings,
+)
 from gregor.protocol.messages import MetadataRequest
 from gregor.storage.fs.disk_errors import error_text
 
@@ -110,7 +116,7 @@ def make_plan(count: int, folder: Path, overrides: dict[str, str], zookeeper: st
     common = {
         **({} if "node.id" in overrides else {"broker.id": "0"}),
         **({} if "log.dir" in overrides else {"log.dirs": str(folder.absolute())}),
-        **copies_for(count, overrides, (OFFSETS_COPIES, TOPICS_COPIES)),
+        **copies_for(count, overrides, (OFFSETS_COPIES, TRANSACTIONS_COPIES, TOPICS_COPIES)),
         **overrides,
     }
     log_dirs = BrokerConfig(common).log_dirs

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from confluent_kafka import KafkaException
@@ -61,6 +61,42 @@ def command_config_option(*more_names: str) -> Callable[[_Decorated], _Decorated
         metavar="FILE",
         help="Properties file with client settings.",
     )
+
+
+class Connection(NamedTuple):
+    """The options of a command with sub-commands: the brokers to connect to first, and a file of client settings."""
+
+    bootstrap: str
+    config_file: str | None
+
+
+class _ConnectedGroup(click.Group):
+    """A command with sub-commands, each of which accepts the options of the Connection, too."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        cmd.params += [_override("--bootstrap-server", "bootstrap"), _override("--command-config", "config_file")]
+        super().add_command(cmd, name)
+
+
+def _override(flag: str, field: str) -> click.Option:
+    def store(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            context.obj = context.obj._replace(**{field: value})
+
+    return click.Option([flag], expose_value=False, hidden=True, callback=store)
+
+
+def connected_group(name: str, text: str, epilog: str) -> click.Group:
+    """Return a command whose sub-commands receive a Connection by `click.pass_obj`; `text` is the start of its help."""
+
+    @click.command(name, cls=_ConnectedGroup, help=text, epilog=epilog)
+    @bootstrap_option()
+    @command_config_option()
+    @click.pass_context
+    def group(context: click.Context, bootstrap: str, config_file: str | None) -> None:
+        context.obj = Connection(bootstrap, config_file)
+
+    return group
 
 
 def only_one(names: Sequence[str], given: dict[str, Any]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 _QUOTAS = "gregor has no quotas of users, clients and addresses yet."
 _NO_CLASSES = "gregor loads no Java classes."
 _OLD_CLIENT = "it was for clients before 0.9; leave it out."
-_NO_DECODER = "only the records of __consumer_offsets are decoded, by --offsets-decoder."
+_NO_DECODER = "records are decoded of __consumer_offsets (--offsets-decoder) and __transaction_state only."
+_NO_KRAFT = "gregor has no KRaft metadata version; give --feature NAME=LEVEL."
 
 _EVERYWHERE = {
     "--zookeeper": "this command connects to a broker; give --bootstrap-server HOST:PORT.",
@@ -23,6 +24,10 @@ OF_COMMANDS = {
         ),
         "--zk-tls-config-file": "gregor's tools do not connect to ZooKeeper by TLS; give --bootstrap-server HOST:PORT.",
     },
+    "features": {
+        "--metadata": _NO_KRAFT,
+        "--release-version": _NO_KRAFT,
+    },
     "groups": {
         "--validate-regex": "gregor does not evaluate regular expressions of subscriptions (KIP-848) yet.",
         "--new-consumer": "it is the only one now; leave it out.",
@@ -34,7 +39,6 @@ OF_COMMANDS = {
     "dump-log": {
         **dict.fromkeys(
             (
-                "--transaction-log-decoder",
                 "--cluster-metadata-decoder",
                 "--remote-log-metadata-decoder",
                 "--share-group-state-decoder",

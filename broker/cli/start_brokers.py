@@ -25,7 +25,14 @@ from gregor.broker.log import logger
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.listeners import address_text
-from gregor.config.local_cluster import MEMBER_FOLDER, OFFSETS_COPIES, copies_for, member_settings, members_in
+from gregor.config.local_cluster import (
+    MEMBER_FOLDER,
+    OFFSETS_COPIES,
+    TRANSACTIONS_COPIES,
+    copies_for,
+    member_settings,
+    members_in,
+)
 from gregor.storage.fs.disk_errors import error_text
 
 ZOOKEEPER_FOLDER = "zookeeper"
@@ -43,8 +50,9 @@ def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
         check_members(connect)
         if not connect:
             zookeeper, probe, connect = zookeeper_beside(Path(config.log_dirs[0]) / ZOOKEEPER_FOLDER)
-            # No other broker can join, and the creation of the offsets topic waits for as many brokers as replicas.
-            common = {"zookeeper.connect": connect, **copies_for(given.brokers, config.static_texts, (OFFSETS_COPIES,))}
+            # No other broker can join, and the creation of an internal topic waits for as many brokers as replicas.
+            copies = copies_for(given.brokers, config.static_texts, (OFFSETS_COPIES, TRANSACTIONS_COPIES))
+            common = {"zookeeper.connect": connect, **copies}
             settings = [{**own, **common} for own in settings]
         elif config["broker.rack"] is None:
             logger.info(

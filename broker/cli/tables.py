@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -29,10 +29,22 @@ def plain_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> 
     return "\n".join(" ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells)
 
 
-def print_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """Print a table with headings; the title is printed on a terminal only."""
+def tab_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> str:
+    """Return one line per row, the heading first; every column is padded and followed by a tab (Kafka's ToolsUtils)."""
+    cells = [[column.name for column in columns], *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
+    return "\n".join("".join(f"{cell:<{width}}\t" for cell, width in zip(line, widths, strict=True)) for line in cells)
+
+
+def print_table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[object]],
+    title: str | None = None,
+    plain: Callable[[Sequence[Column], Sequence[Sequence[object]]], str] = plain_table,
+) -> None:
+    """Print a table with headings: drawn on a terminal, where its title is printed too, else as plain text."""
     if not on_terminal():
-        print(plain_table(columns, rows))
+        print(plain(columns, rows))
         return
     from rich import box
     from rich.console import Console

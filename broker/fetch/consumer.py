@@ -17,11 +17,18 @@ if TYPE_CHECKING:
     from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.sessions import FetchContext, FetchedPartition
     from gregor.replication.partition.partition import Partition
+    from gregor.storage.log.log import LogSlice
 
 RACKS_FROM = 11
 STORAGE_ERROR_FROM = 6
 ZSTD_FROM = 10
 READ_COMMITTED = 1
+
+_BEFORE_THE_READ = frozenset(
+    [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE]
+)
+"""Errors beside which Kafka sends an empty list of aborted transactions; beside the others, which its read of the log
+raises, it sends null. Either way clients ignore the list."""
 
 
 class FetchRead(RepeatedRead):
@@ -45,8 +52,8 @@ class FetchRead(RepeatedRead):
         self._context = context
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._read_committed = request.isolation_level == READ_COMMITTED
         self._follower = replica_of(request, call.version)
+        self._read_committed = request.isolation_level == READ_COMMITTED and self._follower < 0
         self._leader_only = call.version < RACKS_FROM or self._follower >= 0
         self._rack = request.rack_id if broker.sends_to_racks and not self._leader_only else ""
         self._racks: dict[int, str | None] = {}
@@ -66,11 +73,9 @@ class FetchRead(RepeatedRead):
         total = 0
         self.satisfied = not self._context.partitions
         for wanted in self._context.partitions:
-            # Never null, not even beside an error: to librdkafka that is a malformed response, and it fetches again at
-            # once.
-            data = FetchResponse.PartitionData(
-                partition_index=wanted.index, records=b"", aborted_transactions=[] if self._read_committed else None
-            )
+            # Records are never null, not even beside an error: to librdkafka that is a malformed response, and it
+            # fetches again at once.
+            data = FetchResponse.PartitionData(partition_index=wanted.index, records=b"", aborted_transactions=None)
             try:
                 size = self._read(wanted, data, left, total == 0)
                 total += size
@@ -78,6 +83,7 @@ class FetchRead(RepeatedRead):
                 if data.diverging_epoch.epoch >= 0:
                     self.satisfied = True
             except NotCached as missing:
+                release_records(data)
                 self.missing.append(missing)
                 continue
             except KafkaError as error:
@@ -85,6 +91,7 @@ class FetchRead(RepeatedRead):
                 data.records = b""
                 data.error_code = self._known_to_client(error.code)
                 data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+                data.aborted_transactions = [] if error.code in _BEFORE_THE_READ else None
                 self.satisfied = True
             self._found.append((wanted, data))
         if total >= self._min_bytes:
@@ -118,6 +125,7 @@ class FetchRead(RepeatedRead):
                 min_one_batch=first,
                 waits_for_disk=self._fetches >= MAX_FETCHES,
                 leader_only=self._leader_only,
+                read_committed=self._read_committed,
             )
             size = piece.size_bytes
             if size:
@@ -127,6 +135,10 @@ class FetchRead(RepeatedRead):
                     self.satisfied = True
             else:
                 piece.release()
+            if self._read_committed:
+                data.aborted_transactions = _aborted_transactions(
+                    partition, wanted.fetch_offset, piece, self._fetches >= MAX_FETCHES
+                )
             if self._follower >= 0:
                 # The position of a diverging follower does not show how much of this log it has.
                 partition.update_follower(
@@ -185,6 +197,21 @@ class FetchRead(RepeatedRead):
             or data.diverging_epoch.epoch >= 0
             or data.preferred_read_replica >= 0
         )
+
+
+def _aborted_transactions(
+    partition: Partition, offset: int, piece: LogSlice, waits_for_disk: bool
+) -> list[FetchResponse.AbortedTransaction]:
+    """Return the aborted transactions that have records in a piece, which was read from `offset` on; with some of those
+    that begin shortly behind it, as Kafka does. The client drops their records."""
+    log = partition.log
+    if log is None or not piece.size_bytes:
+        return []
+    make = FetchResponse.AbortedTransaction
+    return [
+        make(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in log.aborted_transactions(offset, log.end_offset_of(piece, waits_for_disk), waits_for_disk)
+    ]
 
 
 def without_storage_errors(error: ErrorCode) -> ErrorCode:

@@ -173,7 +173,8 @@ class FollowerRead(RepeatedRead):
                     self.satisfied = True  # the next segment has more records, of which no later append notifies
             else:
                 piece.release()
-        data.high_watermark = data.last_stable_offset = partition.high_watermark
+        data.high_watermark = partition.high_watermark
+        data.last_stable_offset = partition.last_stable_offset
         data.log_start_offset = partition.log_start_offset
         return size
 
@@ -226,11 +227,10 @@ class FollowerRead(RepeatedRead):
         for position in self._quiet:
             partition = position.partition
             if partition is not None and partition.high_watermark != position.last_sent_high_watermark:
-                high_watermark = partition.high_watermark
                 data = FetchResponse.PartitionData(
                     partition_index=position.index,
-                    high_watermark=high_watermark,
-                    last_stable_offset=high_watermark,
+                    high_watermark=partition.high_watermark,
+                    last_stable_offset=partition.last_stable_offset,
                     log_start_offset=partition.log_start_offset,
                     records=b"",
                 )

@@ -8,8 +8,8 @@ until enough is committed or `max_wait_ms` is over (gregor.broker.fetch.delayed)
   aborted transactions; 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch; 11 rack; 12 flexible, last
   fetched epoch and diverging epoch (KIP-595); 13 topic ids; 15 replica state; 16 the current leader; 17 replica
   directory ids; 18 high watermark of followers.
-- Isolation read_committed reads to the last stable offset, which is the high watermark as long as there are no
-  transactions.
+- Isolation read_committed reads to the last stable offset, below which every transaction is decided, and the response
+  names the aborted ones, whose records the client drops. Followers read to the end of the log.
 - Fetches of followers: gregor.broker.fetch.follower_sessions.
 - From 11 on a follower answers consumers, too, as far as it knows what is committed; a leader sends those that name
   their rack to a replica in it, if `replica.selector.class` is Kafka's RackAwareReplicaSelector (KIP-392).

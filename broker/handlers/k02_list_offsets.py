@@ -1,8 +1,10 @@
 """ListOffsets (key 2), versions 0 to 11: the offset at a time, or at one of the special times below.
 
-- -1 latest (the high watermark; for read_committed the last stable offset), -2 earliest; from 7 on -3, the record with
-  the largest timestamp (KIP-734); from 8 on -4, the earliest on this broker's disk; 9: -5, the latest in tiered storage
-  and 11: -6, the first not yet there: this broker has no tiered storage, so both are unknown (-1).
+- -1 latest, -2 earliest; from 7 on -3, the record with the largest timestamp (KIP-734); from 8 on -4, the earliest on
+  this broker's disk; 9: -5, the latest in tiered storage and 11: -6, the first not yet there: this broker has no tiered
+  storage, so both are unknown (-1).
+- The latest offset is the high watermark, or for isolation level read_committed the last stable offset. A record at or
+  above it is not found, by its time or as that with the largest timestamp.
 - While a new leader does not know the high watermark, a request for the latest offset, or for a time that is not
   found below the known high watermark, gets OFFSET_NOT_AVAILABLE (KIP-207).
 - Any replica serves debugging tools (replica id -2), up to its log end offset.
@@ -49,6 +51,7 @@ _SINCE_VERSION = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+READ_COMMITTED = 1
 _UNKNOWN = (-1, -1, -1)
 
 
@@ -96,7 +99,7 @@ def _begin(
                     answer.old_style_offsets = _segment_offsets(broker, partition, wanted, request.replica_id)
                     answers.append(answer)
                     continue
-                found = _find(partition, wanted, request.replica_id, call.version)
+                found = _find(partition, wanted, request, call.version)
                 if isinstance(found, _Search):
                     found.answer = answer
                     searches.append(found)
@@ -164,18 +167,23 @@ def _why_absent(broker: DataContext, topic: str, index: int) -> ErrorCode:
 
 
 def _find(
-    partition: Partition, wanted: ListOffsetsRequest.ListOffsetsPartition, replica_id: int, version: int
+    partition: Partition, wanted: ListOffsetsRequest.ListOffsetsPartition, request: ListOffsetsRequest, version: int
 ) -> tuple[int, int, int] | _Search:
     """Return (timestamp, offset, leader epoch), or the search for it. Raises KafkaError."""
     time = wanted.timestamp
     if time < 0 and version < _SINCE_VERSION.get(time, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     # This also checks that this broker leads, in the epoch that the client knows.
-    end = end_offset(partition, current_leader_epoch=wanted.current_leader_epoch, replica_id=replica_id)
+    end = end_offset(
+        partition,
+        current_leader_epoch=wanted.current_leader_epoch,
+        replica_id=request.replica_id,
+        read_committed=request.isolation_level == READ_COMMITTED,
+    )
     log = partition.log
     if log is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    may_hide = replica_id == CONSUMER and hides_committed(partition)
+    may_hide = request.replica_id == CONSUMER and hides_committed(partition)
     if time == LATEST:
         if may_hide:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)

@@ -1,8 +1,9 @@
 """OffsetFetch (key 9), versions 0 to 10: the committed positions of groups.
 
 - 0 reads the nodes of the metadata tree that commits of version 0 wrote, and is UNKNOWN_TOPIC_OR_PARTITION where there
-  is none; 1 the coordinator's offsets; 2 null means all topics; 3 throttle time; 5 leader epochs; 6 flexible; 7 wait
-  for open transactions (there are none); 8 many groups; 9 members of the consumer protocol; 10 topic ids.
+  is none; 1 the coordinator's offsets; 2 null means all topics; 3 throttle time; 5 leader epochs; 6 flexible; 7
+  UNSTABLE_OFFSET_COMMIT for offsets that an open transaction is about to replace, if the client requires stable ones
+  (KIP-447); 8 many groups; 9 members of the consumer protocol; 10 topic ids.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ class LogCleaner:
         started_s = time.monotonic()
         generation = log.generation
         # No further than the log reaches now: the producers below may not cover later appends.
-        stable_offset = min(log.high_watermark, log.segments[-1].base_offset)
+        stable_offset = min(log.last_stable_offset, log.segments[-1].base_offset)
         await self._make_durable(log, stable_offset, generation)
         producers, open_from = await self._background.run_steps(_live_producers(log))
         now_ms = self._clock_ms()

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
+from gregor.broker.jobs.open_transactions import OpenTransactions
 from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.turns import ITEMS_PER_STEP, collect
@@ -75,7 +76,8 @@ class Maintenance:
     """Runs the jobs of one broker, from `start()` until the background is closed.
 
     `is_served` returns whether a partition is one of a known topic. Retention skips the others: their logs do not have
-    their topic's settings yet, which may keep the records without a limit.
+    their topic's settings yet, which may keep the records without a limit. `is_led` returns whether this
+    broker is the leader, which warns of transactions that hang.
     """
 
     def __init__(
@@ -85,8 +87,11 @@ class Maintenance:
         background: Background,
         clock_ms: Callable[[], int],
         is_served: Callable[[str, int], bool] = lambda topic, partition: True,
+        is_led: Callable[[str, int], bool] = lambda topic, partition: True,
     ) -> None:
         self._is_served = is_served
+        self._is_led = is_led
+        self._open_transactions = OpenTransactions(config["transaction.max.timeout.ms"])
         self._config = config
         self._logs = logs
         self._background = background
@@ -179,12 +184,16 @@ class Maintenance:
         await self._background.run_steps(self._logs.forget_removed())
 
     async def expire_producers(self) -> None:
-        """Forget the producers that have been idle for producer.id.expiration.ms."""
+        """Forget the producers that have been idle for producer.id.expiration.ms, and warn of transactions that
+        hang."""
         now_ms = self._clock_ms()
 
         def expire() -> Steps[None]:
             for log in self._all():
                 log.expire_producers(now_ms)
+                if log.first_unstable_offset is not None and self._is_led(log.topic, log.partition):
+                    self._open_transactions.observe(log, now_ms)
                 yield None
 
         await self._background.run_steps(expire())
+        self._open_transactions.end_round()

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gregor.replication.store.features import REGISTERED
 from gregor.replication.store.nodes import BrokerRegistration
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class OwnAddresses:
             tuple(reachable(one) for one in self._config.advertised_listeners if one.name in ports),
             self._config["broker.rack"],
             timestamp_ms=self._clock_ms(),
+            features=REGISTERED,
         )
 
 

@@ -11,6 +11,7 @@ from gregor.broker.node.adoption import Adoption
 from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
+from gregor.replication.store.features import FinalizedFeatures
 from gregor.replication.store.topic_configs import TopicConfigs
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class BaseParts:
 
     store: MetadataStore
     configs: TopicConfigs
+    features: FinalizedFeatures
     image: MetadataImage
     replicas: ReplicaManager
     local: ControllerRequestHandler
@@ -44,6 +46,7 @@ def base_parts(
     """Make the parts; `logs` may still be loading."""
     gate = background.gate
     configs = TopicConfigs(store, config, config.broker_id, background.spawn, clock_ms, gate)
+    features = FinalizedFeatures(store, background.spawn)
     image = MetadataImage()
     replicas = ReplicaManager(
         config.broker_id,
@@ -59,4 +62,4 @@ def base_parts(
     recovering = RecoveringPartitions(replicas, logs.is_loading)
     local = ControllerRequestHandler(replicas, image, configs, gate, recovering.hold_back)
     adoption = Adoption(store, logs, config.broker_id, gate, in_cluster=in_cluster)
-    return BaseParts(store, configs, image, replicas, local, recovering, adoption)
+    return BaseParts(store, configs, features, image, replicas, local, recovering, adoption)

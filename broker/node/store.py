@@ -10,6 +10,7 @@ from gregor.broker.cluster.store_factory import NO_ANSWER, zookeeper_store
 from gregor.broker.log import logger
 from gregor.config.protection import missing_quotas
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
+from gregor.replication.store.features import LEVELS_OF_NEW_STORE, create_feature_node
 from gregor.replication.store.metadata_store import StoreError, StoreFailed
 from gregor.replication.store.quotas import read_quotas
 from gregor.replication.store.registration import generate_broker_id, join_cluster, make_persistent_nodes
@@ -40,6 +41,7 @@ async def open_own_store(
     store.on_failed.append(on_failed)
     await store.start()
     await make_persistent_nodes(store)
+    await create_feature_node(store, LEVELS_OF_NEW_STORE)
     return store, logs.load_meta(await join_cluster(store, wanted), config.broker_id)
 
 

@@ -7,8 +7,6 @@ from gregor.config.validators import at_least
 
 _W = CLUSTER_WIDE  # rows without `dynamic` are read-only
 
-_NO_TRANSACTIONS = "gregor has no transactions yet"
-
 _METADATA_STORE = (
     ConfigDef(
         "zookeeper.connect",
@@ -50,12 +48,25 @@ _METADATA_STORE = (
 
 _TRANSACTIONS = (
     ConfigDef(
+        "add.partitions.to.txn.retry.backoff.ms",
+        "int",
+        20,
+        "Pause before a partition of a produce request is added to a transaction again, as the one before is ending.",
+        at_least(1),
+    ),
+    ConfigDef(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        "int",
+        100,
+        "Time for which the addition of a partition to a transaction is repeated.",
+        at_least(0),
+    ),
+    ConfigDef(
         "transaction.max.timeout.ms",
         "int",
         900000,
         "Longest transaction timeout that a producer may request.",
         at_least(1),
-        no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
         "transactional.id.expiration.ms",
@@ -63,7 +74,6 @@ _TRANSACTIONS = (
         604800000,
         "Time without a transaction after which a transactional id expires.",
         at_least(1),
-        no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
         "transaction.state.log.replication.factor",
@@ -71,7 +81,6 @@ _TRANSACTIONS = (
         3,
         "Replicas of __transaction_state.",
         at_least(1),
-        no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
         "transaction.state.log.num.partitions",
@@ -79,7 +88,6 @@ _TRANSACTIONS = (
         50,
         "Partitions of __transaction_state.",
         at_least(1),
-        no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
         "transaction.state.log.segment.bytes",
@@ -87,7 +95,6 @@ _TRANSACTIONS = (
         104857600,
         "Segment size of __transaction_state.",
         at_least(1),
-        no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
         "transaction.state.log.min.isr",
@@ -95,7 +102,6 @@ _TRANSACTIONS = (
         2,
         "min.insync.replicas of __transaction_state.",
         at_least(1),
-        no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
         "transaction.state.log.load.buffer.size",
@@ -103,7 +109,6 @@ _TRANSACTIONS = (
         5242880,
         "Bytes per read while a transaction coordinator loads its transactions.",
         at_least(1),
-        no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
@@ -111,7 +116,7 @@ _TRANSACTIONS = (
         10000,
         "How often overdue transactions are aborted.",
         at_least(1),
-        no_effect=_NO_TRANSACTIONS,
+        no_effect="each transaction is aborted by a timer of its own when its timeout is over",
     ),
     ConfigDef(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
@@ -119,7 +124,6 @@ _TRANSACTIONS = (
         3600000,
         "How often expired transactional ids are removed.",
         at_least(1),
-        no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
         "transaction.partition.verification.enable",
@@ -127,7 +131,6 @@ _TRANSACTIONS = (
         True,
         "Whether transactional records are refused for a partition that is not part of the transaction.",
         dynamic=_W,
-        no_effect=_NO_TRANSACTIONS,
     ),
 )
 

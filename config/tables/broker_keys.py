@@ -153,8 +153,7 @@ _NETWORK = (
         "request.timeout.ms",
         "int",
         30000,
-        "How long this broker waits for a response of another broker.",
-        no_effect="controller.socket.timeout.ms and replica.socket.timeout.ms limit these waits",
+        "How long this broker waits for the response of another broker to a request about transactions.",
     ),
     ConfigDef(
         "max.request.partition.size.limit",

@@ -4,18 +4,21 @@ Methods have messages of `protocol.messages` as arguments and results; errors ar
 them. Authorization, quotas, topic ids and the existence of topics are the caller's business.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, partial
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.joining import Joiner
-from gregor.coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, Offsets, commit_response
-from gregor.coordinator.group.records import decode_record, encode_record, java_hash
+from gregor.coordinator.group.offsets import Offsets, commit_response, transactional_commit_response
+from gregor.coordinator.group.pieces import commit_in_pieces, fetch_pieces, for_one_group, is_one_piece
+from gregor.coordinator.group.records import decode_record, encode_record
 from gregor.coordinator.group.shard import GroupShard
+from gregor.coordinator.partitioner import partition_of
 from gregor.coordinator.ports import LogLoader, LogWriter
-from gregor.coordinator.result import Result
+from gregor.coordinator.result import Result, coordinator_error
 from gregor.coordinator.runtime import CoordinatorRuntime, RecordFormat, RuntimeSettings
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
     DeleteGroupsRequest,
@@ -38,7 +41,10 @@ from gregor.protocol.messages import (
     OffsetFetchResponse,
     SyncGroupRequest,
     SyncGroupResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
+from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.turns import ITEMS_PER_STEP, Gate, Turns
 
 if TYPE_CHECKING:
@@ -48,11 +54,13 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 # An operation of a shard cannot be interrupted; a request about more than this becomes several.
 GROUPS_PER_DELETION = 32
-PARTITIONS_PER_FETCH = 256
-PARTITIONS_PER_COMMIT = 300
-"""They are written as one batch; each costs some 5 to 12 us."""
 
-_hash = lru_cache(maxsize=10_000)(java_hash)
+LOADING_IS_ANSWERED_FROM = 2
+"""Producers that send TxnOffsetCommit of an older version fail on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+
+Verify = Callable[[int], Awaitable[object]]
+"""Verifies that a partition of the internal topic belongs to the transaction; returns the guard of Producer, or raises
+KafkaError."""
 
 
 class GroupCoordinator:
@@ -76,7 +84,7 @@ class GroupCoordinator:
         self.partition_count = partition_count
         self._closed = False
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            lambda timers: GroupShard(config, timers, new_uuid),
+            lambda context: GroupShard(config, context.timers, new_uuid),
             RecordFormat(encode_record, decode_record),
             writer,
             loader,
@@ -88,12 +96,8 @@ class GroupCoordinator:
     # --- partitions
 
     def partition_for(self, group_id: str) -> int:
-        """The partition that a group belongs to: Kafka's Utils.abs of Java's hashCode, modulo the partition count.
-
-        `partition_count` must be that of the existing topic.
-        """
-        number = _hash(group_id)
-        return (0 if number == -(2**31) else abs(number)) % self.partition_count
+        """The partition that a group belongs to. `partition_count` must be that of the existing topic."""
+        return partition_of(group_id, self.partition_count)
 
     def on_partition_count(self, count: int) -> None:
         """The topic has this many partitions."""
@@ -200,26 +204,10 @@ class GroupCoordinator:
     async def offset_commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
         """The empty group id is allowed, for the sake of old clients. Topics must have names, also in v10.
 
-        More than PARTITIONS_PER_COMMIT partitions are written in pieces, each of which is answered for itself."""
-        if sum(len(topic.partitions) for topic in request.topics) <= PARTITIONS_PER_COMMIT:
+        More than pieces.PARTITIONS_PER_COMMIT partitions are written in pieces, each of which is answered for itself."""
+        if is_one_piece(request):
             return await self._commit(request, version)
-        turns = self._gate.turns()
-        topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
-        for topic in request.topics:
-            answered: OffsetCommitResponse.OffsetCommitResponseTopic | None = None
-            for first in range(0, max(1, len(topic.partitions)), PARTITIONS_PER_COMMIT):
-                piece = OffsetCommitRequest.OffsetCommitRequestTopic(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=topic.partitions[first : first + PARTITIONS_PER_COMMIT],
-                )
-                part = (await self._commit(_about(request, piece), version)).topics[0]
-                if answered is None:
-                    answered = part
-                    topics.append(part)
-                else:
-                    answered.partitions += part.partitions
-                await turns.next()
+        topics = await commit_in_pieces(request, partial(self._commit, version=version), self._gate.turns())
         return OffsetCommitResponse(topics=topics)
 
     async def _commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
@@ -230,6 +218,40 @@ class GroupCoordinator:
             return response
         except KafkaError as error:
             return commit_response(request, error.code)
+
+    async def commit_transactional_offsets(
+        self, request: TxnOffsetCommitRequest, version: int, verify: Verify | None = None
+    ) -> TxnOffsetCommitResponse:
+        """As `offset_commit`; the offsets count once the marker of the transaction commits them (KIP-98).
+
+        `verify` is called before the append, with the partition of the group."""
+        commit = partial(self._commit_in_transaction, version=version, verify=verify)
+        if is_one_piece(request):
+            return await commit(request)
+        topics = await commit_in_pieces(request, commit, self._gate.turns())
+        return TxnOffsetCommitResponse(topics=topics)
+
+    async def _commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, version: int, verify: Verify | None
+    ) -> TxnOffsetCommitResponse:
+        try:
+            partition = self._partition_of(request.group_id)
+            _check_group_id(request.group_id)
+            guard = None if verify is None else await _verified(verify, partition)
+            response: TxnOffsetCommitResponse = await self._runtime.run(
+                partition, lambda shard, now: shard.commit_transactional_offsets(request, guard, now)
+            )
+        except KafkaError as error:
+            code = error.code
+            if version < LOADING_IS_ANSWERED_FROM and code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return transactional_commit_response(request, code)
+        return response
+
+    def end_transaction(self, partition: int, marker: EndTransaction) -> Deferred[bool]:
+        """Write the marker of a transaction; its offsets then count, or never. Completes when the marker is committed,
+        and fails with KafkaError."""
+        return self._runtime.start(partition, lambda _shard, _now: Result(True, marker=marker))
 
     async def offset_fetch(self, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
         """Requests before v8 are about one group. Topics must have names, also in v10.
@@ -251,7 +273,7 @@ class GroupCoordinator:
             ]
         wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
         fetched = await self._fetch_group(wanted, request.require_stable, turns)
-        return await self._for_one_group(wanted, fetched, version, turns)
+        return await for_one_group(wanted, fetched, version, turns)
 
     async def _fetch_group(
         self, wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, turns: Turns
@@ -263,7 +285,7 @@ class GroupCoordinator:
             if wanted.topics is None:
                 topics = await self._read_offsets(group_id, lambda offsets: offsets.committed(group_id))
                 wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=topics)
-            for piece in _pieces(wanted):
+            for piece in fetch_pieces(wanted):
                 if fetched.topics:
                     await turns.next()
                 part = await self._read_offsets(group_id, partial(_fetch_piece, piece, require_stable))
@@ -369,77 +391,6 @@ class GroupCoordinator:
                     ]
         return DeleteGroupsResponse(results=results)
 
-    async def _for_one_group(
-        self,
-        wanted: OffsetFetchRequest.OffsetFetchRequestGroup,
-        fetched: OffsetFetchResponse.OffsetFetchResponseGroup,
-        version: int,
-        turns: Turns,
-    ) -> OffsetFetchResponse:
-        """The form of v1 to v7. v1 has no error for the group: every partition gets it."""
-        if fetched.error_code and version < 2:
-            return OffsetFetchResponse(
-                topics=[
-                    OffsetFetchResponse.OffsetFetchResponseTopic(
-                        name=topic.name,
-                        partitions=[
-                            OffsetFetchResponse.OffsetFetchResponsePartition(
-                                partition_index=index,
-                                committed_offset=NO_OFFSET,
-                                committed_leader_epoch=NO_LEADER_EPOCH,
-                                metadata="",
-                                error_code=fetched.error_code,
-                            )
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in wanted.topics or ()
-                ]
-            )
-        topics = []
-        for topic in fetched.topics:
-            await turns.next()
-            partitions = []
-            for number, partition in enumerate(topic.partitions, 1):
-                partitions.append(
-                    OffsetFetchResponse.OffsetFetchResponsePartition(
-                        partition_index=partition.partition_index,
-                        committed_offset=partition.committed_offset,
-                        committed_leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.metadata,
-                        error_code=partition.error_code,
-                    )
-                )
-                if not number % ITEMS_PER_STEP:
-                    await turns.next()
-            topics.append(OffsetFetchResponse.OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
-        return OffsetFetchResponse(error_code=fetched.error_code, topics=topics)
-
-
-def _pieces(
-    wanted: OffsetFetchRequest.OffsetFetchRequestGroup,
-) -> Iterator[OffsetFetchRequest.OffsetFetchRequestGroup]:
-    """The same question in several of PARTITIONS_PER_FETCH, a topic without partitions counting as one; at least one.
-    Only the first topic of a piece can be one of which a part was in the piece before."""
-    topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] = []
-    room = PARTITIONS_PER_FETCH
-    for topic in wanted.topics or ():
-        indexes = topic.partition_indexes
-        first = 0
-        while first < len(indexes) or not first:
-            some = indexes[first : first + room] if first or len(indexes) > room else indexes
-            part = OffsetFetchRequest.OffsetFetchRequestTopics(
-                name=topic.name, topic_id=topic.topic_id, partition_indexes=some
-            )
-            topics.append(part)
-            first += max(1, len(some))
-            room -= max(1, len(some))
-            if room <= 0:
-                yield OffsetFetchRequest.OffsetFetchRequestGroup(group_id=wanted.group_id, topics=topics)
-                topics, room = [], PARTITIONS_PER_FETCH
-    if topics or not wanted.topics:
-        yield OffsetFetchRequest.OffsetFetchRequestGroup(group_id=wanted.group_id, topics=topics)
-
 
 def _fetch_piece(
     wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, offsets: Offsets
@@ -447,16 +398,12 @@ def _fetch_piece(
     return offsets.fetch(wanted, require_stable)
 
 
-def _about(request: OffsetCommitRequest, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> OffsetCommitRequest:
-    """The same member's commit for this topic alone."""
-    return OffsetCommitRequest(
-        group_id=request.group_id,
-        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        retention_time_ms=request.retention_time_ms,
-        topics=[topic],
-    )
+async def _verified(verify: Verify, partition: int) -> object:
+    """Raises KafkaError, with the code that a client of a coordinator expects."""
+    try:
+        return await verify(partition)
+    except KafkaError as error:
+        raise KafkaError(coordinator_error(error.code)) from error
 
 
 def _delete(group_ids: list[str], shard: GroupShard, _now_ms: int) -> Result:

@@ -13,6 +13,7 @@ from gregor.coordinator.group.states import PREDECESSORS, GroupState
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import GroupMetadataValue
+from gregor.protocol.topic_partition import TopicPartitionKey
 
 
 class CommittedOffset(NamedTuple):
@@ -29,17 +30,19 @@ class CommittedOffset(NamedTuple):
 
 
 class Group:
-    """Hard state of one group. A group exists while it has metadata or offsets.
+    """Hard state of one group. A group exists while it has metadata or offsets, also pending ones.
 
-    `metadata` is None for a simple group: one that committed offsets and never had members.
+    `metadata` is None for a simple group: one that committed offsets and never had members. `pending` has the offsets
+    of open transactions, by partition and producer id; there is no partition without one.
     """
 
-    __slots__ = ("group_id", "metadata", "offsets")
+    __slots__ = ("group_id", "metadata", "offsets", "pending")
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.metadata: GroupMetadataValue | None = None
         self.offsets: dict[str, dict[int, CommittedOffset]] = {}
+        self.pending: dict[TopicPartitionKey, dict[int, CommittedOffset]] = {}
 
     @property
     def protocol_type(self) -> str | None:

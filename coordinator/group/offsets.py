@@ -1,20 +1,25 @@
-"""OffsetCommit (v1 to v10), OffsetFetch (v1 to v10) and OffsetDelete, and which offsets are no longer needed.
+"""OffsetCommit (v1 to v10), TxnOffsetCommit (v0 to v5), OffsetFetch (v1 to v10) and OffsetDelete, and which offsets are
+no longer needed.
 
 Commits of v1 may bring the time from which they are kept, those of v2 to v4 a retention time of their own; from v5 on
 the broker's setting counts (KIP-211). From v10 on topics come by id: the caller fills in their names before, and
 responses carry both.
+
+The offsets of a transaction are pending until its marker; then each counts unless a later record has replaced it. A
+tombstone removes the pending offset too, so the end of the transaction does not bring it back. Behaviour: Kafka's
+OffsetMetadataManager.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.group import CommittedOffset, Group
 from gregor.coordinator.group.rebalance import Rebalances
 from gregor.coordinator.group.records import NO_TIMESTAMP, java_length
 from gregor.coordinator.group.soft_state import SoftState
-from gregor.coordinator.group.states import ANSWERS, GroupState, Request
+from gregor.coordinator.group.states import ANSWERS, Answer, GroupState, Request
 from gregor.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from gregor.coordinator.result import Record, Result
+from gregor.coordinator.result import Producer, Record, Result
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.messages import (
@@ -26,23 +31,26 @@ from gregor.protocol.messages import (
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 from gregor.protocol.records.batch import INT64_MAX
 from gregor.protocol.topic_partition import TopicPartitionKey
 
 _COMMIT = ANSWERS[Request.COMMIT]
 _COMMIT_SIMPLE = ANSWERS[Request.COMMIT_SIMPLE]
+_COMMIT_IN_TRANSACTION = ANSWERS[Request.COMMIT_IN_TRANSACTION]
+_COMMIT_SIMPLE_IN_TRANSACTION = ANSWERS[Request.COMMIT_SIMPLE_IN_TRANSACTION]
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
-
-Transactions = Mapping[int, Mapping[str, Mapping[TopicPartitionKey, CommittedOffset]]]
-"""Producer id -> group -> (topic, partition) -> offset that becomes the committed one with the transaction."""
 
 _FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 _FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 _FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopics
 _FetchedPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
+_TxnTopic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+_TxnPartition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 
 
 class Offsets:
@@ -52,13 +60,11 @@ class Offsets:
         self,
         config: GroupConfig,
         groups: Mapping[str, Group],
-        transactions: Transactions,
         soft: SoftState,
         rebalances: Rebalances,
     ) -> None:
         self._config = config
         self._groups = groups
-        self._transactions = transactions
         self._soft = soft
         self._rebalances = rebalances
 
@@ -107,15 +113,56 @@ class Offsets:
             )
         return Result(OffsetCommitResponse(topics=topics), records)
 
+    def commit_in_transaction(self, request: TxnOffsetCommitRequest, guard: object, now_ms: int) -> Result:
+        """Answers with a TxnOffsetCommitResponse. `guard` is that of Producer. The commit does not extend a session."""
+        error = self._sender_error(
+            request, request.generation_id, _COMMIT_IN_TRANSACTION, _COMMIT_SIMPLE_IN_TRANSACTION
+        )
+        if error:
+            return Result(transactional_commit_response(request, error))
+        records: list[Record] = []
+        topics = []
+        for topic in request.topics:
+            partitions = []
+            for partition in topic.partitions:
+                index = partition.partition_index
+                metadata = partition.committed_metadata or ""
+                code = ErrorCode.NONE
+                if java_length(metadata) > self._config.metadata_max_bytes:
+                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    value = OffsetCommitValue(
+                        offset=partition.committed_offset,
+                        leader_epoch=partition.committed_leader_epoch,
+                        metadata=metadata,
+                        commit_timestamp=now_ms,
+                    )
+                    records.append(Record(_key(request.group_id, topic.name, index), value))
+                partitions.append(_TxnPartition(partition_index=index, error_code=code))
+            topics.append(_TxnTopic(name=topic.name, partitions=partitions))
+        producer = Producer(request.producer_id, request.producer_epoch, guard)
+        return Result(TxnOffsetCommitResponse(topics=topics), records, producer=producer)
+
     def _commit_error(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
-        generation = request.generation_id_or_member_epoch
+        error = self._sender_error(request, request.generation_id_or_member_epoch, _COMMIT, _COMMIT_SIMPLE)
+        if error and version >= 9 and self._soft.state(request.group_id) is GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return error
+
+    def _sender_error(
+        self,
+        request: OffsetCommitRequest | TxnOffsetCommitRequest,
+        generation: int,
+        of_member: Mapping[GroupState, Answer],
+        simple: Mapping[GroupState, Answer],
+    ) -> ErrorCode:
+        """Return why the group does not accept a commit of this sender; NONE if it does."""
         state = self._soft.state(request.group_id)
         if generation < 0:
-            answer = _COMMIT_SIMPLE[state]
-            if not isinstance(answer, ErrorCode):
-                return ErrorCode.NONE
-            if request.member_id == "" and request.group_instance_id is None:
-                return answer
+            nameless = request.member_id == "" and request.group_instance_id is None
+            if nameless or state is GroupState.EMPTY or state is GroupState.DEAD:
+                answer = simple[state]
+                return answer if isinstance(answer, ErrorCode) else ErrorCode.NONE
         membership = self._soft.memberships.get(request.group_id)
         if membership is not None:
             error = membership.member_error(request.member_id, request.group_instance_id)
@@ -123,9 +170,7 @@ class Offsets:
                 return error
             if generation != membership.generation:
                 return ErrorCode.ILLEGAL_GENERATION
-        if state is GroupState.DEAD and version >= 9:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        answer = _COMMIT[state]
+        answer = of_member[state]
         return answer if isinstance(answer, ErrorCode) else ErrorCode.NONE
 
     # --- fetch
@@ -138,7 +183,7 @@ class Offsets:
         """
         group = self._groups.get(wanted.group_id)
         committed = group.offsets if group is not None else {}
-        unstable = self._unstable(wanted.group_id) if require_stable else frozenset()
+        unstable = group.pending if group is not None and require_stable else {}
         if wanted.topics is None:
             topics = [_fetched(name, ZERO_UUID, offsets, offsets, unstable) for name, offsets in committed.items()]
         else:
@@ -156,11 +201,6 @@ class Offsets:
             for name, offsets in (group.offsets if group is not None else {}).items()
         ]
 
-    def _unstable(self, group_id: str) -> frozenset[TopicPartitionKey]:
-        return frozenset(
-            partition for by_group in self._transactions.values() for partition in by_group.get(group_id, ())
-        )
-
     # --- delete
 
     def delete(self, request: OffsetDeleteRequest) -> Result:
@@ -174,7 +214,6 @@ class Offsets:
             return Result(OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
         group = self._groups.get(request.group_id) or Group(request.group_id)
         kept = self._kept_topics(group)
-        unstable = self._unstable(request.group_id)
         records: dict[TopicPartitionKey, Record] = {}
         topics = []
         for topic in request.topics:
@@ -184,7 +223,7 @@ class Offsets:
             indexes = [partition.partition_index for partition in topic.partitions]
             if not error:
                 for index in indexes:
-                    if index in committed or (name, index) in unstable:
+                    if index in committed or (name, index) in group.pending:
                         records[name, index] = _tombstone(request.group_id, name, index)
             topics.append(
                 OffsetDeleteResponse.OffsetDeleteResponseTopic(
@@ -202,14 +241,14 @@ class Offsets:
     def tombstones(self, group: Group) -> list[Record]:
         """Records that remove all offsets of a group, those of open transactions too."""
         partitions = {(name, index) for name, offsets in group.offsets.items() for index in offsets}
-        partitions |= self._unstable(group.group_id)
+        partitions.update(group.pending)
         return [_tombstone(group.group_id, name, index) for name, index in sorted(partitions)]
 
     def of_topics(self, group: Group, topics: Iterable[str]) -> list[Record]:
         """Records that remove a group's offsets of topics that no longer exist."""
         gone = frozenset(topics)
         partitions = {(name, index) for name in gone for index in group.offsets.get(name, ())}
-        partitions |= {partition for partition in self._unstable(group.group_id) if partition[0] in gone}
+        partitions.update(partition for partition in group.pending if partition[0] in gone)
         return [_tombstone(group.group_id, name, index) for name, index in sorted(partitions)]
 
     def expired(self, group: Group, now_ms: int) -> tuple[list[Record], bool]:
@@ -221,14 +260,14 @@ class Offsets:
         """
         kept = self._kept_topics(group)
         if kept is None:
-            return [], not group.offsets
+            return [], not (group.offsets or group.pending)
         since_ms = self._empty_since_ms(group)
-        unstable = self._unstable(group.group_id)
         records = []
-        left = bool(unstable)
+        pending = group.pending
+        left = bool(pending)
         for name, offsets in group.offsets.items():
             for index, committed in offsets.items():
-                gone = name not in kept and (name, index) not in unstable and self._is_past(committed, since_ms, now_ms)
+                gone = name not in kept and (name, index) not in pending and self._is_past(committed, since_ms, now_ms)
                 if gone:
                     records.append(_tombstone(group.group_id, name, index))
                 else:
@@ -279,6 +318,22 @@ def commit_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCom
     )
 
 
+def transactional_commit_response(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    """The same answer for all partitions."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            _TxnTopic(
+                name=topic.name,
+                partitions=[
+                    _TxnPartition(partition_index=partition.partition_index, error_code=error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
 def _key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
     return OffsetCommitKey(group=group_id, topic=topic, partition=partition)
 
@@ -292,7 +347,7 @@ def _fetched(
     topic_id: Uuid,
     partitions: Iterable[int],
     committed: Mapping[int, CommittedOffset],
-    unstable: frozenset[TopicPartitionKey],
+    unstable: Container[TopicPartitionKey],
 ) -> _FetchedTopic:
     answers = []
     for index in partitions:

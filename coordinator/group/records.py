@@ -78,16 +78,3 @@ def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
 def java_length(text: str) -> int:
     """The length of a string as Java counts it: in UTF-16 units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-be", "surrogatepass")) // 2
-
-
-def java_hash(text: str) -> int:
-    """String.hashCode of Java: signed 32 bits over UTF-16 units."""
-    value = 0
-    if text.isascii():
-        for unit in text.encode():
-            value = (31 * value + unit) & 0xFFFFFFFF
-    else:
-        data = text.encode("utf-16-be", "surrogatepass")
-        for (unit,) in struct.iter_unpack(">H", data):
-            value = (31 * value + unit) & 0xFFFFFFFF
-    return value - 0x100000000 if value >= 0x80000000 else value

@@ -28,8 +28,8 @@ from gregor.protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitValue,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
 )
-from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import Steps
 
 _log = logging.getLogger(__name__)
@@ -40,6 +40,9 @@ GROUPS_PER_CLEANUP_STEP = 500
 
 _EXPIRY_KEY = ("expiry",)
 
+_GroupPartition = tuple[str, str, int]
+"""Group, topic and partition."""
+
 
 class GroupShard:
     """Hard state (`groups`, `transactions`) and soft state (`soft`) of one partition, and the operations on them."""
@@ -48,13 +51,13 @@ class GroupShard:
         self._config = config
         self._timers = timers
         self.groups: dict[str, Group] = {}
-        # Offsets of open transactions, as Apache Kafka may have left them in the log: see offsets.Transactions.
-        self.transactions: dict[int, dict[str, dict[TopicPartitionKey, CommittedOffset]]] = {}
+        # The pending offsets of each producer id, which are in Group.pending.
+        self.transactions: dict[int, dict[_GroupPartition, None]] = {}
         self.soft = SoftState(self.groups, timers)
         self._rebalances = Rebalances(config, self.soft)
         self._joining = Joining(config, self.soft, self._rebalances, new_uuid)
         self._memberships = Memberships(self.soft, self._rebalances)
-        self.offsets = Offsets(config, self.groups, self.transactions, self.soft, self._rebalances)
+        self.offsets = Offsets(config, self.groups, self.soft, self._rebalances)
         self.queries = Queries(self.groups, self.soft)
         self.heartbeat = self._memberships.heartbeat
 
@@ -76,7 +79,7 @@ class GroupShard:
         membership = self.soft.memberships.get(group_id)
         if value is None:
             self.soft.close(group_id)
-            if not group.offsets:
+            if not (group.offsets or group.pending):
                 self.groups.pop(group_id, None)
         elif membership is not None:
             membership.adopt(value)
@@ -86,18 +89,19 @@ class GroupShard:
         committed = CommittedOffset(
             value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp, offset
         )
+        group = self._group(key.group)
         if producer_id == NO_PRODUCER_ID:
-            self._group(key.group).offsets.setdefault(key.topic, {})[key.partition] = committed
+            group.offsets.setdefault(key.topic, {})[key.partition] = committed
         else:
-            by_group = self.transactions.setdefault(producer_id, {})
-            by_group.setdefault(key.group, {})[key.topic, key.partition] = committed
+            group.pending.setdefault((key.topic, key.partition), {})[producer_id] = committed
+            self.transactions.setdefault(producer_id, {})[key.group, key.topic, key.partition] = None
 
     def _replay_offset_tombstone(self, key: OffsetCommitKey) -> None:
-        for by_group in self.transactions.values():
-            by_group.get(key.group, {}).pop((key.topic, key.partition), None)
         group = self.groups.get(key.group)
         if group is None:
             return
+        for producer_id in group.pending.pop((key.topic, key.partition), ()):
+            self._forget_pending(producer_id, (key.group, key.topic, key.partition))
         offsets = group.offsets.get(key.topic)
         if offsets is not None:
             offsets.pop(key.partition, None)
@@ -105,16 +109,24 @@ class GroupShard:
                 del group.offsets[key.topic]
         # A simple group without offsets stays until the search for expired ones comes by, as in Apache Kafka 4.
 
+    def _forget_pending(self, producer_id: int, partition: _GroupPartition) -> None:
+        partitions = self.transactions[producer_id]
+        del partitions[partition]
+        if not partitions:
+            del self.transactions[producer_id]
+
     def replay_end_of_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """A marker in the log: the producer's pending offsets count now, or never."""
-        for group_id, pending in self.transactions.pop(producer_id, {}).items():
-            if not commit or not pending:
-                continue
-            group = self._group(group_id)
-            for (topic, partition), committed in pending.items():
+        """A marker in the log: the pending offsets of the producer count now, or never."""
+        for group_id, topic, partition in self.transactions.pop(producer_id, ()):
+            group = self.groups[group_id]
+            by_producer = group.pending[topic, partition]
+            committed = by_producer.pop(producer_id)
+            if not by_producer:
+                del group.pending[topic, partition]
+            if commit:
                 offsets = group.offsets.setdefault(topic, {})
                 present = offsets.get(partition)
-                # After compaction an older transactional commit may be met after a newer plain one.
+                # A plain commit may have followed the transactional one; the order of their records decides.
                 if present is None or present.record_offset < committed.record_offset:
                     offsets[partition] = committed
 
@@ -165,6 +177,10 @@ class GroupShard:
         """See Offsets.commit."""
         return self.offsets.commit(request, version, now_ms)
 
+    def commit_transactional_offsets(self, request: TxnOffsetCommitRequest, guard: object, now_ms: int) -> Result:
+        """See Offsets.commit_in_transaction."""
+        return self.offsets.commit_in_transaction(request, guard, now_ms)
+
     def delete_groups(self, group_ids: Iterable[str]) -> Result:
         """Answers with a list of DeletableGroupResult: a group goes with its offsets, if it has no members."""
         result = Result([], atomic=False)
@@ -180,7 +196,7 @@ class GroupShard:
         """Topics were deleted: what groups committed for them would be wrong for new topics of the same name."""
         gone = frozenset(topics)
         # Only few of many groups have anything of them.
-        groups = [group for group in self.groups.values() if self.transactions or not gone.isdisjoint(group.offsets)]
+        groups = [group for group in self.groups.values() if group.pending or not gone.isdisjoint(group.offsets)]
         records = [record for group in groups for record in self.offsets.of_topics(group, gone)]
         return Result(records=records, atomic=False)
 

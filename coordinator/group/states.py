@@ -57,6 +57,10 @@ class Request(Enum):
     """OffsetCommit with a generation."""
     COMMIT_SIMPLE = auto()
     """OffsetCommit without generation: admin tools, and consumers that assign partitions themselves."""
+    COMMIT_IN_TRANSACTION = auto()
+    """TxnOffsetCommit with a generation, from v3 on (KIP-447)."""
+    COMMIT_SIMPLE_IN_TRANSACTION = auto()
+    """TxnOffsetCommit without generation: all before v3, and what COMMIT_SIMPLE has."""
     FETCH = auto()
     DELETE = auto()
     DELETE_OFFSETS = auto()
@@ -113,6 +117,12 @@ ANSWERS: dict[Request, dict[GroupState, Answer]] = {
     # may not. Dead: GROUP_ID_NOT_FOUND from OffsetCommit v9 on.
     Request.COMMIT: _row(_UNKNOWN, Action.SERVE, _REBALANCING, Action.SERVE, ErrorCode.ILLEGAL_GENERATION),
     Request.COMMIT_SIMPLE: _row(Action.SERVE, _UNKNOWN, _UNKNOWN, _UNKNOWN, Action.SERVE),
+    # As Apache Kafka, this does not enforce the phase of a rebalance: before KIP-447 a transactional id alone fenced the
+    # other members, and its commits had no generation.
+    Request.COMMIT_IN_TRANSACTION: _row(
+        _UNKNOWN, Action.SERVE, Action.SERVE, Action.SERVE, ErrorCode.ILLEGAL_GENERATION
+    ),
+    Request.COMMIT_SIMPLE_IN_TRANSACTION: _row(Action.SERVE, Action.SERVE, Action.SERVE, Action.SERVE, Action.SERVE),
     # Dead: answered, with no offset for anything.
     Request.FETCH: _row(Action.SERVE, Action.SERVE, Action.SERVE, Action.SERVE, Action.SERVE),
     Request.DELETE: _row(

@@ -43,6 +43,8 @@ Buffer = bytes | bytearray | memoryview
 HEADER = struct.Struct(">qiibIhiqqqhii")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _INT32 = struct.Struct(">i")
+PRODUCER_FIELDS = struct.Struct(">qhi")
+"""At PRODUCER_ID_AT: producer id, producer epoch, base sequence."""
 
 RECORD_BATCH_OVERHEAD = 61
 LENGTH_AT = 8
@@ -51,6 +53,7 @@ MAGIC_AT = 16
 CRC_AT = 17
 ATTRIBUTES_AT = 21
 MAX_TIMESTAMP_AT = 35
+PRODUCER_ID_AT = 43
 
 # The length counts neither the base offset nor itself.
 LOG_OVERHEAD = 12

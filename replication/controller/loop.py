@@ -44,6 +44,7 @@ from gregor.replication.controller.reader import ControllerReader
 from gregor.replication.controller.requests import answered_with, removed_by
 from gregor.replication.controller.writes import ControllerWrites, Fenced
 from gregor.replication.store import nodes
+from gregor.replication.store.features import create_feature_node
 from gregor.replication.store.metadata_store import (
     BadVersion,
     MetadataStore,
@@ -337,9 +338,7 @@ class ControllerLoop:
         _log.info("This broker is the controller, epoch %d", term.epoch)
         self._writes.begin_term(term.epoch_version)
         self.cluster = Cluster(self.broker_id, term.epoch)
-        with suppress(NodeExists):
-            if await self._store.exists(nodes.FEATURE) is None:
-                await self._store.create(nodes.FEATURE, nodes.encode_feature())
+        await create_feature_node(self._store, {})
         # Notices to earlier controllers: all nodes are read now anyway.
         await self._writes.delete_children(nodes.ISR_CHANGE_NOTIFICATIONS)
         await self._writes.delete_children(nodes.LOG_DIR_EVENTS)

@@ -14,15 +14,20 @@ CONSUMER, DEBUGGING = -1, -2
 """As replica ids in ListOffsets."""
 
 
-def end_offset(partition: Partition, *, current_leader_epoch: int = -1, replica_id: int = CONSUMER) -> int:
-    """Return the HW for clients, the log end offset for brokers and debugging tools, the latter also from a follower.
+def end_offset(
+    partition: Partition, *, current_leader_epoch: int = -1, replica_id: int = CONSUMER, read_committed: bool = False
+) -> int:
+    """Return the HW for clients, or for isolation level read_committed the last stable offset; the
+    log end offset for brokers and debugging tools, the latter also from a follower.
 
     Raises KafkaError: epoch errors of `Partition.check_epoch`, NOT_LEADER_OR_FOLLOWER.
     """
     partition.check_epoch(current_leader_epoch)
     if replica_id != DEBUGGING:
         partition.check_leads()
-    return partition.high_watermark if replica_id == CONSUMER else partition.log_end_offset
+    if replica_id != CONSUMER:
+        return partition.log_end_offset
+    return partition.last_stable_offset if read_committed else partition.high_watermark
 
 
 def hides_committed(partition: Partition) -> bool:

@@ -17,13 +17,22 @@ from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid
+from gregor.protocol.records.batch import (
+    ATTRIBUTES_AT,
+    PRODUCER_FIELDS,
+    PRODUCER_ID_AT,
+    RECORD_BATCH_OVERHEAD,
+    TRANSACTIONAL_BIT,
+)
 from gregor.replication.partition import offset_lookup
 from gregor.replication.partition.in_sync_replicas import InSyncReplicas
 from gregor.replication.partition.purgatory import Committed, DelayedOperations
 
 if TYPE_CHECKING:
     from gregor.protocol.messages import LeaderAndIsrRequest
+    from gregor.protocol.records.control import EndTransaction
     from gregor.storage.log.log import AppendInfo, Log, LogSlice
+    from gregor.storage.producers.verification import VerificationGuard
 
 NO_LEADER = -1
 NO_EPOCH = -1
@@ -121,8 +130,9 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what read_committed consumers see: the HW, as no transaction is ever open."""
-        return self.high_watermark
+        """Consumers with isolation.level=read_committed see offsets below it. -1 without a log."""
+        log = self.log
+        return -1 if log is None else log.last_stable_offset
 
     @property
     def commits_at_once(self) -> bool:
@@ -156,6 +166,38 @@ class Partition:
                 self.delayed.run(self._commit_verdict)
             return info
         return self._append_replicated(records, now_ms, required_acks, from_client)
+
+    def append_marker(self, marker: EndTransaction, now_ms: int) -> AppendInfo:
+        """Append the marker that ends a transaction, as `append` does with acks=all. Raises KafkaError as `append`, and
+        as Log.append_marker."""
+        self.leader_log().check_marker(marker)
+        return self.append(marker.batch(now_ms), now_ms, -1, from_client=False)
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, new_protocol: bool
+    ) -> VerificationGuard | None:
+        """Return a guard for `append_verified`; None if the transaction is open here already: then no verification is
+        needed. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH."""
+        return self.leader_log().begin_verification(producer_id, epoch, sequence, new_protocol)
+
+    def append_verified(
+        self,
+        records: memoryview | bytes | bytearray,
+        now_ms: int,
+        required_acks: int,
+        guard: VerificationGuard | None,
+        *,
+        from_client: bool = True,
+    ) -> AppendInfo:
+        """Append a transactional batch as `append` does, if its transaction is still the one that was verified.
+
+        Raises KafkaError as `append` and Log.check_verified.
+        """
+        # `append` refuses what is no batch.
+        if len(records) >= RECORD_BATCH_OVERHEAD and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
+            producer_id, epoch, sequence = PRODUCER_FIELDS.unpack_from(records, PRODUCER_ID_AT)
+            self.leader_log().check_verified(producer_id, epoch, sequence, guard)
+        return self.append(records, now_ms, required_acks, from_client=from_client)
 
     def _append_replicated(
         self, records: memoryview | bytes | bytearray, now_ms: int, required_acks: int, from_client: bool
@@ -241,8 +283,10 @@ class Partition:
         min_one_batch: bool = True,
         waits_for_disk: bool = True,
         leader_only: bool = True,
+        read_committed: bool = False,
     ) -> LogSlice:
-        """Read records from `offset` on: for consumers (replica_id < 0) below the HW, for followers to the log's end.
+        """Read records from `offset` on: for consumers (replica_id < 0) below the HW, or with `read_committed` below
+        the last stable offset, for followers to the log's end.
 
         Without `leader_only` a follower serves consumers, too, up to the HW that it knows (KIP-392). Raises
         KafkaError: epoch errors of `check_epoch`, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE. Without
@@ -253,7 +297,10 @@ class Partition:
         log = self.log
         if log is None or (leader_only and not self.is_leader):
             raise KafkaError(self._offline_error)
-        upper_offset = log.offsets.high_watermark if replica_id < 0 else log.offsets.log_end_offset
+        if read_committed:
+            upper_offset = self.last_stable_offset
+        else:
+            upper_offset = log.offsets.high_watermark if replica_id < 0 else log.offsets.log_end_offset
         return log.read(offset, max_bytes, upper_offset, min_one_batch, waits_for_disk)
 
     def diverging_epoch(self, last_fetched_epoch: int, offset: int) -> tuple[int, int] | None:

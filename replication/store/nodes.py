@@ -57,6 +57,7 @@ PERSISTENT_PATHS = (
 # The epoch before the first controller's; its node starts at version 0, and each election adds one to both.
 INITIAL_CONTROLLER_EPOCH = 0
 PRODUCER_IDS_PER_BLOCK = 1000
+MAX_FEATURE_LEVEL = 0x7FFF
 
 
 # json.dumps makes an encoder for each call with other arguments than the defaults.
@@ -446,6 +447,33 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
     return ProducerIdBlock(_field(value, "broker", int, what), int(ends[0]), int(ends[1]))
 
 
-def encode_feature() -> bytes:
-    """Version 2 (Kafka 3.3), versioning enabled, no feature finalised."""
-    return _encode({"features": {}, "version": 2, "status": 1})
+# -- /feature --------------------------------------------------------------------------------------------------------
+
+
+class FeatureLevels(NamedTuple):
+    """`enabled`: the levels are in force; a broker with an inter.broker.protocol.version before 2.7 disables them."""
+
+    enabled: bool
+    levels: dict[str, int]
+
+
+def encode_features(levels: Mapping[str, int]) -> bytes:
+    """Version 2 (Kafka 3.3), versioning enabled. A feature of level 0 is not in force, and is left out."""
+    features = {name: {"max_version_level": level} for name, level in sorted(levels.items()) if level > 0}
+    return _encode({"features": features, "version": 2, "status": 1})
+
+
+def decode_features(data: bytes) -> FeatureLevels:
+    """Versions 1 (Kafka 2.7, with a lowest level, which has no effect) and 2."""
+    value = _decode(data, FEATURE)
+    version, status = _field(value, "version", int, FEATURE), _field(value, "status", int, FEATURE)
+    if version not in (1, 2) or status not in (0, 1):
+        raise NodeFormatError(f"{FEATURE}: version {version}, status {status}")
+    levels = {}
+    for name, feature in _field(value, "features", dict, FEATURE).items():
+        if not isinstance(feature, dict):
+            raise NodeFormatError(f"{FEATURE}: {name} must be an object, is {feature!r}")
+        levels[name] = _field(feature, "max_version_level", int, FEATURE)
+        if not 1 <= levels[name] <= MAX_FEATURE_LEVEL:
+            raise NodeFormatError(f"{FEATURE}: level {levels[name]} of {name}")
+    return FeatureLevels(status == 1, levels)

@@ -255,6 +255,7 @@ class LogLoader:
                 folder.log_start_offsets.get(loading.key, 0),
                 folder.recovery_points.get(loading.key, 0),
                 (folder.cleaned_offsets.get(loading.key) or 0) if self._ends_at_gaps else None,
+                folder.high_watermarks.get(loading.key, 0),
             ),
             producer_expiration_ms=self._producer_expiration_ms,
             now_ms=self._clock_ms(),

@@ -409,6 +409,7 @@ class LogMove:
                 if entries:
                     targets[slot].truncate(copy.copied_bytes[slot])  # an earlier attempt may have put them there
                     _write_all(targets[slot], entries)
+            self._finish_transaction_index(copy)
         epochs = LeaderEpochs(self._files, self.directory)
         epochs.assign_many(log.epoch_entries())
         epochs.write_unwritten()
@@ -431,11 +432,25 @@ class LogMove:
         log.close(clean=False)
         return moved, old
 
+    def _finish_transaction_index(self, copy: _SegmentCopy) -> None:
+        """Add the transactions that were aborted since the file was copied. What was synced of it stays as it is."""
+        source = copy.source.transaction_index
+        if source is None or copy.is_complete:
+            return
+        path = copy.stem + TRANSACTION_INDEX_SUFFIX
+        target = self._files.open(path) if self._files.exists(path) else self._files.create(path)
+        try:
+            content = source.content()
+            target.truncate(min(target.size_bytes(), len(content)))
+            _write_all(target, content[target.size_bytes() :])
+        finally:
+            target.close()
+
     def _open(self, directory: str, now_ms: int) -> Log:
         log = self.log
         producers = ProducerStates(self._files, directory, log.producer_expiration_ms)
         producers.list_snapshots(entry.name for entry in self._files.list_directory(directory))
-        producers.entries = log.producer_ids()
+        producers.adopt(log.producers)
         epochs = LeaderEpochs.load(self._files, directory)
         epochs.dirty = True
         segments = [self._opened(directory, copy.source) for copy in self._copies]
@@ -466,6 +481,8 @@ class LogMove:
         # The time index of the active segment does not cover all of it.
         segment.max_timestamp = source.max_timestamp
         segment.max_timestamp_offset = source.max_timestamp_offset
+        if source.transaction_index is not None:
+            segment.adopt_transaction_index()
         return segment
 
     def cancel(self) -> str:

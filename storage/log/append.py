@@ -13,11 +13,14 @@ import struct
 from typing import TYPE_CHECKING, NoReturn
 
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.records.batch import CorruptBatch, RecordBatch
 from gregor.protocol.records.checksum import crc32c
+from gregor.protocol.records.control import EndMarker, EndTransaction, read_end_marker
 from gregor.storage.log.prepare import PreparedBatch, is_special, prepare_quickly
 from gregor.storage.log.state import NEVER
 from gregor.storage.log.validate import check_batch, stamp_append_time
 from gregor.storage.segment.batches import (
+    CONTROL_BIT,
     CRC_START,
     HEADER,
     LEADER_FIELDS,
@@ -37,7 +40,8 @@ if TYPE_CHECKING:
     from gregor.storage.log.epochs import LeaderEpochs
     from gregor.storage.log.roll import Roller
     from gregor.storage.log.state import AppendLimits, LogHealth, LogOffsets, Segments
-    from gregor.storage.producers.state import AppendedBatch, ProducerStates
+    from gregor.storage.producers.entry import AppendedBatch
+    from gregor.storage.producers.state import ProducerStates
 
 _unpack_header = HEADER.unpack_from
 _pack_leader_fields = LEADER_FIELDS.pack_into
@@ -175,6 +179,10 @@ class Appender:
                 )
                 if duplicate is not None:
                     return self._repeated(duplicate)
+                if entry is not None:
+                    self._producers.check_in_transaction(entry, attributes)
+            elif entry.transaction_first_offset >= 0:
+                self._producers.check_in_transaction(entry, attributes)
 
         log_append_time_ms = NO_TIMESTAMP
         if self._stamps_append_time:
@@ -227,12 +235,19 @@ class Appender:
         segment.size_bytes = position + size_bytes
         offsets.log_end_offset = last_offset + 1
         if producer_id >= 0:
-            if entry is None:
-                entry = self._producers.entry(producer_id)
-            entry.add(producer_epoch, (last_sequence, last_offset, offset_delta, max_timestamp))
-            if attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset < 0:
-                entry.transaction_first_offset = first_offset
+            if attributes & TRANSACTIONAL_BIT:
+                self._add_transactional(view, segment, position)
+            else:
+                if entry is None:
+                    entry = self._producers.entry(producer_id)
+                entry.add(producer_epoch, (last_sequence, last_offset, offset_delta, max_timestamp))
         return AppendInfo(first_offset, last_offset, log_append_time_ms, offsets.log_start_offset, False)
+
+    def append_marker(self, marker: EndTransaction, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Append the control batch that ends a transaction. Raises KafkaError as ProducerStates.check_marker and
+        append_as_leader."""
+        self._producers.check_marker(marker)
+        return self.append_as_leader(marker.batch(now_ms), leader_epoch, now_ms, from_client=False)
 
     def append_as_follower(self, records: memoryview | bytes | bytearray, now_ms: int) -> AppendInfo:
         """Append batches as a leader sent them: offsets, epochs and timestamps are those of the leader. A batch that is
@@ -244,6 +259,7 @@ class Appender:
         view = records if type(records) is memoryview else memoryview(records)
         offsets, limits = self._offsets, self._limits
         batches = _checked_batches(view, offsets.log_end_offset)
+        markers = _markers_of(view, batches)
         first_offset = batches[0].base_offset if batches else offsets.log_end_offset
         run: list[BatchHeader] = []  # the batches that one write appends to the active segment
         run_bytes = 0
@@ -255,14 +271,14 @@ class Appender:
                 or now_ms > limits.ms
                 or last_offset > limits.offset
             ):
-                self._write_run(view, run)
+                self._write_run(view, run, markers)
                 run, run_bytes = [], 0
                 self._roller.make_room(size_bytes, batch.base_offset, last_offset, max_timestamp, now_ms)
             if batch.leader_epoch >= 0 and batch.leader_epoch != self._epochs.latest:
                 self.assign_epoch(batch.leader_epoch, batch.base_offset)
             run.append(batch)
             run_bytes += size_bytes
-        self._write_run(view, run)
+        self._write_run(view, run, markers)
         return AppendInfo(first_offset, offsets.log_end_offset - 1, NO_TIMESTAMP, offsets.log_start_offset, False)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
@@ -275,7 +291,7 @@ class Appender:
     def _repeated(self, batch: AppendedBatch) -> AppendInfo:
         return AppendInfo(batch.first_offset, batch.last_offset, batch.timestamp, self._offsets.log_start_offset, True)
 
-    def _write_run(self, view: memoryview, run: list[BatchHeader]) -> None:
+    def _write_run(self, view: memoryview, run: list[BatchHeader], markers: dict[int, EndMarker | None]) -> None:
         if not run:
             return
         segment = self._segments.active
@@ -295,11 +311,36 @@ class Appender:
         except OSError as error:
             self._undo_write(segment, position, error)
         segment.size_bytes = position + end - start
-        self._offsets.log_end_offset = run[-1].last_offset + 1
         if self._roller.indexes_full():
             self._limits.check_next()
         for batch in run:
+            if batch.attributes & CONTROL_BIT:
+                self._end_transaction(batch, markers[batch.base_offset], segment, position + batch.position - start)
+            else:
+                self._producers.replay(batch)
+            self._offsets.log_end_offset = batch.last_offset + 1
+
+    def _add_transactional(self, view: memoryview, segment: Segment, position: int) -> None:
+        """Add a batch of a transaction, or a marker, that was written at this position."""
+        batch = BatchHeader.read(view)
+        if batch.attributes & CONTROL_BIT:
+            self._offsets.log_end_offset = batch.base_offset  # until the transaction index is written
+            self._end_transaction(batch, read_end_marker(RecordBatch(view)), segment, position)
+            self._offsets.log_end_offset = batch.last_offset + 1
+        else:
             self._producers.replay(batch)
+
+    def _end_transaction(self, batch: BatchHeader, marker: EndMarker | None, segment: Segment, position: int) -> None:
+        """Add a control batch, which was written at this position but is not below the log end offset yet: without its
+        entry in the transaction index it is removed again."""
+        aborted = self._producers.aborted_by(batch, marker)
+        if aborted is not None:
+            try:
+                self._segments.names_changed |= segment.transaction_index is None
+                segment.append_aborted(aborted)
+            except OSError as error:
+                self._undo_write(segment, position, error)
+        self._producers.replay(batch, marker, self._offsets.high_watermark)
 
     def _undo_write(self, segment: Segment, position: int, error: OSError) -> NoReturn:
         """Undo a write that has failed half way."""
@@ -328,6 +369,17 @@ def _checked_batches(view: memoryview, next_offset: int) -> list[BatchHeader]:
     if walk.defect is not None and walk.defect is not Defect.INCOMPLETE:
         raise _refused_response(ErrorCode.CORRUPT_MESSAGE, walk)
     return batches
+
+
+def _markers_of(view: memoryview, batches: list[BatchHeader]) -> dict[int, EndMarker | None]:
+    """Return the contents of the control batches by their offset. Raises KafkaError CORRUPT_MESSAGE."""
+    controls = [batch for batch in batches if batch.attributes & CONTROL_BIT]
+    try:
+        return {batch.base_offset: read_end_marker(RecordBatch(view, batch.position)) for batch in controls}
+    except CorruptBatch as error:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"the response of the leader holds a marker that cannot be read: {error}"
+        ) from None
 
 
 def _walk_over(view: memoryview, position: int, next_offset: int, highest_offset: int = NEVER) -> BatchWalk:

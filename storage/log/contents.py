@@ -10,7 +10,7 @@ from gregor.storage.log.epochs import LeaderEpochs
 from gregor.storage.log.state import LogOffsets
 from gregor.storage.producers.replay import replay_producers
 from gregor.storage.producers.state import ProducerStates
-from gregor.storage.segment.segment import LOG_SUFFIX, Segment
+from gregor.storage.segment.segment import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 
 if TYPE_CHECKING:
     from gregor.storage.fs.files import Files
@@ -81,14 +81,21 @@ def load_contents(
 def list_segments(files: Files, directory: str, now_ms: int = 0) -> list[Segment]:
     """List the segments in a folder, in offset order, without reading them."""
     found = []
+    indexed = set()
     for name, is_directory, size_bytes in files.list_directory(directory):
         stem = name.removesuffix(LOG_SUFFIX)
         if name.endswith(LOG_SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit() and not is_directory:
             found.append((int(stem), size_bytes))
-    return [
+        elif name.endswith(TRANSACTION_INDEX_SUFFIX):
+            indexed.add(name.removesuffix(TRANSACTION_INDEX_SUFFIX))
+    segments = [
         Segment.open(files, directory, base_offset, size_bytes=size_bytes, now_ms=now_ms)
         for base_offset, size_bytes in sorted(found)
     ]
+    for segment in segments:
+        if f"{segment.base_offset:020d}" in indexed:
+            segment.adopt_transaction_index()
+    return segments
 
 
 def epochs_of_batches(segments: Sequence[Segment]) -> list[tuple[int, int]]:

@@ -116,6 +116,9 @@ def _rewrite(segment: Segment, position: int) -> None:
         segment.log.rewrite(start, position)
         for index in (segment.offset_index, segment.time_index):
             index.file.rewrite(0, index.written_bytes)
+        if segment.transaction_index is not None:
+            transactions = segment.transaction_index.file
+            transactions.rewrite(0, transactions.size_bytes())
     except FileNotFoundError:  # deleted meanwhile
         return
 
@@ -265,7 +268,7 @@ class Flusher:
             ):
                 segment.write_indexes()
                 if hold:
-                    held += segment.files()
+                    held += segment.synced_files()
                 if distrusted:
                     found = segment.locate(max(self._offsets.recovery_point, segment.base_offset))
                     rewritten.append((segment, segment.size_bytes if found is None else found[0]))

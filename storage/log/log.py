@@ -32,15 +32,19 @@ from gregor.storage.log.search import Found, Searcher
 from gregor.storage.log.state import AppendLimits, LogHealth, Segments
 from gregor.storage.log.swap import SegmentSwap
 from gregor.storage.log.truncate import Truncation
-from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS, ProducerEntry
+from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS
 
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
     from gregor.protocol.ids import Uuid
+    from gregor.protocol.records.control import EndTransaction
     from gregor.protocol.turns import Steps
     from gregor.storage.fs.files import Files
     from gregor.storage.log.compaction import DirtyRange
+    from gregor.storage.producers.entry import ProducerEntry
+    from gregor.storage.producers.verification import VerificationGuard
     from gregor.storage.segment.segment import Segment
+    from gregor.storage.segment.transaction_index import AbortedTransaction
 
 __all__ = ["AppendInfo", "FlushPlan", "Log", "LogSlice", "ignore_error"]
 
@@ -331,7 +335,54 @@ class Log:
         """Apply another producer.id.expiration.ms from now on."""
         self.producers.expiration_ms = expiration_ms
 
+    # Transactions
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The lowest offset whose transaction is open, or ended by a marker that is not below the high watermark yet;
+        None without such a transaction."""
+        transactions = self.producers.transactions
+        first = None if transactions is None else transactions.first_unstable(self.offsets.high_watermark)
+        return first if first is None else max(first, self.offsets.log_start_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Consumers with isolation.level=read_committed see offsets below it."""
+        high_watermark, first = self.offsets.high_watermark, self.first_unstable_offset
+        return high_watermark if first is None else min(first, high_watermark)
+
+    def aborted_transactions(
+        self, from_offset: int, upper_offset: int, waits_for_disk: bool = True
+    ) -> list[AbortedTransaction]:
+        """As in Reader."""
+        return self._reader.aborted_transactions(from_offset, upper_offset, waits_for_disk)
+
+    def check_marker(self, marker: EndTransaction) -> None:
+        """As in ProducerStates."""
+        self.producers.check_marker(marker)
+
+    def append_marker(self, marker: EndTransaction, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """As in Appender."""
+        return self._appender.append_marker(marker, leader_epoch, now_ms)
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        return self.producers.has_open_transaction(producer_id, epoch)
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, new_protocol: bool
+    ) -> VerificationGuard | None:
+        """As in ProducerStates."""
+        return self.producers.begin_verification(producer_id, epoch, sequence, new_protocol)
+
+    def check_verified(self, producer_id: int, epoch: int, sequence: int, guard: VerificationGuard | None) -> None:
+        """As in ProducerStates."""
+        self.producers.check_verified(producer_id, epoch, sequence, guard)
+
     # Reading and searching
+
+    def end_offset_of(self, piece: LogSlice, waits_for_disk: bool = True) -> int:
+        """As in Reader."""
+        return self._reader.end_offset_of(piece, waits_for_disk)
 
     def offsets_before(self, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
         return self._reader.offsets_before(timestamp_ms, max_count, now_ms)
@@ -392,6 +443,7 @@ class Log:
 
     def dirty_range(self, now_ms: int, stable_offset: int | None = None, *, waits_for_disk: bool = True) -> DirtyRange:
         """Return how far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        stable_offset = self.last_stable_offset if stable_offset is None else stable_offset
         return self.swap.dirty_range(self._config, now_ms, stable_offset, waits_for_disk)
 
     # Flushing and the end

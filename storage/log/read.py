@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from gregor.storage.fs.files import File
     from gregor.storage.log.state import LogHealth, LogOffsets, Segments
     from gregor.storage.segment.segment import Segment
+    from gregor.storage.segment.transaction_index import AbortedTransaction
 
 
 class LogSlice:
@@ -152,6 +154,23 @@ class Reader:
             return LogSlice(None, 0, 0, offset, active)
         return LogSlice(segment.log, position, size_bytes, offset, active)
 
+    def end_offset_of(self, piece: LogSlice, waits_for_disk: bool = True) -> int:
+        """Return an offset above every batch of a slice that was just read, and above few others: that of the next
+        index entry. (Kafka's LogSegment.fetchUpperBoundOffset.) NotCached as in `read`."""
+        segments = self._segments
+        index = segments.index_of(piece.first_offset)
+        segment = segments.items[index]
+        end = piece.position + piece.size_bytes
+        try:
+            if end < segment.size_bytes:
+                found = segment.offset_index
+                slot = found.entries_below_position(end, waits_for_disk)
+                if slot < found.entries:
+                    return found.offset_of(slot, waits_for_disk)
+        except OSError as error:
+            self._health.fail(error, "cannot read")
+        return self._offsets.log_end_offset if segment is segments.active else segments.bases[index + 1]
+
     def _upper_position(self, segment: Segment, active: bool, upper_offset: int, waits_for_disk: bool) -> int:
         """Return the position of the batch that reaches up to `upper_offset`; the end of the segment without one."""
         if not active:
@@ -168,6 +187,27 @@ class Reader:
         if active and found[2] == upper_offset:
             self._segments.remember(upper_offset, found[0])
         return found[0]
+
+    def aborted_transactions(
+        self, from_offset: int, upper_offset: int, waits_for_disk: bool = True
+    ) -> list[AbortedTransaction]:
+        """Return the aborted transactions that have offsets from `from_offset` on and below `upper_offset`, sorted by
+        their first offset. Without `waits_for_disk` NotCached may be raised.
+
+        The marker of a transaction may lie in a later segment than its batches. (Kafka's
+        UnifiedLog.collectAbortedTransactions.)
+        """
+        found: list[AbortedTransaction] = []
+        segments = self._segments
+        try:
+            for segment in segments.items[segments.index_of(from_offset) :]:
+                index = segment.transaction_index
+                if index is not None and index.collect(from_offset, upper_offset, found, waits_for_disk):
+                    break
+        except OSError as error:
+            self._health.fail(error, "cannot read a transaction index")
+        found.sort(key=attrgetter("first_offset"))
+        return found
 
     def offsets_before(self, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
         """Return at most `max_count` offsets, the greatest first: the base offsets of segments whose files were last

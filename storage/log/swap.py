@@ -92,9 +92,7 @@ class SegmentSwap:
         self._plan: SwapPlan | None = None
         """The compacted segment that has begun to replace others."""
 
-    def dirty_range(
-        self, config: LogConfig, now_ms: int, stable_offset: int | None, waits_for_disk: bool
-    ) -> DirtyRange:
+    def dirty_range(self, config: LogConfig, now_ms: int, stable_offset: int, waits_for_disk: bool) -> DirtyRange:
         """Return how far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
         offsets = self._offsets
         try:
@@ -103,7 +101,7 @@ class SegmentSwap:
                 cleaned_offset=offsets.cleaned_offset,
                 log_start_offset=offsets.log_start_offset,
                 log_end_offset=offsets.log_end_offset,
-                stable_offset=offsets.high_watermark if stable_offset is None else stable_offset,
+                stable_offset=stable_offset,
                 min_lag_ms=config.min_compaction_lag_ms,
                 max_lag_ms=config.max_compaction_lag_ms,
                 now_ms=now_ms,
@@ -157,6 +155,8 @@ class SegmentSwap:
             self._health.take_offline(error)
             self._health.fail(error, "cannot replace compacted segments")
         new = Segment.open(self._segments.files, self._segments.directory, plan.base_offset, size_bytes=plan.size_bytes)
+        if TRANSACTION_INDEX_SUFFIX in plan.suffixes:
+            new.adopt_transaction_index()
         self._segments.replace(indexes, new)
         return paths
 

@@ -102,8 +102,10 @@ class Truncation:
         offsets.recovery_point_fell |= offset < offsets.recovery_point
         offsets.recovery_point = min(offsets.recovery_point, offset)
         producers.delete_snapshots_above(offset)
-        if producers.entries:
-            replay_producers(producers, segments.items, offsets.log_start_offset, offset, now_ms)
+        if producers.entries or producers.transactions is not None:
+            replay_producers(
+                producers, segments.items, offsets.log_start_offset, offset, now_ms, offsets.high_watermark
+            )
         self._finish()
 
     def _unlink_segments(self, kept: int) -> None:

@@ -1,27 +1,76 @@
-"""Restores the state of a log's producers at an offset, from the newest snapshot and the batches behind it."""
+"""Restores the state of a log's producers at an offset, from a snapshot and the batches behind it.
+
+Only the headers of batches are read, but for markers: the epoch of the transaction coordinator, which fences earlier
+coordinators, is in their records. The same walk rebuilds the transaction indexes after a crash.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from gregor.protocol.records.batch import CorruptBatch, RecordBatch
+from gregor.protocol.records.control import EndMarker, read_end_marker
+from gregor.storage.segment.batches import CONTROL_BIT, BatchHeader
 
 if TYPE_CHECKING:
     from gregor.storage.producers.state import ProducerStates
     from gregor.storage.segment.segment import Segment
 
+NO_INDEX = 2**63 - 1
+BATCHES_PER_STEP = 250
+
 
 def replay_producers(
-    producers: ProducerStates, segments: Sequence[Segment], log_start_offset: int, log_end_offset: int, now_ms: int
+    producers: ProducerStates,
+    segments: Sequence[Segment],
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+    high_watermark: int = 0,
 ) -> None:
-    """Bring the producers to their state at the log end offset."""
+    """Bring the producers to their state at the log end offset. `high_watermark` as in ProducerStates.replay."""
     from_offset = producers.load(log_start_offset, log_end_offset, now_ms)
+    for _ in replay_batches(producers, segments, from_offset, log_end_offset, high_watermark):
+        pass
+
+
+def replay_batches(
+    producers: ProducerStates,
+    segments: Sequence[Segment],
+    from_offset: int,
+    end_offset: int,
+    high_watermark: int,
+    index_from: int = NO_INDEX,
+) -> Iterator[int]:
+    """Replay the batches of these offsets; yields 0 after some of them. Markers from `index_from` on are added to the
+    transaction index of their segment, which must not hold them yet. Raises OSError and OldMessageFormat."""
     for index, segment in enumerate(segments):
-        upper_offset = segments[index + 1].base_offset if index + 1 < len(segments) else log_end_offset
-        if upper_offset <= from_offset or not segment.size_bytes:
+        upper_offset = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
+        if upper_offset <= from_offset or segment.base_offset >= end_offset or not segment.size_bytes:
             continue
         start = segment.locate(max(from_offset, segment.base_offset))
-        if start is not None:
-            for batch in segment.scan(start[0], verify_crc=False):
-                if batch.last_offset >= log_end_offset:
-                    break
+        if start is None:
+            continue
+        for count, batch in enumerate(segment.scan(start[0], verify_crc=False), start=1):
+            if batch.last_offset >= end_offset:
+                break
+            if batch.attributes & CONTROL_BIT:
+                marker = _read_marker(segment, batch)
+                if batch.base_offset >= index_from:
+                    aborted = producers.aborted_by(batch, marker)
+                    if aborted is not None:
+                        segment.append_aborted(aborted)
+                producers.replay(batch, marker, high_watermark)
+            else:
                 producers.replay(batch)
+            if count % BATCHES_PER_STEP == 0:
+                yield 0
+
+
+def _read_marker(segment: Segment, batch: BatchHeader) -> EndMarker | None:
+    """Return the content of a control batch; None if it has none, or if it cannot be read."""
+    try:
+        return read_end_marker(RecordBatch(segment.log.read(batch.size_bytes, batch.position)))
+    except CorruptBatch:
+        return None

@@ -13,14 +13,7 @@ Also unlike Kafka, a gap is no error where a leader is new. A client sends again
 refused, and the batches that it sent after them may arrive first. If these are refused as out of order, librdkafka
 begins another epoch for all its partitions, and batches that were in flight to others are stored a second time.
 
-A snapshot is written where a segment begins and at a clean close, so that a start need not read the whole log:
-
-    <offset in 20 digits>.snapshot      the state from all batches below the offset, big-endian
-    int16    version, 1
-    uint32   CRC-32C of everything after this field
-    int32    number of entries; an entry:
-        int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta of the last batch,
-        int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction or -1
+A snapshot is written where a segment begins and at a clean close, so that a start need not read the whole log.
 
 A batch that a producer sent before its last one is searched in the log when it is sent again
 (storage.producers.recall): Kafka refuses it as out of order after a restart.
@@ -29,127 +22,30 @@ A batch that a producer sent before its last one is searched in the log when it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from struct import Struct, error
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.protocol.records.checksum import crc32c
 from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.producers.entry import MAX_SEQUENCES_BACK, AppendedBatch, ProducerEntry
 from gregor.storage.producers.recall import batches_below
-from gregor.storage.segment.batches import CONTROL_BIT, NO_TIMESTAMP, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
-from gregor.storage.segment.producer_trail import BATCHES_KEPT
+from gregor.storage.producers.snapshot import format_snapshot, parse_snapshot
+from gregor.storage.producers.transactions import Transactions
+from gregor.storage.producers.verification import VerificationGuard, Verifications
+from gregor.storage.segment.batches import CONTROL_BIT, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
 from gregor.storage.segment.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, OldMessageFormat, file_stem
+from gregor.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
+    from gregor.protocol.records.control import EndMarker, EndTransaction
     from gregor.storage.fs.files import Files
     from gregor.storage.segment.segment import Segment
 
-MAX_SEQUENCES_BACK = 1 << 30
-"""The repetition of an older batch cannot be distinguished from a batch far ahead: sequences wrap around."""
 MAX_AWAITED = 1000
 NEW_LEADER_MS = 30_000
 """The time within which clients send again the batches that the leader before did not answer: they wait that long for a
 response (request.timeout.ms)."""
 DEFAULT_EXPIRATION_MS = 86_400_000
 """producer.id.expiration.ms"""
-
-_SNAPSHOT_HEAD = Struct(">hIi")
-_SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
-_CRC_COVERS_FROM = 6
-
-
-class AppendedBatch(NamedTuple):
-    """The part of a batch that is kept."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-
-    @property
-    def first_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
-
-    @property
-    def first_offset(self) -> int:
-        return self.last_offset - self.offset_delta
-
-
-class ProducerEntry:
-    """One producer. `next_sequence` is derived from the last batch; 0 without one."""
-
-    __slots__ = (
-        "batches",
-        "begins_at",
-        "coordinator_epoch",
-        "epoch",
-        "last_timestamp",
-        "lost_sequence",
-        "next_sequence",
-        "producer_id",
-        "transaction_first_offset",
-    )
-
-    def __init__(self, producer_id: int, epoch: int = -1) -> None:
-        self.producer_id = producer_id
-        self.epoch = epoch
-        self.batches: list[tuple[int, int, int, int]] = []
-        """The fields of up to BATCHES_KEPT AppendedBatches, oldest first. (Plain: a named tuple is slow to make.)"""
-        self.begins_at = -1
-        """The log holds every batch of the epoch from this sequence to the next one; -1: that is not known."""
-        self.next_sequence = 0
-        self.lost_sequence = -1
-        """Of a batch that could not be written. While it is `next_sequence`, the batches after it are refused, too."""
-        self.last_timestamp = NO_TIMESTAMP
-        self.coordinator_epoch = -1
-        self.transaction_first_offset = -1
-
-    def add(self, epoch: int, batch: tuple[int, int, int, int]) -> None:
-        """Note that a batch (the fields of an AppendedBatch) was appended. A new epoch drops the batches of the old
-        one."""
-        batches = self.batches
-        if epoch != self.epoch:
-            self.epoch = epoch
-            batches.clear()
-            self.begins_at = (batch[0] - batch[2]) & SEQUENCE_MASK if batch[0] >= 0 else -1
-        batches.append(batch)
-        if len(batches) > BATCHES_KEPT:
-            del batches[0]
-        self.next_sequence = (batch[0] + 1) & SEQUENCE_MASK
-        self.last_timestamp = batch[3]
-
-    def held_before(self, first_sequence: int, last_sequence: int) -> bool:
-        """Return whether the log holds a batch of these sequences, in this epoch, from before the oldest of
-        `batches`."""
-        if self.begins_at < 0 or not self.batches:
-            return False
-        oldest = AppendedBatch._make(self.batches[0]).first_sequence
-        known = (oldest - self.begins_at) & SEQUENCE_MASK
-        back = (oldest - first_sequence) & SEQUENCE_MASK
-        count = ((last_sequence - first_sequence) & SEQUENCE_MASK) + 1
-        return count <= back <= min(known, MAX_SEQUENCES_BACK)
-
-    def recall(self, earlier: ProducerEntry) -> None:
-        """Add the batches before the first known one, as the log holds them."""
-        if earlier.epoch != self.epoch or not earlier.batches or not self.batches:
-            return
-        joint = AppendedBatch._make(earlier.batches[-1])
-        if joint.first_sequence != self.begins_at:
-            return
-        self.begins_at = earlier.begins_at
-        if self.batches[0] == earlier.batches[-1]:
-            self.batches[:0] = earlier.batches[:-1]
-            del self.batches[:-BATCHES_KEPT]
-
-    def end_transaction(self, epoch: int, timestamp: int, coordinator_epoch: int) -> None:
-        """Note that a control batch (commit or abort marker) was appended."""
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches.clear()
-            self.begins_at = self.next_sequence = 0
-        self.coordinator_epoch = coordinator_epoch
-        self.transaction_first_offset = -1
-        self.last_timestamp = timestamp
 
 
 class ProducerStates:
@@ -165,7 +61,9 @@ class ProducerStates:
         "led_since_ms",
         "recalled_from",
         "snapshot_offsets",
+        "transactions",
         "unsynced_snapshots",
+        "verifications",
     )
 
     def __init__(self, files: Files, directory: str, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
@@ -173,6 +71,10 @@ class ProducerStates:
         self._directory = directory
         self.expiration_ms = expiration_ms
         self.entries: dict[int, ProducerEntry] = {}
+        self.transactions: Transactions | None = None
+        """None while no batch of a transaction was appended or replayed. Those that are open are the entries with a
+        `transaction_first_offset`."""
+        self.verifications: Verifications | None = None
         self.awaited: dict[int, tuple[int, int, int]] = {}
         """Producer id -> epoch, and the sequences of the first and the last batch that were refused for a temporary
         reason. Batches that were sent after them must not be appended before them. At most MAX_AWAITED producers, as
@@ -241,11 +143,7 @@ class ProducerStates:
                 batch = AppendedBatch._make(fields)
                 if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                     return batch
-        if epoch < entry.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {epoch} of producer {producer_id} is older than {entry.epoch}, the last one seen",
-            )
+        self._check_epoch(producer_id, epoch)
         if not from_client:
             return None
         if epoch != entry.epoch:
@@ -342,11 +240,12 @@ class ProducerStates:
             entry = self.entries[producer_id] = ProducerEntry(producer_id)
         return entry
 
-    def replay(self, batch: BatchHeader, coordinator_epoch: int = -1) -> None:
+    def replay(self, batch: BatchHeader, marker: EndMarker | None = None, high_watermark: int = 0) -> None:
         """Add a batch that is in the log already (it was checked before its append), as `Segment.scan` yields it.
 
-        Batches without a producer id are skipped. `coordinator_epoch` is inside a control batch, which a scan does not
-        read.
+        Batches without a producer id are skipped. `marker` is the content of a control batch, which a scan does not
+        read; None where compaction has removed it. Ended transactions are forgotten if the marker lies below the
+        `high_watermark`.
         """
         producer_id = batch.producer_id
         if producer_id < 0:
@@ -356,8 +255,14 @@ class ProducerStates:
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id)
+        if attributes & TRANSACTIONAL_BIT and self.verifications is not None:
+            self.verifications.appended(producer_id, epoch, bool(attributes & CONTROL_BIT))
         if attributes & CONTROL_BIT:
-            entry.end_transaction(epoch, timestamp, max(coordinator_epoch, entry.coordinator_epoch))
+            if entry.transaction_first_offset >= 0 and self.transactions is not None:
+                self.transactions.end(producer_id, base_offset, high_watermark)
+            entry.end_transaction(
+                epoch, timestamp, entry.coordinator_epoch if marker is None else marker.coordinator_epoch
+            )
             return
         if base_sequence != entry.next_sequence:
             entry.begins_at = base_sequence
@@ -366,16 +271,116 @@ class ProducerStates:
         entry.add(epoch, (last_sequence, last_offset, delta, timestamp))
         if attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset < 0:
             entry.transaction_first_offset = base_offset
+            if self.transactions is None:
+                self.transactions = Transactions()
+            self.transactions.begin(producer_id, base_offset)
 
     def expire(self, now_ms: int) -> None:
         """Remove producers that wrote nothing for `expiration_ms` and have no open transaction."""
         for producer_id in [entry.producer_id for entry in self.entries.values() if self._expired(entry, now_ms)]:
             del self.entries[producer_id]
             self.awaited.pop(producer_id, None)
+        if self.verifications is not None:
+            self.verifications.expire(now_ms, self.expiration_ms)
 
     def clear(self) -> None:
         self.entries.clear()
+        self.transactions = None
         self.recalled_from = None
+
+    def adopt(self, other: ProducerStates) -> None:
+        """Continue with the state of another log, of which this one is a copy."""
+        self.entries, self.transactions, self.verifications = other.entries, other.transactions, other.verifications
+
+    # Transactions
+
+    def check_in_transaction(self, entry: ProducerEntry, attributes: int) -> None:
+        """Raise INVALID_TXN_STATE for a batch that is not transactional while its producer has a transaction open."""
+        if entry.transaction_first_offset >= 0 and not attributes & TRANSACTIONAL_BIT:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {entry.producer_id} sent a batch that is not transactional while its transaction from offset"
+                f" {entry.transaction_first_offset} is open",
+            )
+
+    def check_marker(self, marker: EndTransaction) -> None:
+        """Check whether a marker may be appended. Raises INVALID_PRODUCER_EPOCH, and TRANSACTION_COORDINATOR_FENCED
+        for the marker of an earlier coordinator.
+
+        From transaction.version 2 on a marker has a new epoch. One with the epoch of the producer is a repetition,
+        which is appended once more if no transaction is open (KAFKA-19999), else it is that of an earlier transaction.
+        (Kafka's ProducerAppendInfo.appendEndTxnMarker.)
+        """
+        entry = self.entries.get(marker.producer_id)
+        if entry is None:
+            return
+        epoch = marker.producer_epoch
+        is_open = entry.transaction_first_offset >= 0
+        if epoch < entry.epoch or (epoch == entry.epoch and is_open and marker.transaction_version >= 2):
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"a marker of epoch {epoch} of producer {marker.producer_id}, whose last epoch is {entry.epoch}",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a marker of coordinator epoch {marker.coordinator_epoch} for producer {marker.producer_id}, where"
+                f" {entry.coordinator_epoch} has written one",
+            )
+
+    def aborted_by(self, batch: BatchHeader, marker: EndMarker | None) -> AbortedTransaction | None:
+        """Return the transaction that this control batch aborts, before the batch is replayed; None if it commits one,
+        or if no batch of the transaction is in the log."""
+        entry = self.entries.get(batch.producer_id)
+        if marker is None or marker.commit or entry is None or self.transactions is None:
+            return None
+        first_offset, offset = entry.transaction_first_offset, batch.base_offset
+        if first_offset < 0:
+            return None
+        stable_offset = self.transactions.stable_offset_after(entry.producer_id, offset)
+        return AbortedTransaction(entry.producer_id, first_offset, offset, stable_offset)
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == epoch
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, new_protocol: bool
+    ) -> VerificationGuard | None:
+        """Return a guard for the verification of a batch; None if the transaction is open here already. Raises
+        INVALID_PRODUCER_EPOCH. (Kafka's UnifiedLog.maybeStartTransactionVerification.)"""
+        self._check_epoch(producer_id, epoch)
+        if self.has_open_transaction(producer_id, epoch):
+            return None
+        if self.verifications is None:
+            self.verifications = Verifications()
+        return self.verifications.begin(producer_id, epoch, sequence, new_protocol)
+
+    def check_verified(self, producer_id: int, epoch: int, sequence: int, guard: VerificationGuard | None) -> None:
+        """Raise INVALID_TXN_STATE for a transactional batch that neither belongs to an open transaction, nor was
+        verified with the guard that is the current one. A batch that may be a repetition passes: `check` decides.
+        Raises also INVALID_PRODUCER_EPOCH and OUT_OF_ORDER_SEQUENCE_NUMBER. (Kafka's
+        UnifiedLog.analyzeAndValidateProducerState.)"""
+        entry = self.entries.get(producer_id)
+        if entry is not None and entry.epoch == epoch and entry.has_batch_from(sequence):
+            return
+        self._check_epoch(producer_id, epoch)
+        if self.has_open_transaction(producer_id, epoch):
+            return
+        if guard is None or self.verifications is None or not self.verifications.is_current(producer_id, guard):
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {producer_id}, epoch {epoch}: the batch is not part of an open transaction",
+            )
+        guard.check_sequence(producer_id, sequence, knows_batches=entry is not None and bool(entry.batches))
+
+    def _check_epoch(self, producer_id: int, epoch: int) -> None:
+        entry = self.entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {epoch} of producer {producer_id} is older than {entry.epoch}, the last one seen",
+            )
 
     # Snapshots
 
@@ -395,16 +400,36 @@ class ProducerStates:
             if offset <= end_offset:
                 if offset < log_start_offset:
                     break
-                try:
-                    entries = parse_snapshot(self._files.read_bytes(self._path(offset)))
-                except (ValueError, FileNotFoundError):
-                    pass
-                else:
-                    self.entries = {entry.producer_id: entry for entry in entries if not self._expired(entry, now_ms)}
+                entries = self._read_snapshot(offset)
+                if entries is not None:
+                    self._load_entries(entry for entry in entries if not self._expired(entry, now_ms))
                     self.recalled_from = offset if self.entries else None
                     return offset
             self.delete_snapshot(offset)
         return log_start_offset
+
+    def load_earlier(self, offset: int) -> int:
+        """Load the newest valid snapshot at or below the offset into this new object, and delete none. Returns the
+        offset from which batches must be replayed."""
+        for earlier in reversed(self.snapshot_offsets):
+            if earlier <= offset and (entries := self._read_snapshot(earlier)) is not None:
+                self._load_entries(entries)
+                return earlier
+        return 0
+
+    def _read_snapshot(self, offset: int) -> list[ProducerEntry] | None:
+        try:
+            return parse_snapshot(self._files.read_bytes(self._path(offset)))
+        except (ValueError, FileNotFoundError):
+            return None
+
+    def _load_entries(self, loaded: Iterable[ProducerEntry]) -> None:
+        self.entries = {entry.producer_id: entry for entry in loaded}
+        entries = [entry for entry in self.entries.values() if entry.transaction_first_offset >= 0]
+        if entries:
+            self.transactions = Transactions()
+            for entry in sorted(entries, key=lambda entry: entry.transaction_first_offset):
+                self.transactions.begin(entry.producer_id, entry.transaction_first_offset)
 
     def take_snapshot(self, offset: int) -> None:
         """Write the present state as that of all batches below `offset`. It is synced with the next flush."""
@@ -486,48 +511,3 @@ def _stored_before(entry: ProducerEntry, first_sequence: int, high_watermark: in
         f"producer {entry.producer_id}, epoch {entry.epoch}: sequence {first_sequence} was stored before"
         + ("" if committed else ", and is not committed yet"),
     )
-
-
-def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    parts = [
-        _SNAPSHOT_ENTRY.pack(
-            entry.producer_id,
-            entry.epoch,
-            *((entry.batches[-1][:3]) if entry.batches else (-1, -1, 0)),
-            entry.last_timestamp,
-            entry.coordinator_epoch,
-            entry.transaction_first_offset,
-        )
-        for entry in entries
-    ]
-    data = bytearray(_SNAPSHOT_HEAD.pack(1, 0, len(parts)))
-    data += b"".join(parts)
-    data[2:_CRC_COVERS_FROM] = crc32c(memoryview(data)[_CRC_COVERS_FROM:]).to_bytes(4)
-    return bytes(data)
-
-
-def parse_snapshot(data: bytes) -> list[ProducerEntry]:
-    """Parse the entries of a snapshot; each has its last batch only. ValueError when it is damaged."""
-    try:
-        version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
-        if version != 1 or count < 0:
-            raise ValueError(f"snapshot of version {version} with {count} entries")
-        rows = [
-            _SNAPSHOT_ENTRY.unpack_from(data, _SNAPSHOT_HEAD.size + slot * _SNAPSHOT_ENTRY.size)
-            for slot in range(count)
-        ]
-    except error as broken:
-        raise ValueError("snapshot is cut short") from broken
-    if crc32c(memoryview(data)[_CRC_COVERS_FROM:]) != crc:
-        raise ValueError("snapshot has a wrong checksum")
-    entries = []
-    for producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset in rows:
-        entry = ProducerEntry(producer_id)
-        if last_offset >= 0:
-            entry.add(epoch, (last_sequence, last_offset, delta, timestamp))
-        entry.epoch = epoch
-        entry.last_timestamp = timestamp
-        entry.coordinator_epoch = coordinator_epoch
-        entry.transaction_first_offset = first_offset
-        entries.append(entry)
-    return entries

@@ -19,13 +19,20 @@ from gregor.storage.fs.disk_errors import is_full
 from gregor.storage.log.contents import LoadedParts, LogIdentity
 from gregor.storage.log.epochs import LeaderEpochs
 from gregor.storage.log.log import Log, ignore_error
+from gregor.storage.producers.replay import NO_INDEX, replay_batches
 from gregor.storage.producers.state import ProducerStates
 from gregor.storage.segment.batches import HEADER_BYTES, MAGIC_POSITION, BatchHeader
 from gregor.storage.segment.check import check_segment
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
 from gregor.storage.segment.leftovers import tidy_folder
 from gregor.storage.segment.producer_trail import ProducerTrail
-from gregor.storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from gregor.storage.segment.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
 
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
@@ -49,6 +56,7 @@ class LogCheckpoint(NamedTuple):
     whole_from: int | None = None
     """The offset up to which the log is compacted, if the log is to end at the first gap from there on: other brokers
     have the missing batches. None: batches that a power cut has left behind a gap are kept, as Apache Kafka does."""
+    high_watermark: int = 0
 
 
 class FolderLoader:
@@ -79,7 +87,9 @@ class FolderLoader:
         """The partition that is loaded."""
         self._config = config
         self._now_ms = now_ms
-        self._log_start_offset, self._recovery_point, self._whole_from = checkpoint
+        self._log_start_offset, self._recovery_point, self._whole_from, self._high_watermark = checkpoint
+        self._indexed_to = NO_INDEX
+        """The transaction indexes hold all markers below it; from here on they are rebuilt."""
         self._on_error = on_error
         self._ends_before_point = False
         """The first segment that is checked ends where the recovery point was."""
@@ -103,6 +113,9 @@ class FolderLoader:
             for name, size_bytes in sorted(sizes.items())
             if is_segment_name(name)
         ]
+        for segment in self._segments:
+            if f"{segment.base_offset:020d}{TRANSACTION_INDEX_SUFFIX}" in sizes:
+                segment.adopt_transaction_index()
         self._epochs = LeaderEpochs.load(self._files, self._directory)
         self._producers.list_snapshots(sizes)
 
@@ -151,10 +164,11 @@ class FolderLoader:
             return 0
         last = self._segments[-1]
         last.create_missing_indexes()
+        self._indexed_to = self._recovery_point
         if last.base_offset < self._recovery_point and last.read_next_offset()[0] < self._recovery_point:
             # A recovery point beyond the end is obsolete, from before a truncation or of the log of a deleted topic:
             # the batches below it may never have been synced.
-            self._recovery_point = 0
+            self._recovery_point = self._indexed_to = 0
         elif any(segment.base_offset == self._recovery_point > 0 for segment in self._segments):
             # That segment may have begun after the last flush: then the last entry of the time index of the segment
             # before it is not synced.
@@ -281,23 +295,31 @@ class FolderLoader:
         headers, from there on by those that the check has kept."""
         self._producers.remove_stray_snapshots(segment.base_offset for segment in self._segments)
         from_offset = self._producers.load(self._log_start_offset, log_end_offset, self._now_ms)
-        kept_from = log_end_offset if self._trail.from_offset is None else self._trail.from_offset
-        for index, segment in enumerate(self._segments):
-            is_last = index + 1 == len(self._segments)
-            upper_offset = log_end_offset if is_last else self._segments[index + 1].base_offset
-            if upper_offset <= from_offset or segment.base_offset >= kept_from or not segment.size_bytes:
-                continue
-            start = segment.locate(max(from_offset, segment.base_offset))
-            if start is None:
-                continue
-            for count, batch in enumerate(segment.scan(start[0], verify_crc=False), start=1):
-                if batch.base_offset >= kept_from:
-                    break
-                self._producers.replay(batch)
-                if count % BATCHES_PER_STEP == 0:
-                    yield 0
-        for batch in self._trail.batches(from_offset):
+        trail, segments, high_watermark = self._trail, self._segments, self._high_watermark
+        if self._indexed_to < NO_INDEX:
+            for segment in segments:
+                if segment.transaction_index is not None:
+                    segment.transaction_index.truncate_to(self._indexed_to)
+        if trail.has_transactions:
+            index_from = self._indexed_to
+            if from_offset > index_from:
+                yield from self._rebuild_transaction_indexes(from_offset)
+                index_from = from_offset
+            yield from replay_batches(
+                self._producers, segments, from_offset, log_end_offset, high_watermark, index_from
+            )
+            return
+        kept_from = log_end_offset if trail.from_offset is None else trail.from_offset
+        yield from replay_batches(self._producers, segments, from_offset, kept_from, high_watermark)
+        for batch in trail.batches(from_offset):
             self._producers.replay(batch)
+
+    def _rebuild_transaction_indexes(self, end_offset: int) -> Steps:
+        """Rebuild the transaction indexes up to `end_offset`, from an earlier snapshot than that of the producers."""
+        producers = ProducerStates(self._files, self._directory, self._producers.expiration_ms)
+        producers.snapshot_offsets = self._producers.snapshot_offsets
+        from_offset = producers.load_earlier(max(self._indexed_to, self._segments[0].base_offset))
+        yield from replay_batches(producers, self._segments, from_offset, end_offset, NO_INDEX, self._indexed_to)
 
 
 def is_segment_name(name: str) -> bool:

@@ -31,7 +31,7 @@ class ScanWorker(Worker):
             except OSError as error:
                 self._answer(given_back=str(error))
                 continue
-            headers = sum(len(kept) for kept in scan.trail.to_lists())
+            headers = len(scan.trail.to_fields()["recent"])
             if headers > MAX_HEADERS:
                 self._answer(given_back=f"{headers} batches of producers")
                 continue

@@ -235,9 +235,13 @@ class OffsetIndex(SparseIndex):
         """Return the last entry as (offset, position); (base offset, 0) of an empty index."""
         return self._at(self.entries - 1, True)
 
-    def entries_below_position(self, position: int) -> int:
+    def entries_below_position(self, position: int, waits_for_disk: bool = True) -> int:
         """Count the entries that point below `position` (the first ones)."""
-        return self._slot_at_most(position - 1, 1) + 1
+        return self._slot_at_most(position - 1, 1, waits_for_disk) + 1
+
+    def offset_of(self, slot: int, waits_for_disk: bool = True) -> int:
+        """Return the offset of an entry."""
+        return self._at(slot, waits_for_disk)[0]
 
     def _at(self, slot: int, waits_for_disk: bool) -> tuple[int, int]:
         if slot < 0:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gregor.storage.segment.batches import CONTROL_BIT, LENGTH_OVERHEAD, TRANSACTIONAL_BIT, BatchHeader
+from gregor.storage.segment.batches import LENGTH_OVERHEAD, BatchHeader
 
 BATCHES_KEPT = 10
 """Of each producer, to find the offsets of a repetition. Apache Kafka keeps as many as a client has in flight on one
@@ -18,19 +18,18 @@ epoch, base sequence."""
 
 
 class ProducerTrail:
-    """The state holds a producer's last batches, its epoch, and the first offset of its open transaction. So it depends
-    only on the last batches, the last marker, and the first transactional batch behind that. Keeping these costs a
-    tenth of replaying every batch.
+    """The state holds a producer's last batches and its epoch. Keeping these batches costs a tenth of replaying every
+    batch. Transactions need more, the order of all their batches: where there are some, every batch is replayed.
     """
 
-    __slots__ = ("_markers", "_openers", "_recent", "from_offset")
+    __slots__ = ("_recent", "from_offset", "has_transactions")
 
     def __init__(self) -> None:
         self.from_offset: int | None = None
         """No batch at or above it was left out; None before the walk has begun."""
         self._recent: dict[int, deque[Header]] = {}
-        self._markers: dict[int, Header] = {}
-        self._openers: dict[int, Header] = {}
+        self.has_transactions = False
+        """There are transactional batches or markers: `batches` is not complete."""
 
     def begin(self, from_offset: int) -> None:
         """Note the first offset of a part of the walk."""
@@ -43,42 +42,29 @@ class ProducerTrail:
             headers = self._recent[producer_id] = deque(maxlen=BATCHES_KEPT)
         return headers
 
-    def keep_special(self, header: Header) -> None:
-        """Add a batch that may be transactional or a control batch."""
-        attributes, producer_id = header[5], header[8]
-        if attributes & CONTROL_BIT:
-            self._markers[producer_id] = header
-            self._openers.pop(producer_id, None)
-            return
-        self.recent(producer_id).append(header)
-        if attributes & TRANSACTIONAL_BIT:
-            self._openers.setdefault(producer_id, header)
+    def note_transaction(self) -> None:
+        """Note a batch that is transactional or a control batch."""
+        self.has_transactions = True
 
     def batches(self, from_offset: int) -> list[BatchHeader]:
         """Return the batches to replay, in order, onto the state below `from_offset`. If that offset lies inside a
         batch, as a log start offset may, the batch is included."""
         by_offset = {header[0]: header for headers in self._recent.values() for header in headers}
-        by_offset.update((header[0], header) for header in self._markers.values())
-        by_offset.update((header[0], header) for header in self._openers.values())
         return [batch for _, header in sorted(by_offset.items()) if (batch := _view(header)).last_offset >= from_offset]
 
     # Between processes
 
-    def to_lists(self) -> list[list[Header]]:
+    def to_fields(self) -> dict[str, Any]:
         """Return what was kept, for `extend`; it survives JSON."""
         recent = [header for headers in self._recent.values() for header in headers]
-        return [recent, list(self._markers.values()), list(self._openers.values())]
+        return {"recent": recent, "has_transactions": self.has_transactions}
 
-    def extend(self, lists: Sequence[Sequence[Sequence[Any]]]) -> None:
+    def extend(self, fields: Mapping[str, Any]) -> None:
         """Add what the trail of the next part of the walk has kept."""
-        recent, markers, openers = ([_header(one) for one in kept] for kept in lists)
-        for header in recent:
+        for one in fields["recent"]:
+            header = _header(one)
             self.recent(header[8]).append(header)
-        for header in markers:
-            self._markers[header[8]] = header
-            self._openers.pop(header[8], None)
-        for header in openers:
-            self._openers.setdefault(header[8], header)
+        self.has_transactions |= fields["has_transactions"]
 
 
 def _header(fields: Sequence[Any]) -> Header:

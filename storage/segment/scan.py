@@ -209,7 +209,7 @@ class Scan:
             if producer_id == producer_in_hand and attributes <= _HIGHEST_PLAIN_ATTRIBUTES:
                 keep_header(header)
             elif producer_id >= 0 and attributes > _HIGHEST_PLAIN_ATTRIBUTES:
-                trail.keep_special(header)
+                trail.note_transaction()
             elif producer_id >= 0:
                 producer_in_hand = producer_id
                 keep_header = trail.recent(producer_id).append
@@ -257,7 +257,7 @@ class Scan:
             "batches": self.batches,
             "valid": self.valid,
             "epochs": self.epochs,
-            "trail": self.trail.to_lists(),
+            "trail": self.trail.to_fields(),
         }
 
     def complete(self, findings: Mapping[str, Any], offset_entries: bytes, time_entries: bytes) -> None:

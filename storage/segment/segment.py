@@ -27,6 +27,7 @@ from gregor.storage.segment.batches import (
     BatchWalk,
 )
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
+from gregor.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 if TYPE_CHECKING:
     from gregor.storage.fs.files import File, Files
@@ -74,6 +75,7 @@ class Segment:
         "size_bytes",
         "stem",
         "time_index",
+        "transaction_index",
     )
 
     def __init__(self, files: Files, directory: str, base_offset: int, *, create: bool, size_bytes: int, now_ms: int):
@@ -83,6 +85,8 @@ class Segment:
         self.log: File = files.create(stem + LOG_SUFFIX) if create else files.open(stem + LOG_SUFFIX)
         self.offset_index = OffsetIndex(files, stem + INDEX_SUFFIX, base_offset, create=create)
         self.time_index = TimeIndex(files, stem + TIME_INDEX_SUFFIX, base_offset, create=create)
+        self.transaction_index: TransactionIndex | None = None
+        """None where no file of that name exists: no transaction was aborted in the segment."""
         self.size_bytes = size_bytes
         self.bytes_since_index_entry = 0
         self.created_ms = now_ms
@@ -222,11 +226,20 @@ class Segment:
         self.offset_index.prepare_appends()
         self.time_index.prepare_appends()
         self.bytes_since_index_entry = self.size_bytes - self.offset_index.last()[1]
+        if self.transaction_index is not None:
+            self.transaction_index.prepare_appends()
 
     def append_index_entries(self, last_offset: int, position: int) -> None:
         """Append entries for a batch that was just written; `max_timestamp` must include the batch already."""
         self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+
+    def append_aborted(self, transaction: AbortedTransaction) -> None:
+        """Add a transaction whose abort marker was just appended. After an OSError `truncate_to` removes what was
+        written of it."""
+        if self.transaction_index is None:
+            self.transaction_index = self.open_transaction_index(create=True)
+        self.transaction_index.append(transaction)
 
     def reserve_room(self, size_bytes: int, segment_bytes: int) -> None:
         """Reserve room on the disk for a batch of that size and those after it, up to `segment_bytes`. A full disk is
@@ -261,6 +274,8 @@ class Segment:
         if next_offset is None:
             next_offset = self.read_next_offset()[0]
         self.time_index.truncate_entries(self.time_index.entries_below_offset(next_offset))
+        if self.transaction_index is not None:
+            self.transaction_index.truncate_to(next_offset)
         self.bytes_since_index_entry = position - self.offset_index.last()[1]
         if position == 0:
             self._first_timestamp = _NOT_LOADED
@@ -270,6 +285,18 @@ class Segment:
 
     def files(self) -> tuple[File, File, File]:
         return self.log, self.offset_index.file, self.time_index.file
+
+    def synced_files(self) -> list[File]:
+        """Return all files of the segment that a sync must include."""
+        index = self.transaction_index
+        return [*self.files(), index.file] if index is not None else [*self.files()]
+
+    def open_transaction_index(self, *, create: bool = False) -> TransactionIndex:
+        return TransactionIndex(self._files, self.stem + TRANSACTION_INDEX_SUFFIX, create=create)
+
+    def adopt_transaction_index(self) -> None:
+        """Note that the segment has a .txnindex file."""
+        self.transaction_index = self.open_transaction_index()
 
     def create_missing_indexes(self) -> None:
         """Create empty ones, which `check_segment` then fills."""
@@ -299,8 +326,12 @@ class Segment:
 
         for file in self.files():
             rename(file.path, file.rename)
-        transactions = self.stem + TRANSACTION_INDEX_SUFFIX
-        rename(transactions, partial(self._files.rename, transactions))
+        index = self.transaction_index
+        if index is None:
+            path = self.stem + TRANSACTION_INDEX_SUFFIX
+            rename(path, partial(self._files.rename, path))
+        else:
+            rename(index.file.path, index.file.rename)
         self.close()
         return paths
 
@@ -318,6 +349,8 @@ class Segment:
         self.log.close()
         self.offset_index.close()
         self.time_index.close()
+        if self.transaction_index is not None:
+            self.transaction_index.close()
 
     def _reload_max_timestamp(self) -> None:
         # The batches behind the last time entry may be later than it.

@@ -10,18 +10,21 @@ is needed as long as a record of its transaction is left. (Kafka's CleanedTransa
 
 from __future__ import annotations
 
+import errno
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from struct import Struct, error
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from gregor.protocol.records.batch import CorruptBatch
+from gregor.protocol.records.control import ABORT, COMMIT, control_type
 
 if TYPE_CHECKING:
     from gregor.protocol.records.batch import RecordBatch
+    from gregor.storage.fs.files import File, Files
 
 _ENTRY = Struct(">hqqqq")
-_MARKER_KEY = Struct(">hh")
-_ABORT, _COMMIT = 0, 1
+_LAST_OFFSET = Struct(">q")
+_LAST_OFFSET_POSITION = 18
 
 
 class AbortedTransaction(NamedTuple):
@@ -29,9 +32,10 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+    """After the marker: all that begins below it is decided by markers up to this one."""
 
 
-def parse_transaction_index(data: bytes) -> list[AbortedTransaction]:
+def parse_transaction_index(data: bytes | bytearray) -> list[AbortedTransaction]:
     """Parse the entries of a file; bytes after the last whole one are ignored. ValueError for an unknown version."""
     entries = []
     for version, *fields in _ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]):
@@ -43,6 +47,97 @@ def parse_transaction_index(data: bytes) -> list[AbortedTransaction]:
 
 def format_transaction(transaction: AbortedTransaction) -> bytes:
     return _ENTRY.pack(0, *transaction)
+
+
+class TransactionIndex:
+    """The .txnindex of a segment, whose entries ascend by their last offset. (Kafka's TransactionIndex.)
+
+    The file is made when the first transaction is aborted, and written at once: it is read together with the markers.
+    Its content is kept in memory from the first read on, until the cache wants the memory.
+    """
+
+    __slots__ = ("_cache", "_content", "_file")
+
+    def __init__(self, files: Files, path: str, *, create: bool = False) -> None:
+        self._file: File = files.create(path) if create else files.open(path)
+        self._cache = files.cache
+        self._content: bytearray | None = None
+
+    @property
+    def file(self) -> File:
+        return self._file
+
+    def entries(self) -> list[AbortedTransaction]:
+        """Return all entries. Raises ValueError for an unknown version."""
+        return parse_transaction_index(self._load())
+
+    def content(self) -> bytes:
+        """Return the bytes of all entries."""
+        return bytes(self._load())
+
+    def collect(
+        self, from_offset: int, upper_offset: int, found: list[AbortedTransaction], waits_for_disk: bool = True
+    ) -> bool:
+        """Add the transactions to `found` that have offsets from `from_offset` on and below `upper_offset`; returns
+        whether no later segment can have more of them. Without `waits_for_disk` NotCached may be raised."""
+        content = self._load(waits_for_disk)
+        start = self._position_of(content, from_offset)
+        for _, *fields in _ENTRY.iter_unpack(memoryview(content)[start:]):
+            transaction = AbortedTransaction(*fields)
+            if transaction.first_offset < upper_offset:
+                found.append(transaction)
+            if transaction.last_stable_offset >= upper_offset:
+                return True
+        return False
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Write an entry. After an OSError a part of it may be in the file, until `truncate_to`."""
+        entry = format_transaction(transaction)
+        if self._file.write(entry) != len(entry):
+            raise OSError(errno.ENOSPC, "short write", self._file.path)
+        if self._content is not None:
+            self._content += entry
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the entries whose marker lies at the offset or behind it, and what is no entry."""
+        content = self._load()
+        size_bytes = self._position_of(content, offset)
+        del content[size_bytes:]
+        self._file.truncate(size_bytes)
+
+    def prepare_appends(self) -> None:
+        """Remove a part of an entry at the end of the file. Must be called once before the first append to an old
+        file."""
+        size_bytes = self._file.size_bytes()
+        if size_bytes % _ENTRY.size:
+            self._file.truncate(size_bytes - size_bytes % _ENTRY.size)
+
+    def close(self) -> None:
+        """Close the descriptor and drop the content; the index stays usable."""
+        self._file.close()
+        self._drop()
+        self._cache.forget(self)
+
+    def _load(self, waits_for_disk: bool = True) -> bytearray:
+        content = self._content
+        if content is None:
+            size_bytes = self._file.size_bytes()
+            content = bytearray(self._file.read(size_bytes, 0, waits_for_disk) if size_bytes else b"")
+            del content[len(content) - len(content) % _ENTRY.size :]
+            self._content = content
+        self._cache.use(self, len(content), self._drop)
+        return content
+
+    def _drop(self) -> None:
+        self._content = None
+
+    @staticmethod
+    def _position_of(content: bytearray, offset: int) -> int:
+        """Return the position of the first entry whose marker lies at the offset or behind it."""
+        slots = range(len(content) // _ENTRY.size)
+        unpack_from, size = _LAST_OFFSET.unpack_from, _ENTRY.size
+        slot = bisect_left(slots, offset, key=lambda slot: unpack_from(content, slot * size + _LAST_OFFSET_POSITION)[0])
+        return slot * size
 
 
 class TransactionTrail:
@@ -83,13 +178,13 @@ class TransactionTrail:
         if not batch.record_count:
             return True
         kind = _marker_type(batch)
-        if kind == _ABORT:
+        if kind == ABORT:
             found = self._aborted.pop(batch.producer_id, None)
             if found is None or not found[1]:
                 return True
             self._on_marker(found[0])
             return False
-        if kind == _COMMIT:
+        if kind == COMMIT:
             met = batch.producer_id in self._committed
             self._committed.discard(batch.producer_id)
             return not met
@@ -104,9 +199,5 @@ class TransactionTrail:
 
 def _marker_type(batch: RecordBatch) -> int:
     for record in batch.records():
-        try:
-            _, kind = _MARKER_KEY.unpack_from(record.key or b"")
-        except error:
-            raise CorruptBatch(f"a control record without a type at offset {record.offset}") from None
-        return int(kind)
+        return control_type(record)
     return -1

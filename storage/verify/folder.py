@@ -31,7 +31,7 @@ from gregor.storage.folders.names import FolderKind, PartitionFolder, parse_fold
 from gregor.storage.fs.folder_lock import is_locked
 from gregor.storage.log.epochs import FILE_NAME as EPOCHS_FILE
 from gregor.storage.log.epochs import parse_epochs
-from gregor.storage.producers.state import parse_snapshot
+from gregor.storage.producers.snapshot import parse_snapshot
 from gregor.storage.recovery.recovery import is_segment_name
 from gregor.storage.segment.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX
 from gregor.storage.segment.segment import (

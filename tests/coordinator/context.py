@@ -7,17 +7,21 @@ comes later.
 
 import asyncio
 import selectors
+import struct
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.coordinator.group.config import GroupConfig
-from gregor.coordinator.group.coordinator import GroupCoordinator
+from gregor.coordinator.group.coordinator import GroupCoordinator, Verify
 from gregor.coordinator.group.group import Group
 from gregor.coordinator.group.records import decode_record
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.group.states import GroupState
+from gregor.coordinator.replaying import replay
+from gregor.coordinator.result import Producer
 from gregor.coordinator.timers import LoopTimers
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
     DescribeGroupsRequest,
@@ -32,8 +36,12 @@ from gregor.protocol.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
     SyncGroupResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 from gregor.protocol.records.batch import build_batch, iter_batches
+from gregor.protocol.records.control import EndTransaction
+from gregor.protocol.turns import run_all
 
 START_MS = 1_700_000_000_000
 R = TypeVar("R")
@@ -72,18 +80,45 @@ class MemoryLog:
         self.held = False
         self.failures: list[ErrorCode] = []
         self.appends = 0
+        self.guards: list[object] = []
         self.waiting: list[tuple[int, int, Callable[[ErrorCode], None]]] = []
         self.load_gate: asyncio.Event | None = None
         self.load_error: Exception | None = None
 
     # LogWriter
 
-    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> int:
+    def append(
+        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], producer: Producer | None = None
+    ) -> int:
+        if producer is None:
+            return self._append(partition, records)
+        self.guards.append(producer.guard)
+        return self._append(
+            partition,
+            records,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transactional=True,
+        )
+
+    def append_marker(self, partition: int, marker: EndTransaction) -> int:
+        """Key: version int16, type int16; value: version int16, coordinator epoch int32."""
+        return self._append(
+            partition,
+            [(struct.pack(">hh", 0, int(marker.commit)), struct.pack(">hi", 0, marker.coordinator_epoch))],
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            transactional=True,
+            control=True,
+        )
+
+    def _append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]], **header: Any) -> int:
         if self.failures:
             raise KafkaError(self.failures.pop(0))
         self.appends += 1
         first = self.end.get(partition, 0)
-        self.add_batch(partition, bytes(build_batch(list(records), base_offset=first, timestamp_ms=START_MS)))
+        batch = build_batch(list(records), base_offset=first, timestamp_ms=START_MS, **header)
+        self.add_batch(partition, bytes(batch))
         if not self.held:
             self.commit()
         return self.end[partition]
@@ -263,17 +298,15 @@ class Context:
     def state(self, group: str = "g") -> GroupState:
         return self.coordinator.shard(self.coordinator.partition_for(group)).soft.state(group)
 
-    def hard_state(self) -> dict[str, tuple[Any, Any]]:
+    def hard_state(self) -> dict[str, tuple[Any, Any, Any]]:
         """Hard state of that shard."""
         return _plain(self.shard.groups)
 
-    def replayed_state(self) -> dict[str, tuple[Any, Any]]:
+    def replayed_state(self) -> dict[str, tuple[Any, Any, Any]]:
         """The same as another coordinator would build it from the log."""
         shard = GroupShard(self.config, _NoTimers())
-        for offset, (key, value) in enumerate(self.log.records()):
-            record = decode_record(key, value)
-            if record is not None:
-                shard.replay(record, offset)
+        data = b"".join(self.log.batches.get(0, []))
+        run_all(replay(shard, decode_record, data, 0, "replayed"))
         return _plain(shard.groups)
 
     # --- requests
@@ -404,6 +437,60 @@ class Context:
     def commit_error(self, **options: Any) -> ErrorCode:
         return ErrorCode(self.commit_offset(**options).response.topics[0].partitions[0].error_code)
 
+    def commit_in_transaction(
+        self,
+        offset: int = 5,
+        *,
+        producer_id: int = 7,
+        producer_epoch: int = 0,
+        group: str = "g",
+        topic: str = "t",
+        partition: int = 0,
+        member_id: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        metadata: str | None = "",
+        version: int = 5,
+        verify: Verify | None = None,
+    ) -> Call[TxnOffsetCommitResponse]:
+        committed = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_leader_epoch=3, committed_metadata=metadata
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id="tx",
+            group_id=group,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=[committed])],
+        )
+        return self.call(self.coordinator.commit_transactional_offsets(request, version, verify))
+
+    def transactional_error(self, offset: int = 5, **options: Any) -> ErrorCode:
+        call = self.commit_in_transaction(offset, **options)
+        return ErrorCode(call.response.topics[0].partitions[0].error_code)
+
+    def end_transaction(
+        self, *, commit: bool, producer_id: int = 7, producer_epoch: int = 0, partition: int = 0
+    ) -> Deferred[bool]:
+        """Send the marker of a transaction."""
+        marker = EndTransaction(producer_id, producer_epoch, 0, commit, 2)
+
+        async def end() -> Deferred[bool]:
+            return self.coordinator.end_transaction(partition, marker)
+
+        return self.run(end())
+
+    def pending(self) -> dict[tuple[str, str, int], dict[int, int]]:
+        """The pending offsets of that shard: by group, topic and partition, then by producer id."""
+        return {
+            (group_id, *partition): {producer_id: found.offset for producer_id, found in by_producer.items()}
+            for group_id, group in self.shard.groups.items()
+            for partition, by_producer in group.pending.items()
+        }
+
     def fetch_offset(self, topic: str = "t", partition: int = 0, *, group: str = "g", stable: bool = False) -> int:
         """The committed offset of one partition, or minus its error."""
         wanted = OffsetFetchRequest.OffsetFetchRequestGroup(
@@ -416,6 +503,18 @@ class Context:
             return -1000 - answer.error_code
         found = answer.topics[0].partitions[0]
         return -1000 - found.error_code if found.error_code else found.committed_offset
+
+    def fetch_all_offsets(self, *, group: str = "g", stable: bool = False) -> dict[tuple[str, int], int]:
+        """All committed offsets of a group, or minus their errors."""
+        wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
+        request = OffsetFetchRequest(groups=[wanted], require_stable=stable)
+        return {
+            (topic.name, found.partition_index): -1000 - found.error_code
+            if found.error_code
+            else found.committed_offset
+            for topic in self.run(self.coordinator.offset_fetch(request, 9)).groups[0].topics
+            for found in topic.partitions
+        }
 
     def describe(self, group: str = "g", version: int = 6) -> DescribeGroupsResponse.DescribedGroup:
         request = DescribeGroupsRequest(groups=[group])
@@ -467,7 +566,7 @@ class _NoTimers:
     def cancel(self, key: object) -> None: ...
 
 
-def _plain(groups: dict[str, Group]) -> dict[str, tuple[Any, Any]]:
+def _plain(groups: dict[str, Group]) -> dict[str, tuple[Any, Any, Any]]:
     return {
         group_id: (
             None if group.metadata is None else group.metadata.encode(3),
@@ -476,6 +575,7 @@ def _plain(groups: dict[str, Group]) -> dict[str, tuple[Any, Any]]:
                 for topic, offsets in group.offsets.items()
                 for partition, committed in offsets.items()
             },
+            {partition: dict(by_producer) for partition, by_producer in group.pending.items()},
         )
         for group_id, group in groups.items()
     }

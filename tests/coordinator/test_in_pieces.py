@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gregor.broker.jobs.turns import LoopTurns
-from gregor.coordinator.group import coordinator
+from gregor.coordinator.group import coordinator, pieces
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     DeleteGroupsRequest,
@@ -74,9 +74,9 @@ def test_offset_fetch(
         )
     else:
         request = OffsetFetchRequest(group_id="g1", topics=topics)
-    monkeypatch.setattr(coordinator, "PARTITIONS_PER_FETCH", 10_000)
+    monkeypatch.setattr(pieces, "PARTITIONS_PER_FETCH", 10_000)
     expected = groups.ask(request, version)
-    monkeypatch.setattr(coordinator, "PARTITIONS_PER_FETCH", at_a_time)
+    monkeypatch.setattr(pieces, "PARTITIONS_PER_FETCH", at_a_time)
     assert groups.ask(request, version) == expected
     found = expected.groups[0].topics if version >= 8 else expected.topics
     if everything:
@@ -93,7 +93,7 @@ def test_offset_commit(
     groups: Harness, version: int, generation: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with a metadata too long for one partition, and refused as a whole (there is no generation 7)."""
-    monkeypatch.setattr(coordinator, "PARTITIONS_PER_COMMIT", at_a_time)
+    monkeypatch.setattr(pieces, "PARTITIONS_PER_COMMIT", at_a_time)
     group = f"commit-{version}-{generation}-{at_a_time}"
     topics = [
         OffsetCommitRequest.OffsetCommitRequestTopic(

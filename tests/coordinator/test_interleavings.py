@@ -22,6 +22,7 @@ class Process:
 
     def __init__(self, context: Context, number: int) -> None:
         self.context = context
+        self.number = number
         self.instance = INSTANCES[number]
         self.metadata = bytes([number])
         self.member_id = ""
@@ -82,12 +83,27 @@ class Process:
     def commit(self) -> None:
         self.context.commit_offset(member_id=self.member_id, generation=self.generation, instance=self.instance)
 
+    def commit_in_transaction(self) -> None:
+        self.context.commit_in_transaction(
+            producer_id=self.number,
+            member_id=self.member_id,
+            generation=self.generation,
+            instance=self.instance,
+        )
+
+    def end_committed(self) -> None:
+        self.context.end_transaction(producer_id=self.number, commit=True)
+
+    def end_aborted(self) -> None:
+        self.context.end_transaction(producer_id=self.number, commit=False)
+
     def restart(self) -> None:
         self.member_id, self.generation, self.leads, self.members = "", -1, False, []
         self.joining = self.syncing = None
 
 
 VERBS = ["join", "join", "sync", "sync", "heartbeat", "heartbeat", "resubscribe", "leave", "commit", "restart"]
+VERBS += ["commit_in_transaction", "end_committed", "end_aborted"]
 steps = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(VERBS), st.integers(0, len(INSTANCES) - 1)),

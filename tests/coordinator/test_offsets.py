@@ -507,7 +507,7 @@ def test_an_offset_of_an_open_transaction_goes_with_its_topic_and_keeps_its_grou
         context.sleep(3 * HOUR_MS)
         assert context.fetch_offset() == 5
         context.coordinator.on_topics_deleted(["t"])
-        assert list(context.shard.transactions[7]["g"]) == [("u", 0)]
+        assert context.pending() == {("g", "u", 0): {7: 9}}
         assert context.fetch_offset(stable=True) == -1
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gregor.coordinator.group.records import decode_record, encode_record, java_hash, java_length
+from gregor.coordinator.group.records import decode_record, encode_record, java_length
+from gregor.coordinator.partitioner import java_hash
 from gregor.coordinator.result import Record
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue

@@ -114,6 +114,19 @@ def commit_simple(scene: Scene) -> Action | ErrorCode:
     return error or Action.SERVE
 
 
+def commit_in_transaction(scene: Scene) -> Action | ErrorCode:
+    return (
+        scene.context.transactional_error(member_id=scene.ids[1], generation=scene.generation, instance=None)
+        or Action.SERVE
+    )
+
+
+def commit_simple_in_transaction(scene: Scene) -> Action | ErrorCode:
+    error = scene.context.transactional_error(offset=77)
+    assert scene.context.fetch_offset(stable=True) == -1000 - ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return error or Action.SERVE
+
+
 def fetch(scene: Scene) -> Action | ErrorCode:
     assert scene.context.fetch_offset() == -1
     return Action.SERVE
@@ -146,6 +159,8 @@ ASK = {
     Request.LEAVE: leave,
     Request.COMMIT: commit,
     Request.COMMIT_SIMPLE: commit_simple,
+    Request.COMMIT_IN_TRANSACTION: commit_in_transaction,
+    Request.COMMIT_SIMPLE_IN_TRANSACTION: commit_simple_in_transaction,
     Request.FETCH: fetch,
     Request.DELETE: delete,
     Request.DELETE_OFFSETS: delete_offsets,

@@ -138,8 +138,18 @@ class Groups:
         assert again is not None and again.key == record.key
 
     def replay_batches(self, context: None, data: bytes) -> None:
-        offset = run_all(replay(self.shard(), decode_record, data, 0, "fuzz"))
+        shard = self.shard()
+        offset = run_all(replay(shard, decode_record, data, 0, "fuzz"))
         assert -(2**63) <= offset < 2**64
+        pending = {
+            (producer_id, group_id, *partition)
+            for group_id, group in shard.groups.items()
+            for partition, by_producer in group.pending.items()
+            for producer_id in by_producer
+        }
+        assert pending == {(producer_id, *key) for producer_id, keys in shard.transactions.items() for key in keys}
+        assert all(by_producer for group in shard.groups.values() for by_producer in group.pending.values())
+        assert all(shard.transactions.values())
 
 
 def subscription_seeds() -> list[Seed]:
@@ -164,7 +174,10 @@ def batch_seeds() -> list[Seed]:
         build_batch([(key, b"\0\0\0\0\0\1")], producer_id=5, transactional=True, control=True)
         for key in (b"\0\0\0\1", b"\0\0\0\0")
     ]
-    return [(None, bytes(data)) for data in [*made, *markers, made[1] + markers[0], made[0] + made[3]]]
+    return [
+        (None, bytes(data))
+        for data in [*made, *markers, made[1] + markers[0], made[0] + made[3], made[1] + made[0] + markers[0]]
+    ]
 
 
 def dump_value(key: bytes, value: bytes) -> Any:

@@ -25,7 +25,8 @@ from gregor.storage.folders.identity import (
 from gregor.storage.folders.names import FolderKind, folder_name, marked_folder_name, parse_folder_name
 from gregor.storage.log.contents import LogIdentity
 from gregor.storage.log.epochs import LeaderEpochs, format_epochs, parse_epochs
-from gregor.storage.producers.state import ProducerStates, format_snapshot, parse_snapshot
+from gregor.storage.producers.snapshot import format_snapshot, parse_snapshot
+from gregor.storage.producers.state import ProducerStates
 from gregor.storage.recovery.recovery import FolderLoader, LogCheckpoint
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
 from gregor.storage.segment.segment import OldMessageFormat

@@ -166,6 +166,7 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
     "log dir event": nodes.decode_log_dir_event,
     "cluster id": nodes.decode_cluster_id,
     "producer id block": nodes.decode_producer_id_block,
+    "features": nodes.decode_features,
 }
 ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "broker": nodes.encode_broker,
@@ -194,6 +195,7 @@ def node_seeds() -> list[Seed]:
         ("config", nodes.encode_config({"retention.ms": "1000", "cleanup.policy": "compact"})),
         ("config", b""),
         ("config change", nodes.encode_config_change("topics/orders")),
+        ("features", nodes.encode_features({"transaction.version": 2})),
         ("config change", b'{"version":1,"entity_type":"topics","entity_name":"orders"}'),
         ("partition list", nodes.encode_partition_list([("orders", 0), ("orders", 1)])),
         ("log dir event", nodes.encode_log_dir_event(3)),

@@ -32,7 +32,7 @@ OLD_NAMES = {
 CUT_IN_4 = (
     *("Produce", "Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", "CreateTopics", "DeleteTopics"),
     *("OffsetForLeaderEpoch", "DescribeAcls", "CreateAcls", "DeleteAcls", "DescribeConfigs"),
-    *("AlterReplicaLogDirs", "DescribeLogDirs", "AlterPartition"),
+    *("AlterReplicaLogDirs", "DescribeLogDirs", "AlterPartition", "WriteTxnMarkers"),
 )
 # Names became droppable when topic ids came: the rule of 4.3 applies here in all versions.
 TOPIC_IDS_IN_4 = ("ProduceRequest", "ProduceResponse", "OffsetCommitRequest", "OffsetCommitResponse")
@@ -67,7 +67,7 @@ def compare(schema: Message, definition: dict[str, Any], versions: Versions) -> 
 def compare_fields(
     path: str, struct: Struct, theirs: list[dict[str, Any]], shared: dict[str, Any], versions: Versions
 ) -> None:
-    theirs = [field for field in theirs if Versions.parse(field["versions"]).meets(versions)]
+    theirs = [field for field in theirs if their_versions(field).meets(versions)]
     ours = [field for field in struct.fields if field.versions.meets(versions)]
     assert [field.name for field in ours] == [snake_case(field["name"]) for field in theirs], path
     for field, their in zip(ours, theirs, strict=True):
@@ -98,7 +98,7 @@ def their_facts(their: dict[str, Any], inside: Versions) -> dict[str, Any]:
 
     return {
         "type": their["type"],
-        "versions": Versions.parse(their["versions"]).within(inside),
+        "versions": their_versions(their).within(inside),
         "nullable": versions("nullableVersions", "none"),
         "default": their_default(their),
         "tag": their.get("tag"),
@@ -106,6 +106,10 @@ def their_facts(their: dict[str, Any], inside: Versions) -> dict[str, Any]:
         "ignorable": their.get("ignorable", False),
         "flexible": versions("flexibleVersions", "0+"),
     }
+
+
+def their_versions(their: dict[str, Any]) -> Versions:
+    return Versions.parse(their.get("versions") or their["taggedVersions"])
 
 
 def their_default(their: dict[str, Any]) -> Any:
@@ -176,6 +180,14 @@ def make_ignorable(fields: list[dict[str, Any]], names: set[str]) -> None:
 def test_values_of_the_offsets_topic_equal_those_of_4_3(name: str) -> None:
     schema = messages.schema(name)
     definition = definitions("4.3.1", "kafka-group-coordinator")[name]
+    assert schema.versions == Versions.parse(definition["validVersions"])
+    compare(schema, definition, schema.versions)
+
+
+@pytest.mark.parametrize("name", ["TransactionLogKey", "TransactionLogValue"])
+def test_records_of_the_transaction_topic_equal_those_of_4_3(name: str) -> None:
+    schema = messages.schema(name)
+    definition = definitions("4.3.1", "kafka-transaction-coordinator")[name]
     assert schema.versions == Versions.parse(definition["validVersions"])
     compare(schema, definition, schema.versions)
 

@@ -74,6 +74,8 @@ class ObservedCluster:
     """min.insync.replicas of topics with a replica that is not in sync."""
     newest_ms: Mapping[str, int] = field(default_factory=dict)
     """The largest timestamp of the records of each partition."""
+    transactions: Sequence[Finding] = ()
+    """The findings about transactions (gregor.broker.cli.doctor.transactions)."""
     now_ms: int = 0
 
 
@@ -206,14 +208,17 @@ def check_partitions(seen: ObservedCluster) -> list[Finding]:
     if offline:
         lost = "`gregor leader-election --election-type unclean`, which loses records"
         remedy = f"{start}. If such a broker is lost: {lost}"
-        found.append(Finding(Level.WRONG, f"{_some(offline)} without a leader: clients cannot read or write", remedy))
+        found.append(
+            Finding(Level.WRONG, f"{some_partitions(offline)} without a leader: clients cannot read or write", remedy)
+        )
     if refused:
         text = (
-            f"{_some(refused)} with fewer replicas in sync than min.insync.replicas: writes with acks=all are refused"
+            f"{some_partitions(refused)} with fewer replicas in sync than min.insync.replicas: writes with acks=all "
+            "are refused"
         )
         found.append(Finding(Level.WRONG, text, start))
     if behind:
-        found.append(Finding(Level.WRONG, f"{_some(behind)} with replicas that are not in sync", start))
+        found.append(Finding(Level.WRONG, f"{some_partitions(behind)} with replicas that are not in sync", start))
     return found
 
 
@@ -223,7 +228,7 @@ def check_clock(seen: ObservedCluster) -> list[Finding]:
     if ahead:
         name = max(ahead, key=ahead.__getitem__)
         seconds = (ahead[name] - seen.now_ms) / 1000
-        text = f"{_some(sorted(ahead))} with timestamps in the future, by up to {seconds:.0f} s ({name})"
+        text = f"{some_partitions(sorted(ahead))} with timestamps in the future, by up to {seconds:.0f} s ({name})"
         remedy = (
             "compare the clocks of the producers, the brokers and this machine with `date -u`; run an NTP client on "
             "each of them"
@@ -234,7 +239,8 @@ def check_clock(seen: ObservedCluster) -> list[Finding]:
     return [Finding(Level.OK, "no record has a timestamp in the future, by the clock of this machine")]
 
 
-def _some(names: Sequence[str]) -> str:
+def some_partitions(names: Sequence[str]) -> str:
+    """Return the number of partitions, with the first names."""
     shown = ", ".join(names[:_NAMES_SHOWN])
     more = len(names) - _NAMES_SHOWN
     return f"{len(names)} partition{'s' if len(names) != 1 else ''} ({shown}{f' and {more} more' if more > 0 else ''})"

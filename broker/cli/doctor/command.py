@@ -15,6 +15,7 @@ from gregor.broker.cli.client import CONNECT_TIMEOUT_S, load_file, parse_bootstr
 from gregor.broker.cli.command import bootstrap_option, command_config_option, run
 from gregor.broker.cli.doctor.checks import Finding, Level, ObservedBroker, ObservedCluster, check
 from gregor.broker.cli.doctor.host import check_config, check_limits
+from gregor.broker.cli.doctor.transactions import examine_transactions
 from gregor.broker.cli.doctor.zookeeper import all_reachable, check_session, check_zookeeper, check_zookeeper_of_brokers
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.tables import on_terminal
@@ -71,7 +72,7 @@ def doctor(bootstrap: str, config_file: str | None, zookeeper: str | None, confi
     if any(finding.level is Level.OK for finding in findings):
         try:
             seen = observe_cluster(bootstrap, config_file)
-            report(check(seen))
+            report([*check(seen), *seen.transactions])
         except CommandError as error:
             report([Finding(Level.WRONG, str(error).rstrip("."), remedy_for_peer(bootstrap))])
     config = None
@@ -159,7 +160,9 @@ def observe_cluster(bootstrap: str, config_file: str | None) -> ObservedCluster:
                 except CommandError as error:
                     broker.trouble = str(error).rstrip(".")
         seen.min_isr = _min_isr(client, metadata)
-        seen.newest_ms = _newest(client, metadata, {broker.node_id for broker in seen.brokers if broker.trouble})
+        mute = {broker.node_id for broker in seen.brokers if broker.trouble}
+        seen.newest_ms = _newest(client, metadata, mute)
+        seen.transactions = examine_transactions(client, metadata, mute, seen.now_ms)
     return seen
 
 

@@ -20,6 +20,7 @@ from gregor.broker.cli.dump_log.indexes import (
 )
 from gregor.broker.cli.dump_log.offsets import offsets_contents
 from gregor.broker.cli.dump_log.records import TEXTS, Decoder, Shown, contents_by, dump_log
+from gregor.broker.cli.dump_log.transaction_log import transaction_log_contents
 from gregor.broker.cli.errors import CommandError
 from gregor.protocol.records.batch import CorruptBatch
 from gregor.storage.fs.read_only import ReadOnlyFiles
@@ -39,6 +40,7 @@ Examples:
   gregor dump-log --files gregor-data/orders-0/00000000000000000000.log
   gregor dump-log --print-data-log --files gregor-data/orders-0/00000000000000000000.log
   gregor dump-log --offsets-decoder --files gregor-data/__consumer_offsets-3/00000000000000000000.log
+  gregor dump-log --transaction-log-decoder --files gregor-data/__transaction_state-7/00000000000000000000.log
   gregor dump-log --verify-index-only --files "$(ls gregor-data/orders-0/*index | paste -sd,)"
 
 The exit code is 1 if a file is damaged or an index does not match its log.
@@ -56,6 +58,7 @@ The exit code is 1 if a file is damaged or an index does not match its log.
 @click.option("--index-sanity-check", is_flag=True, help="Only check whether a starting broker accepts the indexes.")
 @click.option("--verify-index-only", is_flag=True, help="Compare the indexes with the log without showing entries.")
 @click.option("--offsets-decoder", is_flag=True, help="Decode the records of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Decode the records of __transaction_state.")
 @click.option(
     "--key-decoder-class", is_flag=False, flag_value="StringDecoder", metavar="[CLASS]",
     help="With --print-data-log: StringDecoder (the default), IntegerDecoder or LongDecoder.",
@@ -93,11 +96,19 @@ def _plain_contents(given: dict[str, Any]) -> Decoder:
     return contents_by(TEXTS[key], TEXTS[value])
 
 
+def _coordinator_contents(given: dict[str, Any]) -> Decoder | None:
+    """Return the decoder of the first flag for an internal topic, if there is one."""
+    if given["offsets_decoder"]:
+        return offsets_contents
+    return transaction_log_contents if given["transaction_log_decoder"] else None
+
+
 class _Dump:
     """A run over several files; as in Kafka's tool, problems are collected and printed at the end."""
 
     def __init__(self, given: dict[str, Any]) -> None:
-        contents = given["print_data_log"] or given["offsets_decoder"]
+        decoder = _coordinator_contents(given)
+        contents = given["print_data_log"] or decoder is not None
         max_bytes = given["max_bytes"]
         self._shown = Shown(
             records=contents or given["deep_iteration"],
@@ -105,7 +116,7 @@ class _Dump:
             metadata=not given["skip_record_metadata"],
             max_bytes=None if max_bytes == ALL_BYTES else max_bytes,
         )
-        self._decoder = offsets_contents if given["offsets_decoder"] else _plain_contents(given)
+        self._decoder = decoder or _plain_contents(given)
         self._sanity_only: bool = given["index_sanity_check"]
         self._verify_only: bool = given["verify_index_only"]
         self._max_message_bytes: int = given["max_message_size"]

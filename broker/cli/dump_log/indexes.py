@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.broker.cli.dump_log.records import last_offset_of, max_timestamp, read_entries
 from gregor.broker.cli.errors import CommandError
-from gregor.storage.producers.state import parse_snapshot
+from gregor.storage.producers.snapshot import parse_snapshot
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
 from gregor.storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 
@@ -130,13 +130,13 @@ def dump_snapshot(files: Files, path: str, write: Write) -> None:
             f"producerId: {entry.producer_id} producerEpoch: {entry.epoch} "
             f"coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: "
             f"{'OptionalLong.empty' if open_since < 0 else f'OptionalLong[{open_since}]'} "
-            f"lastTimestamp: {entry.last_timestamp} "
+            f"lastTimestamp: {entry.last_timestamp}"
         )
         if entry.batches:
             last_sequence, last_offset, delta, timestamp = entry.batches[-1]
             first_sequence = (last_sequence - delta) & 0x7FFFFFFF if last_sequence >= 0 else -1
             line += (
-                f"firstSequence: {first_sequence} lastSequence: {last_sequence} lastOffset: {last_offset} "
+                f" firstSequence: {first_sequence} lastSequence: {last_sequence} lastOffset: {last_offset} "
                 f"offsetDelta: {delta} timestamp: {timestamp}"
             )
         write(line + "\n")

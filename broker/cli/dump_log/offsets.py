@@ -8,15 +8,19 @@ versions add fields at the end).
 from __future__ import annotations
 
 import base64
-import json
 import struct
 from typing import Any
 
+from gregor.broker.cli.dump_log.coordinator_records import (
+    Decoded,
+    Fields,
+    base64_text,
+    coordinator_contents,
+    version_of,
+)
 from gregor.broker.cli.dump_log.records import Contents
-from gregor.broker.cli.errors import CommandError
 from gregor.coordinator.group.records import decode_record
 from gregor.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
-from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.messages import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from gregor.protocol.records.batch import Record
 
@@ -28,33 +32,26 @@ OFFSET_VALUE_TOPIC_ID_FROM = 4
 
 def offsets_contents(record: Record) -> Contents:
     """Return key and value of one record; records of other kinds of groups are named as unknown."""
-    if record.key is None:
-        raise CommandError(
-            f"the record at offset {record.offset} has no key; --offsets-decoder is for __consumer_offsets only."
-        )
-    try:
-        kind = _version(record.key)
-        decoded = decode_record(record.key, record.value)
-        if decoded is None:
-            return f"Unknown record type {kind} at offset {record.offset}, skipping.", None
-        key = decoded.key
-        if isinstance(key, OffsetCommitKey):
-            named = {"group": key.group, "topic": key.topic, "partition": key.partition}
-        else:
-            named = {"group": key.group}
-        shown_key = _json({"type": str(kind), "data": named})
-        if decoded.value is None or record.value is None:
-            return shown_key, "<DELETE>"
-        version = _version(record.value)
-        value = decoded.value
-        data = _offset(value, version) if isinstance(value, OffsetCommitValue) else _group(value, version)
-        return shown_key, _json({"version": str(version), "data": data})
-    except (MalformedMessage, struct.error) as error:
-        return f"Error at offset {record.offset}, skipping. {error}", None
+    return coordinator_contents(record, "--offsets-decoder", "__consumer_offsets", _decode)
 
 
-def _offset(value: OffsetCommitValue, version: int) -> dict[str, Any]:
-    fields: dict[str, Any] = {"offset": value.offset}
+def _decode(key: bytes, value: bytes | None) -> Decoded | None:
+    decoded = decode_record(key, value)
+    if decoded is None:
+        return None
+    named: Fields = {"group": decoded.key.group}
+    if isinstance(decoded.key, OffsetCommitKey):
+        named |= {"topic": decoded.key.topic, "partition": decoded.key.partition}
+    if decoded.value is None or value is None:
+        return Decoded(named, None)
+    version = version_of(value)
+    if isinstance(decoded.value, OffsetCommitValue):
+        return Decoded(named, _offset(decoded.value, version))
+    return Decoded(named, _group(decoded.value, version))
+
+
+def _offset(value: OffsetCommitValue, version: int) -> Fields:
+    fields: Fields = {"offset": value.offset}
     if version >= 3:
         fields["leaderEpoch"] = value.leader_epoch
     fields["metadata"] = value.metadata
@@ -70,9 +67,9 @@ def _uuid(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _group(value: GroupMetadataValue, version: int) -> dict[str, Any]:
+def _group(value: GroupMetadataValue, version: int) -> Fields:
     consumers = value.protocol_type == CONSUMER_PROTOCOL_TYPE
-    fields: dict[str, Any] = {
+    fields: Fields = {
         "protocolType": value.protocol_type,
         "generation": value.generation,
         "protocol": value.protocol,
@@ -84,8 +81,8 @@ def _group(value: GroupMetadataValue, version: int) -> dict[str, Any]:
     return fields
 
 
-def _member(member: GroupMetadataValue.MemberMetadata, version: int, consumer: bool) -> dict[str, Any]:
-    fields: dict[str, Any] = {"memberId": member.member_id}
+def _member(member: GroupMetadataValue.MemberMetadata, version: int, consumer: bool) -> Fields:
+    fields: Fields = {"memberId": member.member_id}
     if version >= 3:
         fields["groupInstanceId"] = member.group_instance_id
     fields["clientId"] = member.client_id
@@ -93,8 +90,10 @@ def _member(member: GroupMetadataValue.MemberMetadata, version: int, consumer: b
     if version >= 1:
         fields["rebalanceTimeout"] = member.rebalance_timeout
     fields["sessionTimeout"] = member.session_timeout
-    fields["subscription"] = _decoded(member.subscription, _subscription) if consumer else _base64(member.subscription)
-    fields["assignment"] = _decoded(member.assignment, _assignment) if consumer else _base64(member.assignment)
+    fields["subscription"] = (
+        _decoded(member.subscription, _subscription) if consumer else base64_text(member.subscription)
+    )
+    fields["assignment"] = _decoded(member.assignment, _assignment) if consumer else base64_text(member.assignment)
     return fields
 
 
@@ -124,7 +123,7 @@ class _Reader:
         size = self.int32()
         return None if size < 0 else self._read(size)
 
-    def places(self) -> list[dict[str, Any]]:
+    def places(self) -> list[Fields]:
         """Read topics with their partitions."""
         return [
             {"topic": self.string(), "partitions": [self.int32() for _ in range(self.count())]}
@@ -145,10 +144,10 @@ class _Reader:
         return data
 
 
-def _subscription(reader: _Reader) -> dict[str, Any]:
+def _subscription(reader: _Reader) -> Fields:
     version = min(reader.int16(), 3)
-    fields: dict[str, Any] = {"topics": [reader.string() for _ in range(reader.count())]}
-    fields["userData"] = _base64(reader.octets())
+    fields: Fields = {"topics": [reader.string() for _ in range(reader.count())]}
+    fields["userData"] = base64_text(reader.octets())
     if version >= 1:
         fields["ownedPartitions"] = reader.places()
     if version >= 2:
@@ -158,27 +157,15 @@ def _subscription(reader: _Reader) -> dict[str, Any]:
     return fields
 
 
-def _assignment(reader: _Reader) -> dict[str, Any]:
+def _assignment(reader: _Reader) -> Fields:
     reader.int16()
-    return {"assignedPartitions": reader.places(), "userData": _base64(reader.octets())}
+    return {"assignedPartitions": reader.places(), "userData": base64_text(reader.octets())}
 
 
-def _decoded(data: bytes, read: Any) -> dict[str, Any] | str | None:
+def _decoded(data: bytes, read: Any) -> Fields | str | None:
     """Return the decoded fields, or the bytes in base64 if they are something else."""
     try:
-        fields: dict[str, Any] = read(_Reader(data))
+        fields: Fields = read(_Reader(data))
         return fields
     except (struct.error, ValueError):
-        return _base64(data)
-
-
-def _base64(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()
-
-
-def _version(data: bytes) -> int:
-    return int(_INT16.unpack_from(data)[0])
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        return base64_text(data)

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.broker.cli.errors import CommandError
-from gregor.protocol.records.batch import HEADER, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, CorruptBatch, Record, RecordBatch
+from gregor.protocol.records.batch import HEADER, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, Record, RecordBatch
 from gregor.protocol.records.compression import CODEC_NAMES
+from gregor.protocol.records.control import control_type, parse_end_marker
 from gregor.protocol.records.message_sets import Message, iter_messages
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ MAX_SEQUENCE = 2**31 - 1
 _PREFIX = struct.Struct(">qiib")
 _OLD_CRC = struct.Struct(">I")
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
-_CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}
 
 Text = Callable[[bytes], str]
 Contents = tuple[str | None, str | None]
@@ -209,16 +209,11 @@ def _sizes(record: Record) -> str:
 
 
 def _control(record: Record) -> str:
-    """Describe a transaction marker: key int16 version, int16 type; value int16 version, int32 coordinator epoch."""
-    if record.key is None or len(record.key) < 4:
-        raise CorruptBatch(f"the control record at offset {record.offset} has no type")
-    number = int.from_bytes(record.key[2:4], signed=True)
-    name = _CONTROL_TYPES.get(number)
-    if name is None:
-        return f"controlType: UNKNOWN({number})"
-    if record.value is None or len(record.value) < 6:
-        raise CorruptBatch(f"the transaction marker at offset {record.offset} has no coordinator epoch")
-    return f"endTxnMarker: {name} coordinatorEpoch: {int.from_bytes(record.value[2:6], signed=True)}"
+    """Describe a control record. Raises CorruptBatch."""
+    marker = parse_end_marker(record)
+    if marker is None:
+        return f"controlType: UNKNOWN({control_type(record)})"
+    return f"endTxnMarker: {'COMMIT' if marker.commit else 'ABORT'} coordinatorEpoch: {marker.coordinator_epoch}"
 
 
 def _old_line(entry: Entry, valid: bool) -> str:

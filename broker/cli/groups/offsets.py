@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from gregor.broker.cli.coordinators import coordinator_of
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.groups.reset import parse_scope
 from gregor.broker.cli.tables import Column, print_table
 from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.messages import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    MetadataRequest,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-)
+from gregor.protocol.messages import MetadataRequest, OffsetDeleteRequest, OffsetDeleteResponse
 from gregor.protocol.topic_partition import TopicPartition
 
 WHOLE_TOPIC = -1
 """The partition of results for a topic that does not exist."""
-
-MANY_COORDINATORS_FROM = 4
-"""From this version on, FindCoordinator has a list of groups."""
 
 
 def delete_offsets(bootstrap: str, config_file: str | None, group: str, topics: Iterable[str]) -> int:
@@ -69,17 +61,6 @@ def delete(
                 BrokerRefusal(code, _why(code, group)) if code else None
             )
     return results
-
-
-def coordinator_of(client: WireClient, group: str) -> int:
-    """Return the coordinator of a group; raise BrokerRefusal if there is none."""
-    if client.version(FindCoordinatorRequest) < MANY_COORDINATORS_FROM:
-        answer: FindCoordinatorResponse = client.send(FindCoordinatorRequest(key=group))
-        check_code(answer.error_code, answer.error_message)
-        return answer.node_id
-    (found,) = client.send(FindCoordinatorRequest(coordinator_keys=[group])).coordinators
-    check_code(found.error_code, found.error_message)
-    return int(found.node_id)
 
 
 _CAUSES = {

@@ -7,7 +7,10 @@ import pytest
 from gregor.broker import __main__ as gregor
 from gregor.broker.cli import other_flags
 
-TOOLS = ("topics", "configs", "groups", "get-offsets", "delete-records", "log-dirs", "leader-election", "dump-log")
+TOOLS = (
+    *("topics", "configs", "groups", "get-offsets", "delete-records", "log-dirs", "leader-election", "dump-log"),
+    *("transactions", "features"),
+)
 WITH_ZOOKEEPER = ("topics", "configs", "leader-election")
 """Tools that find their brokers by ZooKeeper."""
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from gregor.broker.cli import tables
-from gregor.broker.cli.tables import Column, plain_table, print_if_open, print_table
+from gregor.broker.cli.tables import Column, plain_table, print_if_open, print_table, tab_table
 
 
 def test_plain_columns_are_padded_but_for_the_last() -> None:
@@ -23,6 +23,17 @@ def test_plain_columns_are_padded_but_for_the_last() -> None:
 
 def test_plain_table_without_rows_is_its_heading() -> None:
     assert plain_table([Column("GROUP", 10), Column("STATE", 10)], []) == "GROUP      STATE"
+
+
+def test_columns_of_some_tools_end_with_tabs() -> None:
+    columns = [Column("TransactionalId"), Column("ProducerId")]
+    text = tab_table(columns, [["a", 12345678901], ["a-longer-name-still", 1]])
+    assert text.splitlines() == [
+        "TransactionalId    \tProducerId \t",
+        "a                  \t12345678901\t",
+        "a-longer-name-still\t1          \t",
+    ]
+    assert tab_table(columns, []) == "TransactionalId\tProducerId\t"
 
 
 def test_a_pipe_gets_plain_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.cluster.group_log import GroupLog
+from gregor.broker.cluster.coordinator_log import CoordinatorLog
 from gregor.broker.net.connection import Connection
 from gregor.protocol.messages import FindCoordinatorRequest, ListOffsetsRequest, ListOffsetsResponse
 from gregor.protocol.records.batch import Record, build_batch, iter_batches
@@ -135,18 +135,18 @@ def test_a_slow_disk_holds_up_its_reader_alone(
 
 def test_the_offsets_topic_is_loaded_off_the_loop(cold: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     cold.ask(FindCoordinatorRequest(key="g"), 0)
-    group_log = GroupLog(cold.broker.replicas, cold.broker.background)
+    coordinator_log = CoordinatorLog(GROUP_METADATA_TOPIC, cold.broker.replicas, cold.broker.background)
     for number in range(400):
-        group_log.append(0, [(b"key %d" % number, bytes(1500))])
+        coordinator_log.append(0, [(b"key %d" % number, bytes(1500))])
     log = cold.broker.logs.get(GROUP_METADATA_TOPIC, 0)
     assert log is not None
-    _, end_offset = group_log.bounds(0)
+    _, end_offset = coordinator_log.bounds(0)
     log._segments.positions.clear()
 
     async def load() -> int:
         offset = 0
         while offset < end_offset:
-            for batch in iter_batches(await group_log.read(0, offset, 5 << 20)):
+            for batch in iter_batches(await coordinator_log.read(0, offset, 5 << 20)):
                 offset = batch.next_offset
         return offset
 

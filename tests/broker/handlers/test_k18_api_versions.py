@@ -42,10 +42,16 @@ def test_what_is_told_is_registered_and_can_be_coded(harness: Harness, version: 
     assert told[0][0] == 0  # librdkafka requires Produce 0 before it uses any newer version
 
 
-def test_no_features_yet(harness: Harness) -> None:
-    response = ask(harness, 4)
-    assert (response.supported_features, response.finalized_features) == ([], [])
-    assert (response.finalized_features_epoch, response.zk_migration_ready) == (-1, False)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_features(harness: Harness, version: int) -> None:
+    response = ask(harness, version)
+    supported = [(one.name, one.min_version, one.max_version) for one in response.supported_features]
+    # Before version 4 clients cannot decode a lowest level of 0.
+    assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
+    finalized = [(one.name, one.min_version_level, one.max_version_level) for one in response.finalized_features]
+    assert finalized == ([("transaction.version", 2, 2)] if version >= 3 else [])
+    assert response.finalized_features_epoch == (0 if version >= 3 else -1)
+    assert not response.zk_migration_ready
 
 
 @pytest.mark.parametrize("version", [3, 4])

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gregor.broker.jobs import turns
-from gregor.coordinator.group.coordinator import GROUPS_PER_DELETION, PARTITIONS_PER_FETCH
+from gregor.coordinator.group.coordinator import GROUPS_PER_DELETION
+from gregor.coordinator.group.pieces import PARTITIONS_PER_FETCH
 from gregor.protocol.messages import (
     AlterConfigsRequest,
     AlterReplicaLogDirsRequest,

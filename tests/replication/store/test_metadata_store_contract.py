@@ -12,6 +12,7 @@ import pytest
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
+from gregor.replication.store.features import FinalizedFeatures, create_feature_node
 from gregor.replication.store.metadata_store import (
     BadVersion,
     Check,
@@ -28,6 +29,7 @@ from gregor.replication.store.metadata_store import (
     WatchEvent,
     subtree,
 )
+from gregor.replication.store.nodes import FEATURE, encode_features
 from gregor.replication.store.zookeeper import Settings, ZooKeeperStore
 from tests.replication.fakes import on_loop
 from tests.support.zookeeper import ZooKeeperProcess
@@ -354,3 +356,31 @@ async def test_subtree_lists_children_before_parents(tree: Harness) -> None:
     assert await subtree(store, "/t", LoopGate()) == []
     assert await store.exists("/u") is not None
     await store.close()
+
+
+@on_loop
+async def test_finalised_features_follow_the_node_in_every_session(tree: Harness) -> None:
+    writer, reader = await tree.open(), None
+    await create_feature_node(writer, {})
+    if isinstance(writer, ZooKeeperStore):
+        reader = await tree.open()
+    reads: list[asyncio.Task[None]] = []
+    features = FinalizedFeatures(reader or writer, lambda work: reads.append(asyncio.ensure_future(work)))
+    changed = asyncio.Event()
+    features.on_changed.append(changed.set)
+    await features.start()
+    assert features.finalized == (0, {})
+    for version, level in ((1, 2), (2, 1), (3, 0)):
+        changed.clear()
+        await writer.set(FEATURE, encode_features({"transaction.version": level}))
+        await asyncio.wait_for(changed.wait(), 10)
+        assert (features.finalized.epoch, features.transaction_version()) == (version, level)
+    changed.clear()
+    await writer.delete(FEATURE)
+    await create_feature_node(writer, {"transaction.version": 1})
+    await asyncio.wait_for(changed.wait(), 10)
+    assert features.finalized == (4, {"transaction.version": 1})
+    await asyncio.gather(*reads)
+    for store in (reader, writer):
+        if store is not None:
+            await store.close()

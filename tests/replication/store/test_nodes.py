@@ -55,7 +55,7 @@ def test_paths_and_bytes_equal_the_recording() -> None:
         nodes.config_path("topics", "demo"): nodes.encode_config({"retention.ms": "60000"}),
         nodes.CONTROLLER: nodes.encode_controller(0, 1795264974826),
         nodes.CONTROLLER_EPOCH: nodes.encode_controller_epoch(1),
-        nodes.FEATURE: nodes.encode_feature(),
+        nodes.FEATURE: nodes.encode_features({}),
     }
     recorded = dict(line.split(" ", 1) for line in RECORDED.strip().splitlines())
     assert {path: data.decode() for path, data in ours.items()} == recorded
@@ -110,6 +110,34 @@ def test_encoded_nodes_decode_to_the_same_values(
     assert run_all(nodes.decode_topic("t", nodes.encode_topic(topic))) == topic
     assert nodes.decode_state(nodes.encode_state(PartitionState(*state))) == PartitionState(*state)
     assert nodes.decode_config(nodes.encode_config(config)) == config
+
+
+def test_finalised_features_are_read_back() -> None:
+    levels = {"transaction.version": 2, "group.version": 1}
+    data = nodes.encode_features({**levels, "off": 0})
+    assert data == (
+        b'{"features":{"group.version":{"max_version_level":1},"transaction.version":{"max_version_level":2}},'
+        b'"version":2,"status":1}'
+    )
+    assert nodes.decode_features(data) == (True, levels)
+    older = b'{"version":1,"status":0,"features":{"f":{"min_version_level":1,"max_version_level":3}}}'
+    assert nodes.decode_features(older) == (False, {"f": 3})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"version":3,"status":1,"features":{}}',
+        '{"version":2,"status":2,"features":{}}',
+        '{"version":2,"status":1}',
+        '{"version":2,"status":1,"features":{"f":2}}',
+        '{"version":2,"status":1,"features":{"f":{"max_version_level":0}}}',
+        '{"version":2,"status":1,"features":{"f":{"max_version_level":32768}}}',
+    ],
+)
+def test_features_in_another_form_are_refused(text: str) -> None:
+    with pytest.raises(NodeFormatError):
+        nodes.decode_features(text.encode())
 
 
 def test_a_partition_without_replicas_is_refused() -> None:
@@ -175,6 +203,7 @@ DECODERS: list[Any] = [
     nodes.decode_log_dir_event,
     nodes.decode_cluster_id,
     nodes.decode_producer_id_block,
+    nodes.decode_features,
 ]
 SAMPLES = [line.split(" ", 1)[1].encode() for line in RECORDED.strip().splitlines()] + [
     nodes.encode_producer_id_block(ProducerIdBlock(1, 0, 999)),

@@ -14,8 +14,9 @@ from gregor.protocol.records.batch import CorruptBatch, Record, RecordBatch, bui
 from gregor.storage.cleaner.cleaner import CleaningJob, CleaningRun
 from gregor.storage.fs.files import Files
 from gregor.storage.log.contents import list_segments
+from gregor.storage.producers.entry import ProducerEntry
 from gregor.storage.producers.replay import replay_producers
-from gregor.storage.producers.state import ProducerEntry, ProducerStates
+from gregor.storage.producers.state import ProducerStates
 from tests.storage.compacting import all_batches, all_records, compact, consumed_offsets, job_for, live_producers
 from tests.storage.logs import DIRECTORY, NOW_MS, open_log
 from tests.storage.memory_files import MemoryFiles

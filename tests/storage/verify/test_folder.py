@@ -15,7 +15,8 @@ from gregor.storage.folders.checkpoints import format_offsets
 from gregor.storage.folders.identity import MetaProperties, format_meta_properties, format_partition_metadata
 from gregor.storage.log.contents import LogIdentity
 from gregor.storage.log.log import Log
-from gregor.storage.producers.state import ProducerEntry, format_snapshot
+from gregor.storage.producers.entry import ProducerEntry
+from gregor.storage.producers.snapshot import format_snapshot
 from gregor.storage.recovery.recovery import FolderLoader, LogCheckpoint
 from gregor.storage.verify.folder import Totals, find_duplicates, read_folder, verify_folder
 from gregor.storage.verify.segment import MAX_PER_FILE, Finding

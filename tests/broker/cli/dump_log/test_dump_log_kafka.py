@@ -13,9 +13,17 @@ import pytest
 from gregor.broker.cli.dump_log import command as dump_log
 from gregor.coordinator.group.records import encode_record
 from gregor.coordinator.result import Record as GroupRecord
-from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from gregor.protocol.messages import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    TransactionLogKey,
+    TransactionLogValue,
+)
 from gregor.protocol.records.batch import DELETE_HORIZON_BIT, Record, build_batch
 from gregor.protocol.records.compression import compress
+from gregor.storage.producers.state import ProducerEntry, format_snapshot
 from tests.storage.logs import NOW_MS, batch, patched
 from tests.storage.test_dump_log import DUMP, FALSE_ALARM, write_log
 from tests.support.kafka_tools import KafkaTools
@@ -186,3 +194,58 @@ def test_the_offsets_topic(tmp_path: Path, both: Both) -> None:
     out = both.same("--files", str(log), "--offsets-decoder")
     assert '"ownedPartitions":[{"topic":"orders","partitions":[0,1]}]' in out
     assert re.search(r"payload: <DELETE>$", out, re.MULTILINE)
+
+
+def test_the_transaction_topic(tmp_path: Path, both: Both) -> None:
+    orders = TransactionLogValue.PartitionsSchema(topic="orders", partition_ids=[0, 7])
+    key = b"\0\0" + TransactionLogKey(transactional_id='bill "é"').encode(0)
+    state = {"producer_id": 4711, "producer_epoch": 3, "transaction_timeout_ms": 60_000, "transaction_status": 1}
+    times = {"transaction_last_update_timestamp_ms": NOW_MS, "transaction_start_timestamp_ms": NOW_MS - 5}
+    tagged = {"previous_producer_id": 4710, "next_producer_id": 4712, "next_producer_epoch": 0}
+    values = [
+        b"\0\0" + TransactionLogValue(**state, **times, transaction_partitions=[orders]).encode(0),
+        b"\0\0" + TransactionLogValue(**state, transaction_partitions=None).encode(0),
+        b"\0\1" + TransactionLogValue(**state, **times, transaction_partitions=[orders]).encode(1),
+        b"\0\1"
+        + TransactionLogValue(**state, **tagged, transaction_partitions=[], client_transaction_version=2).encode(1),
+        None,
+    ]
+    log = tmp_path / f"{0:020d}.log"
+    records = [*((key, value) for value in values), (b"\0\5other", b"")]
+    log.write_bytes(bytes(build_batch(records, timestamp_ms=NOW_MS)))
+    out = both.same("--files", str(log), "--transaction-log-decoder")
+    assert '"transactionPartitions":[{"topic":"orders","partitionIds":[0,7]}]' in out
+    assert re.search(r"payload: <DELETE>$", out, re.MULTILINE) and "Unknown record type 5" in out
+
+
+def test_transactional_offsets(tmp_path: Path, both: Both) -> None:
+    """Offsets of a transaction, and its marker, which is shown without a key."""
+    key = OffsetCommitKey(group="g", topic="orders", partition=1)
+    value = OffsetCommitValue(offset=5, leader_epoch=2, metadata="", commit_timestamp=NOW_MS)
+    offsets = build_batch(
+        [encode_record(GroupRecord(key, value))],
+        timestamp_ms=NOW_MS, producer_id=7, producer_epoch=2, transactional=True,
+    )  # fmt: skip
+    marker = Record(1, NOW_MS, struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 42), [])
+    ended = build_batch([marker], producer_id=7, producer_epoch=2, transactional=True, control=True)
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(bytes(offsets) + bytes(ended))
+    out = both.same("--files", str(log), "--offsets-decoder")
+    assert "isTransactional: true" in out and "endTxnMarker: COMMIT coordinatorEpoch: 42" in out
+
+
+def test_the_files_of_transactions_beside_a_log(tmp_path: Path, both: Both) -> None:
+    """The index of aborted transactions, and producers with an open transaction or without a batch."""
+    index = tmp_path / f"{0:020d}.txnindex"
+    index.write_bytes(struct.pack(">hqqqq", 0, 7, 1, 4, 3) + struct.pack(">hqqqq", 0, 8, 2, 9, 2**40))
+    assert both.same("--files", str(index)).count("lastStableOffset: ") == 2
+    index.write_bytes(b"")
+    both.same("--files", str(index))
+    ended, running = ProducerEntry(7, 3), ProducerEntry(8, 0)
+    ended.coordinator_epoch, ended.last_timestamp = 42, NOW_MS
+    running.add(0, (3, 9, 3, NOW_MS))
+    running.transaction_first_offset = 6
+    snapshot = tmp_path / f"{10:020d}.snapshot"
+    snapshot.write_bytes(format_snapshot([ended, running]))
+    out = both.same("--files", str(snapshot))
+    assert "coordinatorEpoch: 42 currentTxnFirstOffset: OptionalLong.empty" in out and "OptionalLong[6]" in out

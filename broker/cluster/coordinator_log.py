@@ -1,4 +1,4 @@
-"""`__consumer_offsets` as the group coordinator's log: its partitions are ordinary replicas of this broker."""
+"""An internal topic as the log of its coordinator: the topic's partitions are ordinary replicas of this broker."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import build_batch, iter_batches
-from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from gregor.storage.fs.cached_reads import NotCached
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
+    from gregor.coordinator.result import Producer
+    from gregor.protocol.records.control import EndTransaction
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.storage.log.log import LogSlice
@@ -24,19 +25,40 @@ READ_BYTES = 256 * 1024
 MAX_FETCHES = 64
 
 
-class GroupLog:
-    """Implements the coordinator's ports LogWriter and LogLoader over the replica manager."""
+class CoordinatorLog:
+    """Implements the coordinators' ports LogWriter and LogLoader over the replica manager."""
 
-    def __init__(self, replicas: ReplicaManager, background: Background) -> None:
+    def __init__(self, topic: str, replicas: ReplicaManager, background: Background) -> None:
+        self._topic = topic
         self._replicas = replicas
         self._background = background
 
-    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> int:
+    def append(
+        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], producer: Producer | None = None
+    ) -> int:
         """Append one batch and return the offset after it. Raises KafkaError when nothing was appended."""
         replica = self._leader(partition)
         now_ms = int(time.time() * 1000)
+        if producer is not None:
+            return self._append_of_transaction(replica, records, producer, now_ms)
         batch = build_batch(records, timestamp_ms=now_ms)
         return replica.append(batch, now_ms, ALL_IN_SYNC, from_client=False).last_offset + 1
+
+    def _append_of_transaction(
+        self, replica: Partition, records: Sequence[tuple[bytes, bytes | None]], producer: Producer, now_ms: int
+    ) -> int:
+        batch = build_batch(
+            records,
+            timestamp_ms=now_ms,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transactional=True,
+        )
+        return replica.append(batch, now_ms, ALL_IN_SYNC, from_client=False).last_offset + 1
+
+    def append_marker(self, partition: int, marker: EndTransaction) -> int:
+        """Append the marker of a transaction and return the offset after it."""
+        return self._leader(partition).append_marker(marker, int(time.time() * 1000)).last_offset + 1
 
     def when_committed(self, partition: int, offset: int, callback: Callable[[ErrorCode], None]) -> None:
         self._leader(partition).when_committed(offset, callback)
@@ -71,7 +93,7 @@ class GroupLog:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _leader(self, partition: int) -> Partition:
-        replica = self._replicas.get(GROUP_METADATA_TOPIC, partition)
+        replica = self._replicas.get(self._topic, partition)
         if replica is None or not replica.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica

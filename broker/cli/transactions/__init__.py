@@ -1,0 +1,1 @@
+"""`gregor transactions`."""

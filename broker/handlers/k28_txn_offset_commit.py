@@ -1,0 +1,129 @@
+"""TxnOffsetCommit (key 28), versions 0 to 5: a group's positions, which count once the producer's transaction commits.
+
+- 2 leader epochs; 3 generation, member and static member are checked, so that of two members with the same partitions
+  only the present owner commits (KIP-447), flexible; 4 TRANSACTION_ABORTABLE; 5 adds the group's partition of
+  `__consumer_offsets` to the transaction, which before AddOffsetsToTxn did (KIP-890).
+- Positions of partitions that do not exist are refused one by one, the others stored.
+- The transaction is verified with its coordinator before its first append to the group's partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from gregor.broker.context import GroupContext
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.deferred import Deferred, outcome_of
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
+from gregor.protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable
+
+    from gregor.broker.context import Call
+    from gregor.replication.partition.replica_manager import ReplicaManager
+
+ABORTABLE_FROM = 4
+ADDS_PARTITION_FROM = 5
+NO_SEQUENCE = -1
+
+_Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+_Partition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+
+
+class Verifier(Protocol):
+    """Knows from its coordinator whether a transaction has a partition."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        verify_only: bool,
+    ) -> Deferred[dict[TopicPartition, ErrorCode]]: ...
+
+
+class TransactionalGroupContext(GroupContext, Protocol):
+    """Groups, and the transactions in which they commit."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def replicas(self) -> ReplicaManager: ...
+    @property
+    def transaction_verifier(self) -> Verifier: ...
+
+
+@handles(ApiKey.TXN_OFFSET_COMMIT, 0, 5, changes=True)
+async def txn_offset_commit(
+    broker: TransactionalGroupContext, request: TxnOffsetCommitRequest, call: Call
+) -> TxnOffsetCommitResponse:
+    refused = await _separate_unknown(broker, request)
+    if not request.topics:
+        return TxnOffsetCommitResponse(topics=refused)
+
+    async def verify(partition: int) -> object:
+        return await _verify(broker, request, call.version, partition)
+
+    response = await broker.groups.commit_transactional_offsets(request, call.version, verify)
+    by_name = {topic.name: topic for topic in response.topics}
+    for topic in refused:
+        if topic.name in by_name:
+            by_name[topic.name].partitions += topic.partitions
+        else:
+            response.topics.append(topic)
+    return response
+
+
+async def _separate_unknown(broker: TransactionalGroupContext, request: TxnOffsetCommitRequest) -> list[_Topic]:
+    """Leave those partitions in the request that exist; return the answers for the others."""
+    turns = broker.gate.turns()
+    known = []
+    refused = []
+    for topic in request.topics:
+        count = broker.metadata.partition_count(topic.name)
+        present = []
+        unknown = []
+        for part in topic.partitions:
+            await turns.next()
+            if 0 <= part.partition_index < count:
+                present.append(part)
+            else:
+                unknown.append(
+                    _Partition(partition_index=part.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                )
+        if unknown:
+            refused.append(_Topic(name=topic.name, partitions=unknown))
+            topic.partitions = present
+        if topic.partitions:
+            known.append(topic)
+    request.topics = known
+    return refused
+
+
+async def _verify(
+    broker: TransactionalGroupContext, request: TxnOffsetCommitRequest, version: int, index: int
+) -> object:
+    """Return the guard for the append, None where the transaction has begun in the partition. Raises KafkaError."""
+    replica = broker.replicas.get(GROUP_METADATA_TOPIC, index)
+    if replica is None or not replica.is_leader:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+    adds = version >= ADDS_PARTITION_FROM
+    guard = replica.begin_verification(request.producer_id, request.producer_epoch, NO_SEQUENCE, adds)
+    if guard is None:
+        return None
+    partition = TopicPartition(GROUP_METADATA_TOPIC, index)
+    outcome = broker.transaction_verifier.verify(
+        request.transactional_id, request.producer_id, request.producer_epoch, [partition], verify_only=not adds
+    )
+    error = (await outcome_of(outcome, broker.loop.create_future()))[partition]
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        error = ErrorCode.INVALID_TXN_STATE
+    if error:
+        raise KafkaError(error)
+    return guard

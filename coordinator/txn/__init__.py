@@ -1,0 +1,1 @@
+"""Transactions: the coordinator of transactional ids, for both transaction protocols (KIP-98, KIP-890)."""

@@ -1,0 +1,22 @@
+"""The seams of the transaction coordinator besides those of every coordinator: producer ids and markers."""
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Protocol
+
+from gregor.protocol.deferred import Deferred
+from gregor.protocol.records.control import EndTransaction
+from gregor.protocol.topic_partition import TopicPartition
+
+ProducerIds = Callable[[], Awaitable[int]]
+"""Returns a producer id that no other producer of the cluster has had. Raises KafkaError."""
+
+
+class MarkerSender(Protocol):
+    """Has the leaders of partitions write the end of a transaction."""
+
+    def send(self, marker: EndTransaction, partitions: Collection[TopicPartition]) -> Deferred[None]:
+        """Complete once every partition has the marker or its topic no longer exists; retried without end.
+
+        Fails with KafkaError when this coordinator is fenced: another one ends the transaction. May complete at once.
+        Cancelled when the coordinator resigns.
+        """

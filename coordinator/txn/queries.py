@@ -1,0 +1,94 @@
+"""DescribeTransactions (v0) and ListTransactions (v0 to v2): reading transactional ids without a change.
+
+ListTransactions v1 filters by duration (KIP-994), v2 by a pattern (KIP-1152). Kafka: TransactionStateManager.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from gregor.coordinator.txn.records import by_topic
+from gregor.coordinator.txn.states import TransactionState
+from gregor.coordinator.txn.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Transaction
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import DescribeTransactionsResponse, ListTransactionsRequest, ListTransactionsResponse
+
+_Described = DescribeTransactionsResponse.TransactionState
+_Listed = ListTransactionsResponse.TransactionState
+
+STATE_NAMES = frozenset(state.value for state in TransactionState)
+
+
+class Filters:
+    """The filters of one ListTransactions request, of which a transactional id must pass all."""
+
+    def __init__(self, request: ListTransactionsRequest) -> None:
+        """Raises KafkaError for a pattern that is no regular expression."""
+        self._states = frozenset(request.state_filters)
+        self._producer_ids = frozenset(request.producer_id_filters)
+        self._duration_ms = request.duration_filter
+        self.unknown_states = sorted(self._states - STATE_NAMES)
+        try:
+            self._pattern = re.compile(request.transactional_id_pattern or "")
+        except (re.error, OverflowError, RecursionError) as error:
+            text = f"{request.transactional_id_pattern!r} is not a regular expression: {error}"
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error
+
+    def admit(self, transactional_id: str, transaction: Transaction, now_ms: int) -> bool:
+        """Return whether a transactional id is listed."""
+        if self._states and transaction.state not in self._states:
+            return False
+        if self._producer_ids and transaction.producer_id not in self._producer_ids:
+            return False
+        if self._duration_ms >= 0 and now_ms - transaction.start_ms <= self._duration_ms:
+            return False
+        return not self._pattern.pattern or self._pattern.fullmatch(transactional_id) is not None
+
+
+class Queries:
+    """Reads the hard state of one shard."""
+
+    def __init__(self, transactions: Mapping[str, Transaction]) -> None:
+        self._transactions = transactions
+
+    def describe(self, transactional_id: str) -> _Described:
+        """Describe one transactional id."""
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return refused(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return _Described(
+            transactional_id=transactional_id,
+            transaction_state=transaction.state.value,
+            transaction_timeout_ms=transaction.timeout_ms,
+            transaction_start_time_ms=transaction.start_ms,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            topics=[
+                DescribeTransactionsResponse.TopicData(topic=topic, partitions=numbers)
+                for topic, numbers in by_topic(transaction.partitions).items()
+            ],
+        )
+
+    def transactional_ids(self) -> Sequence[str]:
+        return list(self._transactions)
+
+    def list(self, transactional_ids: Iterable[str], filters: Filters, now_ms: int) -> Iterator[_Listed]:
+        """List those that still exist and pass the filters."""
+        for transactional_id in transactional_ids:
+            transaction = self._transactions.get(transactional_id)
+            if transaction is not None and filters.admit(transactional_id, transaction, now_ms):
+                yield _Listed(
+                    transactional_id=transactional_id,
+                    producer_id=transaction.producer_id,
+                    transaction_state=transaction.state.value,
+                )
+
+
+def refused(transactional_id: str, error: ErrorCode) -> _Described:
+    """Return the description of a transactional id about which nothing is known."""
+    return _Described(
+        transactional_id=transactional_id,
+        error_code=error,
+        transaction_start_time_ms=NO_TIMESTAMP,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+    )

@@ -1,0 +1,31 @@
+"""The state of a shard that its parts share: transactional ids, and what is remembered about them in memory only."""
+
+from gregor.coordinator.txn.states import TransactionState
+from gregor.coordinator.txn.transaction import ProducerIdAndEpoch, Transaction
+from gregor.protocol.deferred import Deferred
+
+
+class ShardState:
+    """`transactions` is hard state, which only `replay` of the shard changes; the rest is soft."""
+
+    __slots__ = ("identities_before", "markers", "transactions")
+
+    def __init__(self) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        # The identity that the same producer had before its epoch was bumped: it may retry with that one, because it
+        # may never have received the answer (KIP-360). Apache Kafka, too, forgets it when the coordinator moves.
+        self.identities_before: dict[str, ProducerIdAndEpoch] = {}
+        # Markers that are being written.
+        self.markers: dict[str, Deferred[None]] = {}
+
+    def state_of(self, transactional_id: str) -> TransactionState:
+        """Return the state of a transactional id; Dead if there is none."""
+        transaction = self.transactions.get(transactional_id)
+        return TransactionState.DEAD if transaction is None else transaction.state
+
+    def set_identity_before(self, transactional_id: str, identity: ProducerIdAndEpoch | None) -> None:
+        """Remember the identity before the current one, or forget it: only one other producer can follow."""
+        if identity is None:
+            self.identities_before.pop(transactional_id, None)
+        else:
+            self.identities_before[transactional_id] = identity

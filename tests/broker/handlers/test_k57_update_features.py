@@ -1,0 +1,79 @@
+"""UpdateFeatures, every version, and what ApiVersions answers after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ApiVersionsRequest, UpdateFeaturesRequest, UpdateFeaturesResponse
+from tests.broker.harness import Harness
+
+VERSIONS = range(3)
+TRANSACTIONS = "transaction.version"
+UPGRADE, SAFE_DOWNGRADE = 1, 2
+
+
+def update(
+    harness: Harness, version: int, level: int, *, down: bool = False, name: str = TRANSACTIONS, **fields: bool
+) -> UpdateFeaturesResponse:
+    wanted = UpdateFeaturesRequest.FeatureUpdateKey(feature=name, max_version_level=level)
+    if version:
+        wanted.upgrade_type = SAFE_DOWNGRADE if down else UPGRADE
+    else:
+        wanted.allow_downgrade = down
+    response: UpdateFeaturesResponse = harness.ask(
+        UpdateFeaturesRequest(feature_updates=[wanted], timeout_ms=5000, **fields), version
+    )
+    return response
+
+
+def finalized(harness: Harness) -> tuple[int, dict[str, tuple[int, int]]]:
+    request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+    response = harness.ask(request, 4)
+    return response.finalized_features_epoch, {
+        one.name: (one.min_version_level, one.max_version_level) for one in response.finalized_features
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_level_falls_and_rises_with_growing_epochs(harness: Harness, version: int) -> None:
+    epoch, levels = finalized(harness)
+    assert levels == {TRANSACTIONS: (2, 2)}, "the store of a single broker"
+    response = update(harness, version, 0, down=True)
+    assert (response.error_code, response.error_message) == (0, None)
+    listed = [(one.feature, one.error_code, one.error_message) for one in response.results]
+    assert listed == ([(TRANSACTIONS, 0, None)] if version < 2 else [])
+    assert finalized(harness) == (epoch + 1, {})
+    assert harness.broker.features.transaction_version() == 0
+    assert update(harness, version, 2).error_code == 0
+    assert finalized(harness) == (epoch + 2, {TRANSACTIONS: (2, 2)})
+    assert harness.broker.features.transaction_version() == 2
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_refusals_are_errors_of_the_request(harness: Harness, version: int) -> None:
+    before = finalized(harness)
+    for response in (
+        update(harness, version, 0),
+        update(harness, version, 3),
+        update(harness, version, 1, name="metadata.version"),
+    ):
+        assert (response.error_code, response.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
+        assert response.error_message.startswith("Invalid update version")
+    assert finalized(harness) == before
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_validation_alone_and_unknown_types(harness: Harness, version: int) -> None:
+    before = finalized(harness)
+    assert update(harness, version, 0, down=True, validate_only=True).error_code == 0
+    wanted = UpdateFeaturesRequest.FeatureUpdateKey(feature=TRANSACTIONS, max_version_level=0, upgrade_type=9)
+    response = harness.ask(UpdateFeaturesRequest(feature_updates=[wanted]), version)
+    assert "upgrade type is unknown" in response.error_message
+    assert finalized(harness) == before
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_another_broker_is_the_controller(harness: Harness, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness.node.controller, "cluster", None)
+    assert update(harness, version, 0, down=True).error_code == ErrorCode.NOT_CONTROLLER

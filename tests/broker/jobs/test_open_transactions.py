@@ -1,0 +1,61 @@
+"""jobs.open_transactions: warnings of transactions that are open for longer than any producer may request."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gregor.broker.jobs.open_transactions import GRACE_MS, OpenTransactions
+
+MAX_TIMEOUT_MS = 900_000
+LIMIT_MS = MAX_TIMEOUT_MS + GRACE_MS
+
+
+def log_with(*transactions: tuple[int, int], partition: int = 0) -> Any:
+    """Return the part of a log that is read: producers, each with the first offset of its transaction or -1."""
+    entries = {
+        producer_id: SimpleNamespace(producer_id=producer_id, epoch=3, transaction_first_offset=offset)
+        for producer_id, offset in transactions
+    }
+    return SimpleNamespace(topic="t", partition=partition, producers=SimpleNamespace(entries=entries))
+
+
+class Rounds:
+    """The rounds over the logs, with the warnings of each."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self._open = OpenTransactions(MAX_TIMEOUT_MS)
+        self._caplog = caplog
+
+    def warnings(self, now_ms: int, *logs: Any) -> list[str]:
+        self._caplog.clear()
+        for log in logs:
+            self._open.observe(log, now_ms)
+        self._open.end_round()
+        return self._caplog.messages
+
+
+@pytest.fixture
+def rounds(caplog: pytest.LogCaptureFixture) -> Rounds:
+    return Rounds(caplog)
+
+
+def test_an_old_transaction_is_reported_once(rounds: Rounds) -> None:
+    log = log_with((7, 120), (8, -1))
+    assert rounds.warnings(0, log) == []
+    assert rounds.warnings(LIMIT_MS, log) == []
+    [warning] = rounds.warnings(LIMIT_MS + 1, log)
+    assert warning.startswith(
+        "t-0: the transaction of producer 7, epoch 3, has been open from offset 120 on for more than 20 min"
+    )
+    assert warning.endswith("`gregor transactions abort --topic t --partition 0 --start-offset 120` aborts it")
+    assert rounds.warnings(2 * LIMIT_MS, log) == []
+
+
+def test_each_transaction_has_its_own_age(rounds: Rounds) -> None:
+    assert rounds.warnings(0, log_with((7, 120)), log_with((7, 5), partition=1)) == []
+    assert rounds.warnings(LIMIT_MS, log_with((7, 130)), log_with(partition=1)) == []
+    assert rounds.warnings(LIMIT_MS + 1, log_with((7, 130)), log_with((7, 5), partition=1)) == []
+    assert len(rounds.warnings(2 * LIMIT_MS + 1, log_with((7, 130)))) == 1
