@@ -97,7 +97,7 @@ async def _verify(broker: ReplicaTransactions, request: TxnOffsetCommitRequest, 
     if guard is None:
         return None
     partition = TopicPartition(GROUP_METADATA_TOPIC, index)
-    outcome = broker.verifier.verify(
+    outcome = broker.transaction_verifier.verify(
         request.transactional_id, request.producer_id, request.producer_epoch, [partition], verify_only=not adds
     )
     error = (await outcome_of(outcome, broker.loop.create_future()))[partition]

@@ -1,4 +1,4 @@
-"""Transactions in a log that is compacted: what was aborted never counts, and markers stay as long as they are needed."""
+"""Transactions in a log that is compacted: aborted records never count, and markers stay while needed."""
 
 from __future__ import annotations
 
