@@ -50,6 +50,7 @@ def replay(
 
 def _replay_marker(shard: Shard, batch: RecordBatch) -> None:
     for written in batch.records():
+        # The coordinator epoch in the value is not needed, so a marker without one ends its transaction too.
         kind = control_type(written)
         if kind in (ABORT, COMMIT):
             shard.replay_end_of_transaction(batch.producer_id, commit=kind == COMMIT)
