@@ -224,7 +224,10 @@ class CoordinatorRuntime(Generic[S]):
 
         Raises KafkaError, with the code that a client of a coordinator expects.
         """
-        return await self.outcome_of(self.start(partition, operation))
+        pending = self.start(partition, operation)
+        if pending.done:
+            return pending.result()
+        return await outcome_of(pending, asyncio.get_running_loop().create_future())
 
     async def outcome_of(self, pending: Deferred[ValueT]) -> ValueT:
         """Wait for a Deferred in a coroutine. A cancellation cancels it too."""

@@ -32,7 +32,7 @@ FENCED = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode
 
 @dataclass
 class Attempt:
-    """A transaction as its client sees it. `answered` is the outcome that the client was told, None if it knows none."""
+    """A transaction as its client sees it. `answered` is the outcome that the client received, None without one."""
 
     writes: int = 0
     requested: set[bool] = field(default_factory=set)
