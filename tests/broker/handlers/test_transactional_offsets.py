@@ -194,3 +194,31 @@ def test_the_last_stable_offset_of_the_offsets_topic_passes_the_marker(harness: 
     assert log.last_stable_offset < log.log_end_offset
     producer.end(commit=True)
     harness.until(lambda: log.last_stable_offset == log.log_end_offset)
+
+
+@pytest.mark.slow
+def test_compaction_leaves_all_offsets_as_they_are(tmp_path: Path) -> None:
+    """Committed, aborted and one open transaction; the log is compacted below the open one, and loaded again."""
+    settings = {"offsets_topic_num_partitions": "1", "log_cleaner_backoff_ms": "20", "log_index_interval_bytes": "200"}
+    with running(tmp_path / "node", **settings) as harness:
+        begin(harness)
+        harness.alter_topic(GROUP_METADATA_TOPIC, internal_segment_bytes="2000")
+        producers = [Producer(harness, f"tx{number}", version=NEW) for number in range(3)]
+        expected = -1
+        for number in range(120):
+            producer = producers[number % 3]
+            producer.begin(number)
+            producer.end(commit=number % 4 != 1)
+            expected = number if number % 4 != 1 else expected
+        producers[0].begin(1000)
+        log = harness.broker.logs.logs[GROUP_METADATA_TOPIC, 0]
+        size_bytes = log.size_bytes
+        harness.run(harness.node.cleaner.compact_now(log))
+        assert log.size_bytes < size_bytes / 2
+        assert (committed(harness), committed(harness, stable=True)) == (expected, UNSTABLE)
+    with running(tmp_path / "node", **settings) as harness:
+        harness.until(lambda: committed(harness) == expected)
+        assert committed(harness, stable=True) == UNSTABLE
+        producers[0].harness = harness
+        producers[0].end(commit=True)
+        assert committed(harness, stable=True) == 1000
