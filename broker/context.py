@@ -6,7 +6,7 @@ Each handler names the narrowest of these protocols that it needs; gregor.broker
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -179,7 +179,7 @@ class VerifiedPartitions(Protocol):
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Iterable[TopicPartition],
+        partitions: Collection[TopicPartition],
         verify_only: bool,
     ) -> Deferred[dict[TopicPartition, ErrorCode]]:
         """Complete with an error or NONE for each partition. Without `verify_only` they become part of it."""
@@ -197,7 +197,7 @@ class ProduceContext(DataContext, Protocol):
     """Records, and the transactions that they are part of."""
 
     @property
-    def verifier(self) -> VerifiedPartitions: ...
+    def transaction_verifier(self) -> VerifiedPartitions: ...
 
 
 class TransactionContext(GroupContext, ProducerIdContext, Protocol):
@@ -208,7 +208,7 @@ class TransactionContext(GroupContext, ProducerIdContext, Protocol):
     @property
     def transactions(self) -> TransactionCoordinator: ...
     @property
-    def verifier(self) -> VerifiedPartitions: ...
+    def transaction_verifier(self) -> VerifiedPartitions: ...
     @property
     def local_markers(self) -> MarkerWrites: ...
 

@@ -21,9 +21,13 @@ if TYPE_CHECKING:
         FeatureContext,
         GroupContext,
         LogDirsContext,
+        MarkerWrites,
         NodeEndpoint,
+        ProduceContext,
         ProducerIdContext,
         ReplicaContext,
+        TransactionContext,
+        VerifiedPartitions,
     )
     from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.follower_sessions import FollowerSessions
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from gregor.broker.registry import Entry
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
+    from gregor.coordinator.txn.coordinator import TransactionCoordinator
     from gregor.protocol.turns import Gate
     from gregor.replication.admin.features import FeatureAdmin
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
@@ -82,6 +87,9 @@ class Broker:
     feature_admin: FeatureAdmin
     topic_creator: TopicCreator
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    transaction_verifier: VerifiedPartitions
+    local_markers: MarkerWrites
     consumer_offsets: ConsumerOffsets
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
@@ -131,8 +139,11 @@ if TYPE_CHECKING:
         GroupContext,
         ListenersContext,
         LogDirsContext,
+        ProduceContext,
         ProducerIdContext,
         ReplicaContext,
+        TransactionContext,
     ]:
         """Let the type checker compare the parts with the needs of each handler: the registry does not."""
-        return broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker
+        one = broker
+        return one, one, one, one, one, one, one, one, one, one, one, one, one, one

@@ -29,7 +29,9 @@ AMONG_BROKERS = frozenset(
         ApiKey.ALLOCATE_PRODUCER_IDS,
     }
 )
-"""Requests between the brokers of a cluster; a single broker does not serve them, and does not load their handlers."""
+"""Requests between the brokers of a cluster; a single broker does not serve them, and does not load their handlers.
+
+WriteTxnMarkers is not among them: tools send it to abort a transaction that no coordinator will end."""
 _API_OF_MODULE = re.compile(r"k(\d+)_")
 _HANDLERS = "gregor.broker.handlers"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gregor.config.listeners import listener_text
-from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from gregor.replication.store.embedded import FILE_NAME
 
 if TYPE_CHECKING:
@@ -93,13 +93,14 @@ def started_lines(
     folders = ", ".join(os.path.abspath(folder) for folder in info.log_dirs)
     yield f"data folders (log.dirs): {folders}, {len(replicas.partitions)} partitions"
     yield f"metadata store: {_store_text(config, info.log_dirs, in_cluster)}"
-    led = sum(
-        partition.topic == GROUP_METADATA_TOPIC and partition.is_leader for partition in replicas.partitions.values()
-    )
-    yield (
-        f"coordinators: consumer groups, for {led} of {config['offsets.topic.num.partitions']} partitions of "
-        f"{GROUP_METADATA_TOPIC}; transactions are not supported"
-    )
+    group_text = _led_text(replicas, GROUP_METADATA_TOPIC, config["offsets.topic.num.partitions"])
+    transaction_text = _led_text(replicas, TRANSACTION_STATE_TOPIC, config["transaction.state.log.num.partitions"])
+    yield f"coordinators: consumer groups, {group_text}; transactions, {transaction_text}"
+
+
+def _led_text(replicas: ReplicaManager, topic: str, count: int) -> str:
+    led = sum(partition.topic == topic and partition.is_leader for partition in replicas.partitions.values())
+    return f"for {led} of {count} partitions of {topic}"
 
 
 def _store_text(config: BrokerConfig, log_dirs: Sequence[str], in_cluster: bool) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from gregor.broker.admin_socket.server import Control
 from gregor.broker.answers.metadata import EncodedTopics
 from gregor.broker.cluster.auto_topics import TopicCreator
-from gregor.broker.cluster.coordinator_log import CoordinatorLog
 from gregor.broker.cluster.store_factory import NoSuchStore, check_store, in_cluster
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
@@ -32,14 +31,12 @@ from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
 from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.node.base_parts import base_parts
 from gregor.broker.node.controller_parts import controller_parts
+from gregor.broker.node.coordinators import make_coordinators
 from gregor.broker.node.log_loading import StartupLoading
 from gregor.broker.node.store import StartError, home_of_store, open_own_store, open_zookeeper
 from gregor.broker.node.topic_events import TopicEvents
 from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
-from gregor.coordinator.group.config import GroupConfig
-from gregor.coordinator.group.coordinator import GroupCoordinator
-from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from gregor.replication.admin.features import FeatureAdmin
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
@@ -62,6 +59,7 @@ if TYPE_CHECKING:
     from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
     from gregor.broker.node.base_parts import BaseParts
     from gregor.broker.node.controller_parts import ControllerParts
+    from gregor.broker.node.coordinators import Coordinators
     from gregor.config.addresses import Addresses
     from gregor.config.broker import BrokerConfig
     from gregor.replication.controller.loop import ControllerLoop
@@ -169,11 +167,14 @@ class Node:
             lambda topic, index: (found := base.replicas.get(topic, index)) is not None and found.is_leader,
         )
         disk_watch = self._watch_disks(base, maintenance)
-        groups = self._group_coordinator(base)
         control = controller_parts(self._config, base, self._gate, now_ms)
         self.controller = control.loop
+        producer_ids = self._producer_ids(base, control)
+        coordinators = make_coordinators(
+            self._config, base, self._background, now_ms, producer_ids.next_id, base.features.transaction_version
+        )
         member = self._member = self._cluster_member(base, control, maintenance)
-        TopicEvents(base.replicas, base.image, base.configs, groups)
+        TopicEvents(base.replicas, base.image, base.configs, coordinators.groups, coordinators.transactions)
         self._follow_settings(base.configs)
         admin = Admin(
             base.store,
@@ -186,8 +187,8 @@ class Node:
             is_reserved=base.adoption.is_reserved,
             check_addresses=check_addresses,
         )
-        self.broker = self._serving_parts(base, control, admin, groups, mover)
-        end_in_order(self._lifetimes, member=member, controller=control.loop, groups=groups)
+        self.broker = self._serving_parts(base, control, admin, coordinators, mover, producer_ids)
+        end_in_order(self._lifetimes, member=member, controller=control.loop, coordinators=coordinators)
         await self._enter_service(base, control, bind)
         self._start_jobs(base, maintenance, mover, disk_watch)
 
@@ -252,16 +253,10 @@ class Node:
         watch.start()
         return watch
 
-    def _group_coordinator(self, base: BaseParts) -> GroupCoordinator:
-        group_log = CoordinatorLog(GROUP_METADATA_TOPIC, base.replicas, self._background)
-        return GroupCoordinator(
-            GroupConfig.from_broker(self._config),
-            group_log,
-            group_log,
-            now_ms,
-            self._gate,
-            partition_count=self._config["offsets.topic.num.partitions"],
-        )
+    def _producer_ids(self, base: BaseParts, control: ControllerParts) -> ProducerIdAllocator:
+        broker_id = self._config.broker_id
+        blocks = BlocksOfController(control.new_link(), base.store, broker_id, lambda: base.local.broker_epoch)
+        return ProducerIdAllocator(base.store, broker_id, blocks.claim if self.in_cluster else None)
 
     def _cluster_member(self, base: BaseParts, control: ControllerParts, maintenance: Maintenance) -> Member | None:
         if self._zookeeper is None:
@@ -285,12 +280,12 @@ class Node:
         base: BaseParts,
         control: ControllerParts,
         admin: Admin,
-        groups: GroupCoordinator,
+        coordinators: Coordinators,
         mover: LogMover,
+        producer_ids: ProducerIdAllocator,
     ) -> Broker:
         config, member = self._config, self._member
         fetch_slots: int = config["max.incremental.fetch.session.cache.slots"]
-        blocks = BlocksOfController(control.new_link(), base.store, config.broker_id, lambda: base.local.broker_epoch)
         return Broker(
             config=config,
             broker_id=config.broker_id,
@@ -315,9 +310,12 @@ class Node:
             features=base.features,
             feature_admin=FeatureAdmin(base.store, control.loop, base.features, in_cluster=self.in_cluster),
             topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),
-            groups=groups,
+            groups=coordinators.groups,
+            transactions=coordinators.transactions,
+            transaction_verifier=coordinators.verifier,
+            local_markers=coordinators.local_markers,
             consumer_offsets=ConsumerOffsets(base.store),
-            producer_ids=ProducerIdAllocator(base.store, config.broker_id, blocks.claim if self.in_cluster else None),
+            producer_ids=producer_ids,
             fetch_sessions=FetchSessions(fetch_slots),
             follower_sessions=member.follower_sessions if member else FollowerSessions(fetch_slots),
             encoded_topics=EncodedTopics(),
@@ -388,10 +386,10 @@ class Node:
 
 
 def end_in_order(
-    lifetimes: AsyncExitStack, *, member: Member | None, controller: ControllerLoop, groups: GroupCoordinator
+    lifetimes: AsyncExitStack, *, member: Member | None, controller: ControllerLoop, coordinators: Coordinators
 ) -> None:
-    """Register how the parts end that write to the logs and to the store: the groups first, the member last."""
+    """Register how the parts end that write to the logs and to the store: the coordinators first, the member last."""
     if member is not None:
         lifetimes.push_async_callback(member.close)
     lifetimes.push_async_callback(controller.stop)
-    lifetimes.callback(groups.close)
+    lifetimes.callback(coordinators.close)

@@ -8,9 +8,9 @@ that wait for the same broker. A partition without a place in the metadata was d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gregor.broker.cluster.peer_queue import PeerQueues
 from gregor.broker.log import logger
@@ -47,7 +47,7 @@ Written = Callable[[ErrorCode], None]
 class TransactionalGroups(Protocol):
     """The group coordinator: it appends the markers of the offsets that transactions commit."""
 
-    async def end_transaction(self, partition: int, marker: EndTransaction) -> None: ...
+    def end_transaction(self, partition: int, marker: EndTransaction) -> Deferred[bool]: ...
 
 
 class LocalMarkers:
@@ -58,18 +58,16 @@ class LocalMarkers:
         replicas: ReplicaManager,
         groups: TransactionalGroups,
         clock_ms: Callable[[], int],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._replicas = replicas
         self._groups = groups
         self._clock_ms = clock_ms
-        self._spawn = spawn
 
     def write(self, marker: EndTransaction, topic: str, partition: int, written: Written) -> None:
         """Append a marker, and call `written` with NONE once it is committed, or with the error. The call may come
         before this returns."""
         if topic == GROUP_METADATA_TOPIC:
-            self._spawn(self._end_commits(marker, partition, written))
+            self._groups.end_transaction(partition, marker).then(partial(_commits_ended, written))
             return
         replica = self._replicas.get(topic, partition)
         if replica is None:
@@ -82,13 +80,15 @@ class LocalMarkers:
             return
         replica.when_committed(info.last_offset + 1, written)
 
-    async def _end_commits(self, marker: EndTransaction, partition: int, written: Written) -> None:
-        try:
-            await self._groups.end_transaction(partition, marker)
-        except KafkaError as error:
-            written(ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in _GROUP_ERRORS else error.code)
-        else:
-            written(ErrorCode.NONE)
+
+def _commits_ended(written: Written, outcome: Deferred[bool]) -> None:
+    error = outcome.error
+    if error is None:
+        written(ErrorCode.NONE)
+    elif isinstance(error, KafkaError) and error.code not in _GROUP_ERRORS:
+        written(error.code)
+    else:
+        written(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 class _Pending:
@@ -128,6 +128,7 @@ class TransactionMarkers:
         self._delayed: dict[_Pending, list[TopicPartition]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._last_logged = ""
+        self._closed = False
         image.on_update.append(self._retry_at_once)
 
     def send(self, marker: EndTransaction, partitions: Collection[TopicPartition]) -> Deferred[None]:
@@ -144,6 +145,7 @@ class TransactionMarkers:
 
     def close(self) -> None:
         """End all attempts: the broker stops."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         self._delayed.clear()
@@ -193,6 +195,8 @@ class TransactionMarkers:
     # -- later attempts ----------------------------------------------------------------------------------------------
 
     def _delay(self, pending: _Pending, partitions: list[TopicPartition]) -> None:
+        if self._closed:
+            return
         self._delayed.setdefault(pending, []).extend(partitions)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(RETRY_DELAY_S, self._retry)

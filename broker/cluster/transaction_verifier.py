@@ -8,14 +8,15 @@ request to the coordinator, they are sent one after the other here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gregor.broker.cluster.peer_queue import PeerQueues
 from gregor.broker.log import logger
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
-from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from gregor.protocol.topic_names import TRANSACTION_STATE_TOPIC
 from gregor.protocol.topic_partition import TopicPartition
@@ -44,7 +45,15 @@ class Transactions(Protocol):
 
     def partition_for(self, transactional_id: str) -> int: ...
 
-    async def add_partitions(self, request: AddPartitionsToTxnRequest, version: int) -> AddPartitionsToTxnResponse: ...
+    def add_or_verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        *,
+        verify_only: bool,
+    ) -> Verified: ...
 
 
 class _Check(NamedTuple):
@@ -73,7 +82,6 @@ class PartitionVerifier:
         self._broker_id = config.broker_id
         self._image = image
         self._transactions = transactions
-        self._background = background
         self._queues: PeerQueues[_Check] = PeerQueues(
             config, image, background, "transaction-verifier", self._exchange, self._not_sent
         )
@@ -83,11 +91,18 @@ class PartitionVerifier:
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Iterable[TopicPartition],
+        partitions: Collection[TopicPartition],
         verify_only: bool,
     ) -> Verified:
         """Complete with an error or NONE for each partition: whether it is part of the producer's open transaction or,
         without `verify_only`, whether it is now. A coordinator that cannot be reached: NETWORK_EXCEPTION."""
+        state = self._image.partition(TRANSACTION_STATE_TOPIC, self._transactions.partition_for(transactional_id))
+        if state is not None and state.leader == self._broker_id:
+            outcome: Verified = Deferred()
+            self._transactions.add_or_verify(
+                transactional_id, producer_id, producer_epoch, partitions, verify_only=verify_only
+            ).then(partial(_complete_shown, outcome))
+            return outcome
         topics: dict[str, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = {}
         for name, index in partitions:
             topic = topics.get(name)
@@ -102,25 +117,13 @@ class PartitionVerifier:
             topics=list(topics.values()),
         )
         check = _Check(transaction, Deferred())
-        state = self._image.partition(TRANSACTION_STATE_TOPIC, self._transactions.partition_for(transactional_id))
-        if state is not None and state.leader == self._broker_id:
-            self._background.spawn(self._check_here(check))
-        elif state is None or not self._queues.add(state.leader, check):
+        if state is None or not self._queues.add(state.leader, check):
             check.complete(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return check.outcome
 
     def close(self) -> None:
         """End the checks that are under way: the broker stops."""
         self._queues.close()
-
-    async def _check_here(self, check: _Check) -> None:
-        request = AddPartitionsToTxnRequest(transactions=[check.transaction])
-        try:
-            _apply([check], await self._transactions.add_partitions(request, request.MAX_VERSION))
-        except KafkaError as error:
-            check.complete(error.code)
-        finally:
-            check.complete(ErrorCode.UNKNOWN_SERVER_ERROR)  # without effect, except after a bug
 
     async def _exchange(self, peer: Peer, checks: list[_Check]) -> None:
         offered = await peer.offered(ApiKey.ADD_PARTITIONS_TO_TXN)
@@ -168,3 +171,12 @@ def _apply(checks: Iterable[_Check], response: AddPartitionsToTxnResponse) -> No
                 code = ErrorCode(partition.partition_error_code)
                 errors[TopicPartition(topic.name, partition.partition_index)] = _SHOWN_AS.get(code, code)
         check.outcome.complete(errors)
+
+
+def _complete_shown(outcome: Verified, answered: Verified) -> None:
+    """Complete with the answer of the coordinator on this broker."""
+    if answered.error is not None:
+        outcome.fail(answered.error)
+    else:
+        errors = answered.value or {}
+        outcome.complete({partition: _SHOWN_AS.get(code, code) for partition, code in errors.items()})

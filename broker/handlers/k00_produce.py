@@ -12,7 +12,8 @@ appended, so a later request never overtakes an earlier one.
 
 - 1 throttle time; 2 log append time; 3 batches of magic 2, transactional id; 5 log start offset; 7 zstd allowed;
   8 error messages, errors of single records; 9 flexible; 10 current leader on NOT_LEADER_OR_FOLLOWER; 13 topic ids.
-- Gap: transactional ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
+- A request with a transactional id: broker.answers.transactional_batches. Until its batches are verified, the
+  connection dispatches no other request. Such batches in another request get TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Coroutine
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gregor.broker.answers.current_leaders import current_leader, node_endpoints
+from gregor.broker.answers.transactional_batches import TransactionalBatches, Unverified
 from gregor.broker.jobs.maintenance import flush_to
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
@@ -49,7 +52,7 @@ from gregor.storage.log.prepare import NeedsPreparation, PreparedBatch, prepare
 from gregor.storage.log.validate import RefusedRecords
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call, DataContext
+    from gregor.broker.context import Call, ProduceContext
     from gregor.config.topic import LogConfig
     from gregor.replication.partition.partition import Partition
     from gregor.storage.log.log import Log
@@ -93,12 +96,14 @@ _Part = tuple[
 
 
 @handles(ApiKey.PRODUCE, 0, 13, pipelined=True)
-def produce(broker: DataContext, request: ProduceRequest, call: Call) -> Answer:
-    return _Appends(broker, request, call).run()
+def produce(broker: ProduceContext, request: ProduceRequest, call: Call) -> Answer:
+    appends = _Appends(broker, request, call)
+    transactional_id = request.transactional_id
+    return appends.run() if transactional_id is None else appends.run_in_transaction(transactional_id)
 
 
 _REFUSALS = {
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this broker has no transactions yet; unset transactional.id",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the request has transactional records of several producers",
     ErrorCode.INVALID_REQUIRED_ACKS: "acks must be -1 (all), 0 or 1",
 }
 
@@ -118,7 +123,7 @@ class _Commits(Deferred["ProduceResponse | None"]):
         partition.when_committed(offset, partial(self._decide, id(answer), answer))
 
     def wait_for_flush(
-        self, broker: DataContext, log: Log, offset: int, answer: ProduceResponse.PartitionProduceResponse
+        self, broker: ProduceContext, log: Log, offset: int, answer: ProduceResponse.PartitionProduceResponse
     ) -> None:
         """Wait for a flush on the flush thread (flush.messages)."""
         key = -id(answer)
@@ -172,9 +177,10 @@ class _Appends:
         "_quick_bytes",
         "_refusal",
         "_request",
+        "_transactional",
     )
 
-    def __init__(self, broker: DataContext, request: ProduceRequest, call: Call) -> None:
+    def __init__(self, broker: ProduceContext, request: ProduceRequest, call: Call) -> None:
         self._broker = broker
         self._request = request
         self._call = call
@@ -186,12 +192,36 @@ class _Appends:
         self._deferred: deque[_Part] = deque()
         """Partitions for which there was no time yet."""
         self._postponed: deque[tuple[_Target, Partition, bytes, bool]] = deque()
+        self._transactional: TransactionalBatches | None = None
 
     def run(self) -> Answer:
+        response = self._append_at_once()
+        if not self._postponed and not self._deferred:
+            return self._answer(response)
+        return self._answer_later(self._append_rest(response))
+
+    def run_in_transaction(self, transactional_id: str) -> Answer:
+        """Append the records of a request with a transactional id, its transactional batches once they are verified."""
+        broker, topics = self._broker, self._request.topic_data
+        batches = self._transactional = TransactionalBatches(broker, transactional_id, self._call.version)
+        try:
+            for topic in topics:
+                for data in topic.partition_data:
+                    batches.begin(broker.partition_of(topic.name, topic.topic_id, data.index), data.records)
+        except KafkaError as error:
+            self._refusal = error.code
+            return self.run()
+        if not batches.needs_coordinator or batches.verify_at_once():
+            return self.run()
+        for topic in topics:
+            for data in topic.partition_data:
+                data.records = None if data.records is None else bytearray(data.records)
+        return self._answer_later(self._append_verified(batches))
+
+    def _append_at_once(self) -> ProduceResponse:
+        """Append the records for which there is time now; the others are in `_deferred` and `_postponed` then."""
         request = self._request
-        if request.transactional_id is not None:
-            self._refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        elif request.acks not in (-1, 0, 1):
+        if request.acks not in (-1, 0, 1):
             self._refusal = ErrorCode.INVALID_REQUIRED_ACKS
         until_s = time.monotonic() + TURN_S
         topics: list[ProduceResponse.TopicProduceResponse] = []
@@ -211,14 +241,7 @@ class _Appends:
                     name=topic.name, topic_id=topic.topic_id, partition_responses=answers
                 )
             )
-        response = ProduceResponse(responses=topics)
-        if not self._postponed and not self._deferred:
-            return self._answer(response)
-        self._call.connection.hold()
-        outcome: Deferred[ProduceResponse | None] = Deferred()
-        # A task of the broker: records that a client sent before it left are appended all the same.
-        self._broker.background.spawn(self._append_postponed(response, outcome))
-        return outcome
+        return ProduceResponse(responses=topics)
 
     def _try(
         self,
@@ -231,7 +254,7 @@ class _Appends:
                 raise KafkaError(self._refusal, _REFUSALS[self._refusal])
             self._append_or_postpone(topic, data, answer)
         except KafkaError as error:
-            if error.code in PASSING:
+            if error.code in PASSING and not isinstance(error, Unverified):
                 self._note_refused(topic, data)
             self._refuse((topic, answer), error)
 
@@ -247,6 +270,8 @@ class _Appends:
             raise unknown_partition(broker, topic, data.index, version)
         if partition.topic in INTERNAL_TOPICS and self._call.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the broker alone")
+        if self._transactional is not None:
+            self._transactional.check(partition)
         records = data.records
         is_message_set = version < BATCHES_FROM and (not records or records[MAGIC_AT : MAGIC_AT + 1] != b"\2")
         if not records:
@@ -272,10 +297,10 @@ class _Appends:
             attributes = records[ATTRIBUTES_AT + 1]
             if version < ZSTD_FROM and attributes & COMPRESSION_MASK == ZSTD:
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
-            if attributes & TRANSACTIONAL_BIT:
+            if attributes & TRANSACTIONAL_BIT and self._transactional is None:
                 raise KafkaError(
                     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                    _REFUSALS[ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED],
+                    "records of a transaction need a transactional id in the request",
                 )
         if log is not None and log.is_special:
             self._quick_bytes -= len(records)
@@ -303,7 +328,10 @@ class _Appends:
         answer: ProduceResponse.PartitionProduceResponse,
     ) -> None:
         broker, acks = self._broker, self._request.acks
-        info = partition.append(records, broker.now_ms(), acks)
+        if self._transactional is None:
+            info = partition.append(records, broker.now_ms(), acks)
+        else:
+            info = self._transactional.append(partition, records, broker.now_ms(), acks)
         answer.base_offset = info.first_offset
         answer.log_append_time_ms = info.log_append_time_ms
         answer.log_start_offset = info.log_start_offset
@@ -318,16 +346,33 @@ class _Appends:
             self._commits = _Commits()
         return self._commits
 
-    async def _append_postponed(self, response: ProduceResponse, outcome: Deferred[ProduceResponse | None]) -> None:
+    async def _append_verified(self, batches: TransactionalBatches) -> ProduceResponse:
+        await batches.verify()
+        return await self._append_rest(self._append_at_once())
+
+    async def _append_rest(self, response: ProduceResponse) -> ProduceResponse:
+        turns = self._broker.gate.turns()
+        while self._deferred:
+            await turns.next()
+            self._try(*self._deferred.popleft())
+        while self._postponed:
+            await self._append_next()
+            await asyncio.sleep(0)  # many small ones add up to a long time
+        return response
+
+    def _answer_later(self, appends: Coroutine[Any, Any, ProduceResponse]) -> Answer:
+        """Hold the connection until all records are appended, and return the Deferred of the response."""
+        self._call.connection.hold()
+        outcome: Deferred[ProduceResponse | None] = Deferred()
+        # A task of the broker: records that a client sent before it left are appended all the same.
+        self._broker.background.spawn(self._complete(outcome, appends))
+        return outcome
+
+    async def _complete(
+        self, outcome: Deferred[ProduceResponse | None], appends: Coroutine[Any, Any, ProduceResponse]
+    ) -> None:
         try:
-            turns = self._broker.gate.turns()
-            while self._deferred:
-                await turns.next()
-                self._try(*self._deferred.popleft())
-            while self._postponed:
-                await self._append_next()
-                await asyncio.sleep(0)  # many small ones add up to a long time
-            answer = self._answer(response)
+            answer = self._answer(await appends)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
                 outcome.cancel()
@@ -406,7 +451,7 @@ def _prepared(records: bytes, is_message_set: bool, config: LogConfig, now_ms: i
 
 
 def unknown_partition(
-    broker: DataContext, topic: ProduceRequest.TopicProduceData, index: int, version: int
+    broker: ProduceContext, topic: ProduceRequest.TopicProduceData, index: int, version: int
 ) -> KafkaError:
     """Return why this broker has no replica of the partition: another broker leads it, or it is unknown."""
     name = topic.name

@@ -1,32 +1,35 @@
-"""FindCoordinator (key 10), versions 0 to 6: the coordinator of a group.
+"""FindCoordinator (key 10), versions 0 to 6: the coordinator of a group, or of a transactional id.
 
 - 1 key type, and an error message, which is "NONE" without an error; 3 flexible; 4 many keys in one request, and no
-  message without an error; 5 and 6 name coordinator types that are not served here.
-- The request creates `__consumer_offsets` if it does not exist yet.
-- Gap: transactional ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
+  message without an error; 5 TRANSACTION_ABORTABLE; 6 coordinators of share groups, which are not served here.
+- The request creates `__consumer_offsets` or `__transaction_state` if it does not exist yet.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
-from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call, GroupContext, NodeEndpoint
+    from gregor.broker.context import Call, NodeEndpoint, TransactionContext
 
 GROUP = 0
 TRANSACTION = 1
 MANY_KEYS_FROM = 4
 
 
+class _Coordinator(Protocol):
+    def partition_for(self, key: str, /) -> int: ...
+
+
 @handles(ApiKey.FIND_COORDINATOR, 0, 6)
 async def find_coordinator(
-    broker: GroupContext, request: FindCoordinatorRequest, call: Call
+    broker: TransactionContext, request: FindCoordinatorRequest, call: Call
 ) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if call.version >= MANY_KEYS_FROM else [request.key]
     found = []
@@ -52,23 +55,22 @@ async def find_coordinator(
     )
 
 
-async def _find(broker: GroupContext, key_type: int, key: str, call: Call) -> tuple[int, NodeEndpoint]:
-    if key_type == TRANSACTION:
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "this broker has no transactions yet; unset transactional.id",
-        )
-    if key_type != GROUP:
+async def _find(broker: TransactionContext, key_type: int, key: str, call: Call) -> tuple[int, NodeEndpoint]:
+    coordinator: _Coordinator
+    if key_type == GROUP:
+        topic, coordinator = GROUP_METADATA_TOPIC, broker.groups
+    elif key_type == TRANSACTION:
+        topic, coordinator = TRANSACTION_STATE_TOPIC, broker.transactions
+    else:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not served")
-    topic = broker.metadata.topic(GROUP_METADATA_TOPIC)
-    if topic is None:
+    if broker.metadata.topic(topic) is None:
         try:
-            await broker.topic_creator.create(GROUP_METADATA_TOPIC)
+            await broker.topic_creator.create(topic)
         except KafkaError as error:
             # For every cause: clients know this error, and retry.
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from None
-    state = broker.metadata.partition(GROUP_METADATA_TOPIC, broker.groups.partition_for(key))
+    state = broker.metadata.partition(topic, coordinator.partition_for(key))
     endpoint = None if state is None else broker.endpoint_of(state.leader, call)
     if state is None or endpoint is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group's partition has no leader")
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of {key!r} in {topic} has no leader")
     return state.leader, endpoint

@@ -1,9 +1,11 @@
-"""InitProducerId (key 22), versions 0 to 5: a producer id for an idempotent producer.
+"""InitProducerId (key 22), versions 0 to 5: a producer id and an epoch for an idempotent or a transactional producer.
 
-- 2 flexible; 3 the producer names the id and epoch it has (KIP-360); 5 aborts of the new transaction protocol.
+- 2 flexible; 3 the producer names the id and epoch it has (KIP-360); 4 PRODUCER_FENCED, where versions before have
+  INVALID_PRODUCER_EPOCH; 5 TRANSACTION_ABORTABLE (KIP-890).
 - A producer without a transactional id gets a new id with epoch 0, even if it names one: such ids are not fenced.
-- Gap: a transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: fatal to every client, where a
-  retriable error would leave it waiting.
+- A transactional id fences its producer before, whose open transaction is aborted first: CONCURRENT_TRANSACTIONS until
+  then.
+- Version 6 (two-phase commit, KIP-939) is not served.
 """
 
 from __future__ import annotations
@@ -16,19 +18,22 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call, ProducerIdContext
+    from gregor.broker.context import Call, TransactionContext
 
 
-@handles(ApiKey.INIT_PRODUCER_ID, 0, 5)
+@handles(ApiKey.INIT_PRODUCER_ID, 0, 5, changes=True)
 async def init_producer_id(
-    broker: ProducerIdContext, request: InitProducerIdRequest, call: Call
+    broker: TransactionContext, request: InitProducerIdRequest, call: Call
 ) -> InitProducerIdResponse:
+    if request.transactional_id == "":
+        return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        code = (
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else ErrorCode.INVALID_REQUEST
-        )
-        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+        return await broker.transactions.init_producer_id(request, call.version)
     try:
         return InitProducerIdResponse(producer_id=await broker.producer_ids.next_id(), producer_epoch=0)
     except KafkaError as error:
-        return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
+        return _refused(error.code)
+
+
+def _refused(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)

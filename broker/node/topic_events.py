@@ -1,11 +1,11 @@
-"""Changes of leaders, topics and settings, which the groups, logs and settings of a broker follow."""
+"""Changes of leaders, topics and settings, which the coordinators, logs and settings of a broker follow."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     from gregor.coordinator.group.coordinator import GroupCoordinator
@@ -15,16 +15,33 @@ if TYPE_CHECKING:
     from gregor.replication.store.topic_configs import TopicConfigs
 
 
+class Coordinator(Protocol):
+    """A coordinator whose state is in the partitions of an internal topic."""
+
+    def on_elected(self, partition: int, leader_epoch: int) -> object: ...
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None: ...
+    def on_partition_count(self, count: int) -> None: ...
+
+
 class TopicEvents:
     """Passes changes of `replicas`, `image` and `configs` on; it subscribes to them itself."""
 
     def __init__(
-        self, replicas: ReplicaManager, image: MetadataImage, configs: TopicConfigs, groups: GroupCoordinator
+        self,
+        replicas: ReplicaManager,
+        image: MetadataImage,
+        configs: TopicConfigs,
+        groups: GroupCoordinator,
+        transactions: Coordinator,
     ) -> None:
         self._replicas = replicas
         self._image = image
         self._configs = configs
         self._groups = groups
+        self._coordinators: dict[str, Coordinator] = {
+            GROUP_METADATA_TOPIC: groups,
+            TRANSACTION_STATE_TOPIC: transactions,
+        }
         self._known: frozenset[str] = frozenset()
         replicas.on_leadership.append(self._leaders_changed)
         replicas.on_stopped.append(self._stopped)
@@ -33,16 +50,16 @@ class TopicEvents:
 
     def _leaders_changed(self, leaders: list[Partition], followers: list[Partition]) -> None:
         for partition in leaders:
-            if partition.topic == GROUP_METADATA_TOPIC:
-                self._groups.on_elected(partition.partition, partition.leader_epoch)
+            if (coordinator := self._coordinators.get(partition.topic)) is not None:
+                coordinator.on_elected(partition.partition, partition.leader_epoch)
         for partition in followers:
-            if partition.topic == GROUP_METADATA_TOPIC:
-                self._groups.on_resigned(partition.partition, partition.leader_epoch)
+            if (coordinator := self._coordinators.get(partition.topic)) is not None:
+                coordinator.on_resigned(partition.partition, partition.leader_epoch)
 
     def _stopped(self, partitions: list[Partition]) -> None:
         for partition in partitions:
-            if partition.topic == GROUP_METADATA_TOPIC:
-                self._groups.on_resigned(partition.partition)
+            if (coordinator := self._coordinators.get(partition.topic)) is not None:
+                coordinator.on_resigned(partition.partition)
 
     def _settings_changed(self, topics: Collection[str]) -> Iterator[None]:
         for partition in list(self._replicas.partitions.values()):
@@ -59,6 +76,6 @@ class TopicEvents:
             self._groups.on_topics_deleted(gone)
             for name in gone:
                 self._configs.forget(name)
-        count = self._image.partition_count(GROUP_METADATA_TOPIC)
-        if count:
-            self._groups.on_partition_count(count)
+        for topic, coordinator in self._coordinators.items():
+            if count := self._image.partition_count(topic):
+                coordinator.on_partition_count(count)

@@ -114,9 +114,8 @@ _TRANSACTIONS = (
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         "int",
         10000,
-        "How often overdue transactions are aborted.",
+        "Pause before the abort of an overdue transaction is repeated, if it could not be written.",
         at_least(1),
-        no_effect="each transaction is aborted by a timer of its own when its timeout is over",
     ),
     ConfigDef(
         "transaction.remove.expired.transaction.cleanup.interval.ms",

@@ -49,6 +49,7 @@ LIMIT_S = 30.0
 """The limit of every wait, on a busy machine as well."""
 QUICK: Mapping[str, str] = {
     "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "10",
 }

@@ -89,4 +89,6 @@ def test_the_log_of_a_start_names_the_parts_of_the_broker(tmp_path: Path) -> Non
     assert ", listening on PLAINTEXT://" in log
     assert f"data folders (log.dirs): {folder}, 0 partitions\n" in log
     assert f"metadata store: embedded, {folder}/" in log
-    assert "coordinators: consumer groups, for 0 of 50 partitions of __consumer_offsets" in log
+    assert (
+        "coordinators: consumer groups, for 0 of 50 partitions of __consumer_offsets; transactions, for 0 of 50" in log
+    )

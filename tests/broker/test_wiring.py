@@ -322,10 +322,10 @@ def test_member_of_a_cluster_ends_after_the_controller_and_while_there_are_threa
         async with AsyncExitStack() as lifetimes:
             lifetimes.push_async_callback(background.close)
             member: Any = SimpleNamespace(close=close_member)
-            end_in_order(lifetimes, member=member, controller=part("controller"), groups=part("groups"))
+            end_in_order(lifetimes, member=member, controller=part("controller"), coordinators=part("coordinators"))
 
     asyncio.run(ends())
-    assert ended == ["groups", "controller", "member", "flushed"]
+    assert ended == ["coordinators", "controller", "member", "flushed"]
 
 
 def test_a_client_is_told_the_address_it_came_by_where_none_was_promised(tmp_path: Path) -> None:

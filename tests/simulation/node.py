@@ -130,7 +130,8 @@ class Node:
             is_alive=self.image.is_alive,
             folder_removed=files.remove_directory,
         )
-        TopicEvents(self.replicas, self.image, self.configs, cast("Any", _NoGroups()))
+        no_groups = cast("Any", _NoGroups())
+        TopicEvents(self.replicas, self.image, self.configs, no_groups, no_groups)
         self.recovering = RecoveringPartitions(self.replicas, self.logs.is_loading)
         self.local = ControllerRequestHandler(self.replicas, self.image, self.configs, gate, self.recovering.hold_back)
         self.member = Membership(

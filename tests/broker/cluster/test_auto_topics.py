@@ -11,7 +11,7 @@ import pytest
 from gregor.broker.cluster.auto_topics import TopicCreator
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 
 class Admin:
@@ -143,9 +143,39 @@ def test_another_broker_that_is_the_controller_is_asked(loop: asyncio.AbstractEv
     assert (admin.asked, requests.asked) == ([], [("t", 4, 1, {})])
 
 
-def test_the_topic_of_transactions_is_not_made(loop: asyncio.AbstractEventLoop) -> None:
+COMPACTED = {"cleanup.policy": "compact", "compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "settings", "factor", "min_isr"),
+    [
+        (False, {}, 1, "1"),
+        (True, {}, 3, "2"),
+        (False, {"transaction_state_log_min_isr": "2"}, 1, "2"),
+        (False, {"transaction_state_log_replication_factor": "3"}, 3, "1"),
+        (True, {"transaction_state_log_replication_factor": "1", "transaction_state_log_min_isr": "1"}, 1, "1"),
+    ],
+)
+def test_topic_of_transactions(
+    loop: asyncio.AbstractEventLoop, cluster: bool, settings: dict[str, str], factor: int, min_isr: str
+) -> None:
     admin = Admin()
-    with pytest.raises(KafkaError) as caught:
-        loop.run_until_complete(creator(admin).create("__transaction_state"))
-    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert admin.asked == []
+    admin.go.set()
+    topics = creator(admin, Requests() if cluster else None, transaction_state_log_segment_bytes="777", **settings)
+    loop.run_until_complete(topics.create(TRANSACTION_STATE_TOPIC))
+    ((name, partitions, replicas, configs),) = admin.asked
+    assert (name, partitions, replicas) == (TRANSACTION_STATE_TOPIC, 50, factor)
+    assert configs == {**COMPACTED, "min.insync.replicas": min_isr, "segment.bytes": "777"}
+
+
+def test_warning_names_the_setting_of_the_topic_that_waits(
+    loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = Admin()
+    admin.error = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR)
+    admin.go.set()
+    topics = creator(admin, Requests())
+    for name in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC):
+        with pytest.raises(KafkaError):
+            loop.run_until_complete(topics.create(name))
+    assert "set transaction.state.log.replication.factor to fewer" in caplog.text

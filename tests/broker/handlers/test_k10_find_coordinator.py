@@ -1,4 +1,4 @@
-"""FindCoordinator, every version: groups have one, transactions none yet."""
+"""FindCoordinator, every version: the coordinators of groups and of transactional ids."""
 
 from __future__ import annotations
 
@@ -60,9 +60,8 @@ def test_many_keys(harness: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_transactions_are_refused_for_good(harness: Harness, version: int) -> None:
-    refusal = nowhere(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    assert find(harness, version, "t", kind=TRANSACTION) == {"t": refusal}
+def test_transactional_ids(harness: Harness, version: int) -> None:
+    assert find(harness, version, "t", kind=TRANSACTION) == {"t": HERE}
 
 
 @pytest.mark.parametrize("version", range(1, 7))

@@ -47,10 +47,7 @@ STOCK_4_3 = {
 def test_stock_file_of_1_1_1() -> None:
     config = BrokerConfig(STOCK_1_1_1)
     assert config.warnings == []
-    # Those of its lines that gregor does not use and that are not the defaults anyway.
-    assert config.notes == [
-        "accepted, without effect here: transaction.state.log.min.isr, transaction.state.log.replication.factor"
-    ]
+    assert config.notes == []
     assert (config.broker_id, config["zookeeper.connect"]) == (0, "localhost:2181")
 
 

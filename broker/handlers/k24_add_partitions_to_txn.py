@@ -1,0 +1,82 @@
+"""AddPartitionsToTxn (key 24), versions 0 to 5: partitions become part of a transaction before its records are sent.
+
+- 2 PRODUCER_FENCED, where versions before have INVALID_PRODUCER_EPOCH; 3 flexible; 4 many transactions and the mere
+  verification that partitions are part of one, both for brokers; 5 TRANSACTION_ABORTABLE (KIP-890).
+- Where a partition does not exist, none is added: it gets UNKNOWN_TOPIC_OR_PARTITION, the others of the transaction
+  OPERATION_NOT_ATTEMPTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+
+if TYPE_CHECKING:
+    from gregor.broker.context import Call, TransactionContext
+
+MANY_TRANSACTIONS_FROM = 4
+
+_Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+_TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+
+
+@handles(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, changes=True)
+async def add_partitions_to_txn(
+    broker: TransactionContext, request: AddPartitionsToTxnRequest, call: Call
+) -> AddPartitionsToTxnResponse:
+    if call.version < MANY_TRANSACTIONS_FROM:
+        missing = _refusal(broker, request.v3_and_below_topics)
+        if missing is not None:
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=missing)
+        return await broker.transactions.add_partitions(request, call.version)
+    known = []
+    refused = []
+    turns = broker.gate.turns()
+    for transaction in request.transactions:
+        await turns.next()
+        missing = _refusal(broker, transaction.topics)
+        if missing is None:
+            known.append(transaction)
+        else:
+            refused.append(
+                AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                    transactional_id=transaction.transactional_id, topic_results=missing
+                )
+            )
+    if refused and not known:
+        return AddPartitionsToTxnResponse(results_by_transaction=refused)
+    request.transactions = known
+    response = await broker.transactions.add_partitions(request, call.version)
+    response.results_by_transaction += refused
+    return response
+
+
+def _refusal(broker: TransactionContext, topics: Iterable[_Topic]) -> list[_TopicResult] | None:
+    """Return the errors of all partitions of a transaction if one of them does not exist."""
+    exists = {
+        (topic.name, index): broker.metadata.partition(topic.name, index) is not None
+        for topic in topics
+        for index in topic.partitions
+    }
+    if all(exists.values()):
+        return None
+    return [
+        _TopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
+                    partition_index=index,
+                    partition_error_code=ErrorCode.OPERATION_NOT_ATTEMPTED
+                    if exists[topic.name, index]
+                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

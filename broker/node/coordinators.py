@@ -1,0 +1,75 @@
+"""The coordinators of a broker, of groups and of transactions, and what they send to other brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gregor.broker.cluster.coordinator_log import CoordinatorLog
+from gregor.broker.cluster.transaction_markers import LocalMarkers, TransactionMarkers
+from gregor.broker.cluster.transaction_verifier import PartitionVerifier
+from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.coordinator import GroupCoordinator
+from gregor.coordinator.txn.config import TransactionConfig
+from gregor.coordinator.txn.coordinator import TransactionCoordinator
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+
+if TYPE_CHECKING:
+    from gregor.broker.jobs.background import Background
+    from gregor.broker.node.base_parts import BaseParts
+    from gregor.config.broker import BrokerConfig
+
+
+@dataclass(slots=True, frozen=True)
+class Coordinators:
+    """Both coordinators; `markers` and `verifier` are how transactions reach the partitions, and these them."""
+
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    local_markers: LocalMarkers
+    markers: TransactionMarkers
+    verifier: PartitionVerifier
+
+    def close(self) -> None:
+        """Answer pending and later requests with an error on which clients find another coordinator."""
+        self.transactions.close()
+        self.groups.close()
+        self.markers.close()
+        self.verifier.close()
+
+
+def make_coordinators(
+    config: BrokerConfig,
+    base: BaseParts,
+    background: Background,
+    clock_ms: Callable[[], int],
+    producer_ids: Callable[[], Awaitable[int]],
+    transaction_version: Callable[[], int],
+) -> Coordinators:
+    """Make the parts. `producer_ids` returns a new id, `transaction_version` the finalised level of the feature."""
+    group_log = CoordinatorLog(GROUP_METADATA_TOPIC, base.replicas, background)
+    groups = GroupCoordinator(
+        GroupConfig.from_broker(config),
+        group_log,
+        group_log,
+        clock_ms,
+        background.gate,
+        partition_count=config["offsets.topic.num.partitions"],
+    )
+    local_markers = LocalMarkers(base.replicas, groups, clock_ms)
+    markers = TransactionMarkers(config, base.image, local_markers, background)
+    transaction_log = CoordinatorLog(TRANSACTION_STATE_TOPIC, base.replicas, background)
+    transactions = TransactionCoordinator(
+        TransactionConfig.from_broker(config),
+        transaction_log,
+        transaction_log,
+        producer_ids,
+        markers,
+        clock_ms,
+        background.gate,
+        transaction_version=transaction_version,
+        partition_count=config["transaction.state.log.num.partitions"],
+    )
+    verifier = PartitionVerifier(config, base.image, transactions, background)
+    return Coordinators(groups, transactions, local_markers, markers, verifier)
