@@ -182,19 +182,21 @@ class Copier:
         except AssertionError as failure:
             raise AssertionError(f"{failure}\n{self.told()}") from None
 
+    def _close(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
     def kill(self) -> None:
         """SIGKILL."""
         if self._process is not None:
-            if self._process.stdin is not None:
-                self._process.stdin.close()
+            self._close()
             self._process.kill()
             self._process.wait()
 
     def finish(self) -> None:
         """Let it end its transaction, and end."""
         process = self._running()
-        assert process.stdin is not None
-        process.stdin.close()
+        self._close()
         try:
             code = process.wait(WAIT_S)
         except subprocess.TimeoutExpired:
@@ -204,6 +206,7 @@ class Copier:
     def until_fenced(self) -> None:
         """Wait until it has ended because of another producer with its transactional id."""
         code = self._running().wait(WAIT_S)
+        self._close()
         assert code == FENCED_EXIT and self.lines()[-1] == "fenced", f"exit code {code}: {self.told()}"
 
     def phases(self, attempt: str) -> list[str]:

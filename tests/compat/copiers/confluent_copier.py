@@ -68,6 +68,7 @@ class Copier:
                 **self._common,
                 "transactional.id": self._config["id"],
                 "transaction.timeout.ms": int(self._config["timeout_ms"]),
+                "socket.timeout.ms": min(int(self._config["timeout_ms"]), 10_000),
                 "linger.ms": 5,
             }
         )

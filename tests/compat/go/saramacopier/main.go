@@ -73,6 +73,8 @@ func config(commands *copier.Commands) *sarama.Config {
 	settings.Producer.Partitioner = sarama.NewManualPartitioner
 	settings.Producer.Transaction.ID = commands.Text("id")
 	settings.Producer.Transaction.Timeout = time.Duration(commands.Number("timeout_ms")) * time.Millisecond
+	settings.Producer.Transaction.Retry.Max = 600
+	settings.Producer.Transaction.Retry.Backoff = 50 * time.Millisecond
 	settings.Consumer.IsolationLevel = sarama.ReadCommitted
 	settings.Consumer.MaxWaitTime = 100 * time.Millisecond
 	settings.Consumer.Offsets.Initial = sarama.OffsetOldest
