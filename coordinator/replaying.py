@@ -7,7 +7,7 @@ from gregor.coordinator.ports import Shard
 from gregor.coordinator.result import Record
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.records.batch import RecordBatch, iter_batches
-from gregor.protocol.records.control import parse_end_marker
+from gregor.protocol.records.control import ABORT, COMMIT, control_type
 from gregor.protocol.turns import Steps
 
 _log = logging.getLogger(__name__)
@@ -50,6 +50,7 @@ def replay(
 
 def _replay_marker(shard: Shard, batch: RecordBatch) -> None:
     for written in batch.records():
-        marker = parse_end_marker(written)
-        if marker is not None:
-            shard.replay_end_of_transaction(batch.producer_id, commit=marker.commit)
+        # The coordinator epoch in the value is not needed, so a marker without one ends its transaction too.
+        kind = control_type(written)
+        if kind in (ABORT, COMMIT):
+            shard.replay_end_of_transaction(batch.producer_id, commit=kind == COMMIT)

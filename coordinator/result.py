@@ -24,11 +24,13 @@ class Record:
 class Producer(NamedTuple):
     """The producer whose transaction the records of an append belong to.
 
-    `guard` is the verification of the transaction by its coordinator (KIP-890); the log checks it.
+    `verified`: the log appends only to a transaction that is open there, or whose present verification is `guard`
+    (KIP-890).
     """
 
     producer_id: int
     producer_epoch: int
+    verified: bool = False
     guard: object = None
 
 
@@ -41,7 +43,8 @@ class Result:
     did not change. `after_commit` is called when they, and all records before them, are committed: after the answers,
     however late, and not at all once another broker leads the partition. `atomic` False lets the runtime spread the
     records over several batches. With a `producer` the records are part of its transaction. A `marker` ends a
-    transaction; it comes without records.
+    transaction; it comes without records. `needs_commit`: the response confirms what earlier records say, so that it
+    must not be given, even after a long wait, before they are committed.
     """
 
     response: Any = None
@@ -52,6 +55,7 @@ class Result:
     atomic: bool = True
     producer: Producer | None = None
     marker: EndTransaction | None = None
+    needs_commit: bool = False
 
 
 _APPEND_ERRORS = {
@@ -59,7 +63,7 @@ _APPEND_ERRORS = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    # The verification of a transaction failed; on this error clients retry without another look-up of the coordinator.
+    # The verification of a transaction failed; on this error clients retry without another FindCoordinator.
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,

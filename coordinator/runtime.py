@@ -103,6 +103,7 @@ class _Owned(Generic[S]):
         "after_load",
         "busy",
         "commit_timed_out",
+        "committed_offset",
         "context",
         "draining",
         "end_offset",
@@ -129,6 +130,7 @@ class _Owned(Generic[S]):
         # All records below `end_offset` have been replayed; those below `readable_offset` were loaded or are committed.
         self.end_offset = 0
         self.readable_offset = 0
+        self.committed_offset = 0
         # A wait for a commit has timed out, and nothing was committed since.
         self.commit_timed_out = False
         # Waits for commits, in the order in which they began, and whether they are those of reads.
@@ -222,7 +224,10 @@ class CoordinatorRuntime(Generic[S]):
 
         Raises KafkaError, with the code that a client of a coordinator expects.
         """
-        return await self.outcome_of(self.start(partition, operation))
+        pending = self.start(partition, operation)
+        if pending.done:
+            return pending.result()
+        return await outcome_of(pending, asyncio.get_running_loop().create_future())
 
     async def outcome_of(self, pending: Deferred[ValueT]) -> ValueT:
         """Wait for a Deferred in a coroutine. A cancellation cancels it too."""
@@ -356,8 +361,9 @@ class CoordinatorRuntime(Generic[S]):
         if response is not None and pending is None:
             pending = Deferred()
             answers.append((pending, response))
-        wrote = bool(result.records) or result.marker is not None
-        if answers and owned.end_offset > owned.readable_offset and (wrote or not owned.commit_timed_out):
+        wrote = bool(result.records) or result.marker is not None or result.needs_commit
+        readable_offset = owned.committed_offset if result.needs_commit else owned.readable_offset
+        if answers and owned.end_offset > readable_offset and (wrote or not owned.commit_timed_out):
             self._await_commit(partition, owned, answers, wrote=wrote)
         else:
             for waiting, answer in answers:
@@ -385,6 +391,7 @@ class CoordinatorRuntime(Generic[S]):
 
         def decided(error: ErrorCode) -> None:
             if error is ErrorCode.NONE or error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+                owned.committed_offset = max(owned.committed_offset, end_offset)
                 owned.readable_offset = max(owned.readable_offset, end_offset)
                 owned.commit_timed_out = False
                 if not wrote:

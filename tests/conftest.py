@@ -15,6 +15,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="HOST:PORT",
         help="run the tests that use the `bootstrap` fixture against this broker (say, Apache Kafka) instead of gregor",
     )
+    parser.addoption("--rounds", type=int, default=20, help="rounds of faults in tests that kill clients and brokers")
+    parser.addoption(
+        "--brokers",
+        choices=("gregor", "kafka"),
+        default="gregor",
+        help="the brokers that tests of faults start: gregor, or Apache Kafka 3.9.1 for comparison",
+    )
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import click
 from gregor.broker.cli.command import Connection, connected_group, run
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.tables import Column, on_terminal, print_table
-from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code
+from gregor.broker.cli.wire import WireClient, check_code, error_name
 from gregor.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -187,10 +187,8 @@ def update(connection: Connection, operation: str, levels: Mapping[str, int], ki
     return 0
 
 
-def send_update(
-    client: WireClient, levels: Mapping[str, int], kind: UpdateType, dry_run: bool
-) -> dict[str, BrokerRefusal]:
-    """Send the new levels to the controller; return the refused ones."""
+def send_update(client: WireClient, levels: Mapping[str, int], kind: UpdateType, dry_run: bool) -> dict[str, str]:
+    """Send the new levels to the controller; return the causes of the refused ones."""
     controller = client.controller_id
     if client.version(UpdateFeaturesRequest, controller) < DRY_RUN_FROM:
         raise CommandError(f"broker {controller} is older than Kafka 3.3, which this command needs.")
@@ -201,8 +199,9 @@ def send_update(
     request = UpdateFeaturesRequest(feature_updates=updates, validate_only=dry_run)
     response: UpdateFeaturesResponse = client.send(request, controller)
     if response.error_code:  # from version 2 on, one result for all
-        return dict.fromkeys(levels, BrokerRefusal(response.error_code, response.error_message))
-    return {one.feature: BrokerRefusal(one.error_code, one.error_message) for one in response.results if one.error_code}
+        return dict.fromkeys(levels, response.error_message or error_name(response.error_code))
+    refused = [one for one in response.results if one.error_code]
+    return {one.feature: one.error_message or error_name(one.error_code) for one in refused}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -26,11 +26,21 @@ from gregor.protocol.messages import ApiMessage, ApiVersionsRequest, MetadataReq
 from gregor.protocol.sync_client import ConnectionEnded, SyncConnection
 
 
+def known_code(code: int) -> ErrorCode:
+    """Return an error code of a broker, UNKNOWN_SERVER_ERROR if it is newer than this command."""
+    return ErrorCode(code) if code in ErrorCode.__members__.values() else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def error_name(code: int) -> str:
+    """Return the name of an error code."""
+    return known_code(code).name
+
+
 class BrokerRefusal(CommandError):
     """The broker has returned an error code."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
-        self.code = ErrorCode(code) if code in ErrorCode.__members__.values() else ErrorCode.UNKNOWN_SERVER_ERROR
+        self.code = known_code(code)
         text = (message or "the broker refused the request").rstrip(".")
         super().__init__(f"{text} ({self.code.name}).")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import build_batch, iter_batches
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.storage.log.log import LogSlice
+    from gregor.storage.producers.verification import VerificationGuard
 
 ALL_IN_SYNC = -1
 READ_BYTES = 256 * 1024
@@ -54,7 +55,10 @@ class CoordinatorLog:
             producer_epoch=producer.producer_epoch,
             transactional=True,
         )
-        return replica.append(batch, now_ms, ALL_IN_SYNC, from_client=False).last_offset + 1
+        if not producer.verified:
+            return replica.append(batch, now_ms, ALL_IN_SYNC, from_client=False).last_offset + 1
+        guard = cast("VerificationGuard | None", producer.guard)
+        return replica.append_verified(batch, now_ms, ALL_IN_SYNC, guard, from_client=False).last_offset + 1
 
     def append_marker(self, partition: int, marker: EndTransaction) -> int:
         """Append the marker of a transaction and return the offset after it."""

@@ -11,19 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from gregor.broker.context import GroupContext
+from gregor.broker.context import TransactionContext
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
-from gregor.protocol.deferred import Deferred, outcome_of
+from gregor.protocol.deferred import outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from gregor.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Iterable
-
     from gregor.broker.context import Call
     from gregor.replication.partition.replica_manager import ReplicaManager
 
@@ -35,33 +32,16 @@ _Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _Partition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 
 
-class Verifier(Protocol):
-    """Knows from its coordinator whether a transaction has a partition."""
+class ReplicaTransactions(TransactionContext, Protocol):
+    """Transactions, and the replicas of this broker."""
 
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Iterable[TopicPartition],
-        verify_only: bool,
-    ) -> Deferred[dict[TopicPartition, ErrorCode]]: ...
-
-
-class TransactionalGroupContext(GroupContext, Protocol):
-    """Groups, and the transactions in which they commit."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop: ...
     @property
     def replicas(self) -> ReplicaManager: ...
-    @property
-    def transaction_verifier(self) -> Verifier: ...
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, 0, 5, changes=True)
 async def txn_offset_commit(
-    broker: TransactionalGroupContext, request: TxnOffsetCommitRequest, call: Call
+    broker: ReplicaTransactions, request: TxnOffsetCommitRequest, call: Call
 ) -> TxnOffsetCommitResponse:
     refused = await _separate_unknown(broker, request)
     if not request.topics:
@@ -70,7 +50,8 @@ async def txn_offset_commit(
     async def verify(partition: int) -> object:
         return await _verify(broker, request, call.version, partition)
 
-    response = await broker.groups.commit_transactional_offsets(request, call.version, verify)
+    verifies = call.version >= ADDS_PARTITION_FROM or broker.config["transaction.partition.verification.enable"]
+    response = await broker.groups.commit_transactional_offsets(request, call.version, verify if verifies else None)
     by_name = {topic.name: topic for topic in response.topics}
     for topic in refused:
         if topic.name in by_name:
@@ -80,7 +61,7 @@ async def txn_offset_commit(
     return response
 
 
-async def _separate_unknown(broker: TransactionalGroupContext, request: TxnOffsetCommitRequest) -> list[_Topic]:
+async def _separate_unknown(broker: ReplicaTransactions, request: TxnOffsetCommitRequest) -> list[_Topic]:
     """Leave those partitions in the request that exist; return the answers for the others."""
     turns = broker.gate.turns()
     known = []
@@ -106,9 +87,7 @@ async def _separate_unknown(broker: TransactionalGroupContext, request: TxnOffse
     return refused
 
 
-async def _verify(
-    broker: TransactionalGroupContext, request: TxnOffsetCommitRequest, version: int, index: int
-) -> object:
+async def _verify(broker: ReplicaTransactions, request: TxnOffsetCommitRequest, version: int, index: int) -> object:
     """Return the guard for the append, None where the transaction has begun in the partition. Raises KafkaError."""
     replica = broker.replicas.get(GROUP_METADATA_TOPIC, index)
     if replica is None or not replica.is_leader:

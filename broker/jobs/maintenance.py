@@ -76,8 +76,8 @@ class Maintenance:
     """Runs the jobs of one broker, from `start()` until the background is closed.
 
     `is_served` returns whether a partition is one of a known topic. Retention skips the others: their logs do not have
-    their topic's settings yet, which may keep the records without a limit. `is_led` returns whether this
-    broker is the leader, which warns of transactions that hang.
+    their topic's settings yet, which may keep the records without a limit. `is_led` returns whether this broker is the
+    leader of a partition: the leader warns of transactions that hang.
     """
 
     def __init__(

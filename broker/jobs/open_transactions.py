@@ -35,7 +35,7 @@ class OpenTransactions:
 
     def observe(self, log: Log, now_ms: int) -> None:
         """Note the open transactions of a log in which records are not stable yet, and warn once of an old one."""
-        for producer in log.producers.entries.values():
+        for producer in log.producer_ids().values():
             if producer.transaction_first_offset < 0:
                 continue
             key = (log.topic, log.partition, producer.producer_id, producer.transaction_first_offset)

@@ -16,7 +16,7 @@ from gregor.coordinator.group.records import decode_record, encode_record
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.partitioner import partition_of
 from gregor.coordinator.ports import LogLoader, LogWriter
-from gregor.coordinator.result import Result, coordinator_error
+from gregor.coordinator.result import Producer, Result, coordinator_error
 from gregor.coordinator.runtime import CoordinatorRuntime, RecordFormat, RuntimeSettings
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -204,7 +204,7 @@ class GroupCoordinator:
     async def offset_commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
         """The empty group id is allowed, for the sake of old clients. Topics must have names, also in v10.
 
-        More than pieces.PARTITIONS_PER_COMMIT partitions are written in pieces, each of which is answered for itself."""
+        More than pieces.PARTITIONS_PER_COMMIT partitions are written in pieces, each with an answer of its own."""
         if is_one_piece(request):
             return await self._commit(request, version)
         topics = await commit_in_pieces(request, partial(self._commit, version=version), self._gate.turns())
@@ -224,7 +224,8 @@ class GroupCoordinator:
     ) -> TxnOffsetCommitResponse:
         """As `offset_commit`; the offsets count once the marker of the transaction commits them (KIP-98).
 
-        `verify` is called before the append, with the partition of the group."""
+        `verify` is called before the append, with the partition of the group; without it the log does not require a
+        verification."""
         commit = partial(self._commit_in_transaction, version=version, verify=verify)
         if is_one_piece(request):
             return await commit(request)
@@ -237,9 +238,11 @@ class GroupCoordinator:
         try:
             partition = self._partition_of(request.group_id)
             _check_group_id(request.group_id)
-            guard = None if verify is None else await _verified(verify, partition)
+            producer = Producer(request.producer_id, request.producer_epoch)
+            if verify is not None:
+                producer = producer._replace(verified=True, guard=await _verified(verify, partition))
             response: TxnOffsetCommitResponse = await self._runtime.run(
-                partition, lambda shard, now: shard.commit_transactional_offsets(request, guard, now)
+                partition, lambda shard, now: shard.commit_transactional_offsets(request, producer, now)
             )
         except KafkaError as error:
             code = error.code

@@ -113,8 +113,8 @@ class Offsets:
             )
         return Result(OffsetCommitResponse(topics=topics), records)
 
-    def commit_in_transaction(self, request: TxnOffsetCommitRequest, guard: object, now_ms: int) -> Result:
-        """Answers with a TxnOffsetCommitResponse. `guard` is that of Producer. The commit does not extend a session."""
+    def commit_in_transaction(self, request: TxnOffsetCommitRequest, producer: Producer, now_ms: int) -> Result:
+        """Answers with a TxnOffsetCommitResponse. The commit does not extend a session."""
         error = self._sender_error(
             request, request.generation_id, _COMMIT_IN_TRANSACTION, _COMMIT_SIMPLE_IN_TRANSACTION
         )
@@ -140,7 +140,6 @@ class Offsets:
                     records.append(Record(_key(request.group_id, topic.name, index), value))
                 partitions.append(_TxnPartition(partition_index=index, error_code=code))
             topics.append(_TxnTopic(name=topic.name, partitions=partitions))
-        producer = Producer(request.producer_id, request.producer_epoch, guard)
         return Result(TxnOffsetCommitResponse(topics=topics), records, producer=producer)
 
     def _commit_error(self, request: OffsetCommitRequest, version: int) -> ErrorCode:

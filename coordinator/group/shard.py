@@ -17,7 +17,7 @@ from gregor.coordinator.group.rebalance import Rebalances
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, GroupState, Request
 from gregor.coordinator.ports import Timers
-from gregor.coordinator.result import Record, Result
+from gregor.coordinator.result import Producer, Record, Result
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     DeleteGroupsResponse,
@@ -177,9 +177,9 @@ class GroupShard:
         """See Offsets.commit."""
         return self.offsets.commit(request, version, now_ms)
 
-    def commit_transactional_offsets(self, request: TxnOffsetCommitRequest, guard: object, now_ms: int) -> Result:
+    def commit_transactional_offsets(self, request: TxnOffsetCommitRequest, producer: Producer, now_ms: int) -> Result:
         """See Offsets.commit_in_transaction."""
-        return self.offsets.commit_in_transaction(request, guard, now_ms)
+        return self.offsets.commit_in_transaction(request, producer, now_ms)
 
     def delete_groups(self, group_ids: Iterable[str]) -> Result:
         """Answers with a list of DeletableGroupResult: a group goes with its offsets, if it has no members."""

@@ -117,7 +117,7 @@ ANSWERS: dict[Request, dict[GroupState, Answer]] = {
     # may not. Dead: GROUP_ID_NOT_FOUND from OffsetCommit v9 on.
     Request.COMMIT: _row(_UNKNOWN, Action.SERVE, _REBALANCING, Action.SERVE, ErrorCode.ILLEGAL_GENERATION),
     Request.COMMIT_SIMPLE: _row(Action.SERVE, _UNKNOWN, _UNKNOWN, _UNKNOWN, Action.SERVE),
-    # As Apache Kafka, this does not enforce the phase of a rebalance: before KIP-447 a transactional id alone fenced the
+    # As in Apache Kafka, the phase of a rebalance is not enforced: before KIP-447 a transactional id alone fenced the
     # other members, and its commits had no generation.
     Request.COMMIT_IN_TRANSACTION: _row(
         _UNKNOWN, Action.SERVE, Action.SERVE, Action.SERVE, ErrorCode.ILLEGAL_GENERATION

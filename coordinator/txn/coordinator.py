@@ -222,7 +222,9 @@ class TransactionCoordinator:
         if verify_only:
             pending = self._start(
                 transactional_id,
-                lambda shard, _now: Result(shard.producers.verify(transactional_id, identity, partitions)),
+                lambda shard, _now: Result(
+                    shard.producers.verify(transactional_id, identity, partitions), needs_commit=True
+                ),
             )
         else:
             pending = self._start_add(transactional_id, identity, partitions, EPOCH_PER_TRANSACTION)
@@ -358,7 +360,7 @@ def _results(
 
 
 def _known(error: ErrorCode, *, fenced_known: bool) -> ErrorCode:
-    """The error as a client of that version knows it: PRODUCER_FENCED is newer than INVALID_PRODUCER_EPOCH (KIP-588)."""
+    """The error as a client of that version knows it: PRODUCER_FENCED was INVALID_PRODUCER_EPOCH once (KIP-588)."""
     if error is ErrorCode.PRODUCER_FENCED and not fenced_known:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error

@@ -71,7 +71,7 @@ class Endings:
                 _log.info("%r cannot %s its transaction, which is %s", transactional_id, wanted, transaction.state)
             return _refusal(answer)
         if answer is Action.REPEAT:
-            return Result(_success(transaction.identity))
+            return Result(_success(transaction.identity), needs_commit=True)
         next_id = NO_PRODUCER_ID
         if bumps and transaction.exhausted:
             if new_id is None:
@@ -141,8 +141,8 @@ class Endings:
             self._context.submit(partial(self._complete, transactional_id, decided))
         elif not written.cancelled:
             _log.warning(
-                "the markers of %r (producer id %d, epoch %d, coordinator epoch %d) are refused: %s; another coordinator "
-                "must end the transaction",
+                "the markers of %r (producer id %d, epoch %d, coordinator epoch %d) are refused: %s; "
+                "another coordinator must end the transaction",
                 *(transactional_id, decided.producer_id, decided.producer_epoch, self._context.leader_epoch),
                 written.error,
             )

@@ -68,9 +68,9 @@ class Producers:
         else:
             identity = ProducerIdAndEpoch(new_id, 0)
             before = expected
-        # After a downgrade the tagged fields of the log are needed no longer.
-        version = min(transaction.client_version, self._transaction_version())
-        initialised = transaction.initialised(identity, request.transaction_timeout_ms, version, now_ms)
+        initialised = transaction.initialised(
+            identity, request.transaction_timeout_ms, self._transaction_version(), now_ms
+        )
         return self._initialise(transactional_id, initialised, before)
 
     def _initialise(self, transactional_id: str, transaction: Transaction, before: ProducerIdAndEpoch | None) -> Result:
@@ -102,7 +102,7 @@ class Producers:
         if error:
             return Result(error)
         if transaction.state is TransactionState.ONGOING and transaction.partitions.issuperset(partitions):
-            return Result(ErrorCode.NONE)
+            return Result(ErrorCode.NONE, needs_commit=True)
         added = transaction.with_partitions(partitions, client_version, now_ms)
         return Result(ErrorCode.NONE, [Record(transactional_id, added)])
 

@@ -10,10 +10,10 @@ key   value                key fields                value fields, in both versi
                                                      last update int64 (ms), start int64 (ms)
 ====  ===================  ========================  ==================================================================
 
-Version 1 is flexible and adds tagged fields: 0 previous producer id int64, 1 next producer id int64, 2 transaction
-version of the client int16. It is written from transaction version 1 on; before that, only for transactions that need
-those fields. The partitions are null in state Empty alone. No value is a tombstone. Kafka: TransactionLog and
-TransactionVersion.transactionLogValueVersion.
+Version 1 is flexible and adds tagged fields: 0 previous producer id int64 (that of the record before, mostly the same),
+1 next producer id int64, 2 transaction version of the client int16. It is written from transaction version 1 on; before
+that, only for transactions that need those fields. The partitions are null in state Empty alone. No value is a
+tombstone. Kafka: TransactionLog and TransactionVersion.transactionLogValueVersion.
 """
 
 import struct
@@ -45,7 +45,7 @@ def encoder(transaction_version: Callable[[], int]) -> Callable[[Record], tuple[
             return key, None
         tagged = transaction_version() > 0 or _needs_tags(transaction)
         version = TAGGED_VALUE_VERSION if tagged else VALUE_VERSION
-        return key, _PREFIXES[version] + _to_message(transaction).encode(version)
+        return key, _PREFIXES[version] + _to_message(transaction, version).encode(version)
 
     return encode
 
@@ -87,7 +87,10 @@ def _needs_tags(transaction: Transaction) -> bool:
     )
 
 
-def _to_message(transaction: Transaction) -> TransactionLogValue:
+def _to_message(transaction: Transaction, version: int) -> TransactionLogValue:
+    previous = transaction.previous_producer_id
+    if previous == NO_PRODUCER_ID and version >= TAGGED_VALUE_VERSION:
+        previous = transaction.producer_id
     partitions = None
     if transaction.state is not TransactionState.EMPTY:
         partitions = [
@@ -96,7 +99,7 @@ def _to_message(transaction: Transaction) -> TransactionLogValue:
         ]
     return TransactionLogValue(
         producer_id=transaction.producer_id,
-        previous_producer_id=transaction.previous_producer_id,
+        previous_producer_id=previous,
         next_producer_id=transaction.next_producer_id,
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
@@ -112,6 +115,7 @@ def _from_message(message: TransactionLogValue) -> Transaction:
     state = STATE_OF.get(message.transaction_status)
     if state is None:
         raise MalformedMessage(f"a transaction in state {message.transaction_status}")
+    previous = message.previous_producer_id
     return Transaction(
         producer_id=message.producer_id,
         producer_epoch=message.producer_epoch,
@@ -125,6 +129,6 @@ def _from_message(message: TransactionLogValue) -> Transaction:
             for partition in topic.partition_ids
         ),
         client_version=message.client_transaction_version,
-        previous_producer_id=message.previous_producer_id,
+        previous_producer_id=NO_PRODUCER_ID if previous == message.producer_id else previous,
         next_producer_id=message.next_producer_id,
     )

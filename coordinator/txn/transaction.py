@@ -69,9 +69,12 @@ class Transaction(NamedTuple):
         return cls(producer_id, 0, timeout_ms, TransactionState.EMPTY, now_ms)
 
     def initialised(
-        self, identity: ProducerIdAndEpoch, timeout_ms: int, client_version: int, now_ms: int
+        self, identity: ProducerIdAndEpoch, timeout_ms: int, transaction_version: int, now_ms: int
     ) -> "Transaction":
-        """A producer begins anew as `identity`."""
+        """A producer begins anew as `identity`, which may have another producer id. With `transaction_version` 0 the
+        log has no field for those that are tagged in its records."""
+        tagged = transaction_version > 0
+        rotated = identity.producer_id != self.producer_id
         return self._moved(
             TransactionState.EMPTY,
             now_ms,
@@ -80,7 +83,8 @@ class Transaction(NamedTuple):
             timeout_ms=timeout_ms,
             partitions=frozenset(),
             start_ms=NO_TIMESTAMP,
-            client_version=client_version,
+            client_version=self.client_version if tagged else 0,
+            previous_producer_id=self.producer_id if tagged and rotated else NO_PRODUCER_ID,
         )
 
     def with_partitions(self, added: Collection[TopicPartition], client_version: int, now_ms: int) -> "Transaction":

@@ -433,7 +433,7 @@ class LogMove:
         return moved, old
 
     def _finish_transaction_index(self, copy: _SegmentCopy) -> None:
-        """Add the transactions that were aborted since the file was copied. What was synced of it stays as it is."""
+        """Add the transactions that were aborted since the file was copied: its synced bytes stay as they are."""
         source = copy.source.transaction_index
         if source is None or copy.is_complete:
             return

@@ -165,7 +165,8 @@ class Appender:
             entry = self._producers.entries.get(producer_id)
             if entry is None or entry.epoch != producer_epoch or entry.next_sequence != first_sequence:
                 if first_sequence < 0:
-                    check_batch(view, self._config, from_client=from_client)
+                    if from_client:
+                        check_batch(view, self._config, from_client=True)
                     last_sequence = -1
                 duplicate = self._producers.check(
                     producer_id,

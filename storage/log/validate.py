@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.records.batch import CorruptBatch, RecordBatch
 from gregor.protocol.records.checksum import crc32c
+from gregor.protocol.records.control import read_end_marker
 from gregor.storage.segment.batches import (
     APPEND_TIME_BIT,
     CODEC_MASK,
@@ -81,6 +83,11 @@ def check_batch(view: memoryview, config: LogConfig, *, from_client: bool, any_s
         raise _refusal(ErrorCode.INVALID_RECORD, f"{count} records with a last offset delta of {last_offset_delta}")
     if attributes & TRANSACTIONAL_BIT and producer_id < 0:
         raise _refusal(ErrorCode.INVALID_RECORD, "transactional batch without a producer id")
+    if attributes & CONTROL_BIT and not from_client:
+        try:
+            read_end_marker(RecordBatch(view))
+        except CorruptBatch as error:
+            raise _refusal(ErrorCode.INVALID_RECORD, str(error)) from None
     if from_client:
         if attributes & CONTROL_BIT:
             raise _refusal(ErrorCode.INVALID_RECORD, "clients may not write control batches")

@@ -300,7 +300,7 @@ class FolderLoader:
             for segment in segments:
                 if segment.transaction_index is not None:
                     segment.transaction_index.truncate_to(self._indexed_to)
-        if trail.has_transactions:
+        if trail.has_transactions and segments:
             index_from = self._indexed_to
             if from_offset > index_from:
                 yield from self._rebuild_transaction_indexes(from_offset)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _ENTRY = Struct(">hqqqq")
 _LAST_OFFSET = Struct(">q")
 _LAST_OFFSET_POSITION = 18
+ENTRY_BYTES = _ENTRY.size
 
 
 class AbortedTransaction(NamedTuple):
@@ -38,7 +39,7 @@ class AbortedTransaction(NamedTuple):
 def parse_transaction_index(data: bytes | bytearray) -> list[AbortedTransaction]:
     """Parse the entries of a file; bytes after the last whole one are ignored. ValueError for an unknown version."""
     entries = []
-    for version, *fields in _ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]):
+    for version, *fields in _ENTRY.iter_unpack(data[: len(data) - len(data) % ENTRY_BYTES]):
         if version > 0:
             raise ValueError(f"an aborted transaction of version {version}")
         entries.append(AbortedTransaction(*fields))
@@ -109,8 +110,8 @@ class TransactionIndex:
         """Remove a part of an entry at the end of the file. Must be called once before the first append to an old
         file."""
         size_bytes = self._file.size_bytes()
-        if size_bytes % _ENTRY.size:
-            self._file.truncate(size_bytes - size_bytes % _ENTRY.size)
+        if size_bytes % ENTRY_BYTES:
+            self._file.truncate(size_bytes - size_bytes % ENTRY_BYTES)
 
     def close(self) -> None:
         """Close the descriptor and drop the content; the index stays usable."""
@@ -123,7 +124,7 @@ class TransactionIndex:
         if content is None:
             size_bytes = self._file.size_bytes()
             content = bytearray(self._file.read(size_bytes, 0, waits_for_disk) if size_bytes else b"")
-            del content[len(content) - len(content) % _ENTRY.size :]
+            del content[len(content) - len(content) % ENTRY_BYTES :]
             self._content = content
         self._cache.use(self, len(content), self._drop)
         return content
@@ -134,8 +135,8 @@ class TransactionIndex:
     @staticmethod
     def _position_of(content: bytearray, offset: int) -> int:
         """Return the position of the first entry whose marker lies at the offset or behind it."""
-        slots = range(len(content) // _ENTRY.size)
-        unpack_from, size = _LAST_OFFSET.unpack_from, _ENTRY.size
+        slots = range(len(content) // ENTRY_BYTES)
+        unpack_from, size = _LAST_OFFSET.unpack_from, ENTRY_BYTES
         slot = bisect_left(slots, offset, key=lambda slot: unpack_from(content, slot * size + _LAST_OFFSET_POSITION)[0])
         return slot * size
 

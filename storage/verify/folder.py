@@ -44,6 +44,7 @@ from gregor.storage.segment.segment import (
     Segment,
 )
 from gregor.storage.verify.segment import EPOCHS_AGAIN, PRODUCERS_AGAIN, Expected, Finding, LastBatch, verify_segment
+from gregor.storage.verify.transactions import TransactionCheck
 
 if TYPE_CHECKING:
     from gregor.storage.fs.files import DirectoryEntry, Files
@@ -210,6 +211,7 @@ class _Partition:
         whole = True
         in_use = self._report.in_use
         start_offset = None if in_use else self._report.checkpoints[LOG_START_OFFSET_FILE].get(self._key, 0)
+        transactions = TransactionCheck(lambda problem: self._found(Finding(*problem)), start_offset)
         for at, base in enumerate(bases):
             self._totals.segments += 1
             segment = Segment.open(self._files, self._path, base)
@@ -218,7 +220,9 @@ class _Partition:
             clean = self._report.was_clean
             expected = Expected(epochs, producers, next_base, growing, records, start_offset, may_have_room=not clean)
             try:
-                walked = yield from verify_segment(self._files, segment, expected, self._found, last_epoch)
+                walked = yield from verify_segment(
+                    self._files, segment, expected, self._found, last_epoch, transactions
+                )
             finally:
                 segment.close()
             self._totals.batches += walked.batches

@@ -29,15 +29,17 @@ from gregor.storage.segment.batches import (
     LENGTH_OVERHEAD,
     NO_TIMESTAMP,
     SEQUENCE_MASK,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     BatchWalk,
 )
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
-from gregor.storage.segment.segment import OldMessageFormat
+from gregor.storage.segment.segment import TRANSACTION_INDEX_SUFFIX, OldMessageFormat
 
 if TYPE_CHECKING:
     from gregor.storage.fs.files import File, Files
     from gregor.storage.segment.segment import Segment
+    from gregor.storage.verify.transactions import TransactionCheck
 
 WINDOW_BYTES = 1024 * 1024
 MAX_PER_FILE = 20
@@ -233,7 +235,12 @@ _START = Struct(">qiib")
 
 
 def verify_segment(
-    files: Files, segment: Segment, expected: Expected, found: Callable[[Finding], None], last_epoch: int = -1
+    files: Files,
+    segment: Segment,
+    expected: Expected,
+    found: Callable[[Finding], None],
+    last_epoch: int = -1,
+    transactions: TransactionCheck | None = None,
 ) -> Generator[int, None, Walked]:
     """Check a segment. Yields the bytes walked since the last yield, about every megabyte; returns the end of the valid
     batches. Problems go to `found`. `last_epoch` is that of the batch before the segment. Raises OSError."""
@@ -263,6 +270,8 @@ def verify_segment(
             epochs.begins(batch.leader_epoch, batch.base_offset)
         if last_offset in producers and batch.producer_id >= 0:
             _compare_producer(producers[last_offset], batch, found)
+        if transactions is not None and batch.attributes & TRANSACTIONAL_BIT:
+            transactions.add(batch, walk.window, batch.position - walk.window_position)
         next_offset = last_offset + 1
         position = batch.position + batch.size_bytes
         if position - reported >= WINDOW_BYTES:
@@ -281,6 +290,9 @@ def verify_segment(
     else:
         offsets.end(expected.growing)
         times.end(latest, closed, expected.growing)
+        if transactions is not None:
+            has_index = files.exists(segment.stem + TRANSACTION_INDEX_SUFFIX)
+            transactions.end_segment(segment, segment.open_transaction_index() if has_index else None, next_offset)
     return Walked(next_offset, position, batches, epochs.last_epoch)
 
 

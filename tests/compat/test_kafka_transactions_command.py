@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import contextlib
 import io
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 
 from gregor.broker.__main__ import main as gregor
+from gregor.protocol.messages import ProduceRequest
+from gregor.protocol.records.batch import build_batch
 from tests.compat.records import WAIT_S, until
 from tests.support.kafka_tools import KafkaTools
+from tests.support.wire import RawConnection
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
@@ -20,6 +24,11 @@ CLASSES = {
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "features": "org.apache.kafka.tools.FeatureCommand",
 }
+BEFORE_VERIFICATION = 11
+"""A version of Produce whose transactions do not begin with it."""
+UNKNOWN_PRODUCER = 2**40 + time.time_ns() % 2**30
+"""Not that of an earlier run against the same broker."""
+
 Unique = Callable[[str], str]
 
 
@@ -35,14 +44,15 @@ class Tools:
         assert ended.code == code, f"{name} {' '.join(arguments)}: {ended.out}{ended.err}"
         return ended.out + ended.err if code else ended.out
 
-    def ours(self, name: str, *arguments: str, code: int = 0) -> str:
+    def ours(self, name: str, *arguments: str, code: int | None = 0) -> str:
         out = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-            assert gregor([name, "--bootstrap-server", self._bootstrap, *arguments]) == code, out.getvalue()
+            ended = gregor([name, "--bootstrap-server", self._bootstrap, *arguments])
+        assert code is None or ended == code, out.getvalue()
         return out.getvalue()
 
     def same(self, name: str, *arguments: str) -> list[str]:
-        """Return the lines of both, which are equal but for their order."""
+        """Return the lines of both on standard output, which are equal but for their order."""
         ours, theirs = (sorted(run(name, *arguments).splitlines()) for run in (self.ours, self.theirs))
         assert ours == theirs
         return ours
@@ -148,5 +158,58 @@ def test_absent_transactional_ids_and_topics(tools: Tools) -> None:
         tools.ours("transactions", *arguments, code=1)
 
 
+@pytest.fixture
+def no_verification(tools: Tools) -> Iterator[None]:
+    """Leaders append transactional records without asking a coordinator, as before Kafka 3.6."""
+    key = "transaction.partition.verification.enable"
+    tools.ours("configs", "--alter", "--broker-defaults", "--add-config", f"{key}=false")
+    until(lambda: f"{key}=false" in tools.ours("configs", "--describe", "--broker-defaults"), "the setting")
+    yield
+    tools.ours("configs", "--alter", "--broker-defaults", "--delete-config", key)
+
+
+def write_without_coordinator(bootstrap: str, topic: str) -> None:
+    """Append a record to a transaction that no coordinator has begun."""
+    batch = build_batch(
+        [(b"k", b"v")], timestamp_ms=1, producer_id=UNKNOWN_PRODUCER, producer_epoch=0, base_sequence=0,
+        transactional=True,
+    )  # fmt: skip
+    part = ProduceRequest.PartitionProduceData(index=0, records=batch)
+    data = ProduceRequest.TopicProduceData(name=topic, partition_data=[part])
+    request = ProduceRequest(transactional_id="lost", acks=-1, timeout_ms=10_000, topic_data=[data])
+    with RawConnection(int(bootstrap.rpartition(":")[2])) as connection:
+        response = connection.exchange(request, BEFORE_VERIFICATION)
+    assert [part.error_code for one in response.responses for part in one.partition_responses] == [0]
+
+
+def test_hanging_transaction_is_found_named_and_aborted(
+    tools: Tools, bootstrap: str, new_topic: Callable[..., str], no_verification: None
+) -> None:
+    topic = new_topic(1)
+    write_without_coordinator(bootstrap, topic)
+    found = tools.same("transactions", "find-hanging", "--topic", topic)
+    assert len(found) == 2 and any(line.startswith(topic) for line in found)
+    report = tools.ours("doctor", code=1)
+    assert f"the transaction of producer {UNKNOWN_PRODUCER}, epoch 0 hangs" in report
+    assert f"wait for 1 offsets of 1 partition ({topic}-0)" in report
+    command = f"transactions abort --topic {topic} --partition 0 --start-offset 0"
+    assert f"`gregor {command}`" in report
+    tools.ours(*command.split())
+    assert len(tools.same("transactions", "find-hanging", "--topic", topic)) == 1
+    assert f"({topic}-0)" not in tools.ours("doctor", code=None)
+
+
 def test_features_are_the_same(tools: Tools) -> None:
-    assert any("transaction.version" in line for line in tools.same("features", "describe"))
+    # The epoch in a KRaft cluster is an offset, which grows meanwhile.
+    ours, theirs = (
+        [line.partition("Epoch: ")[0] for line in run("features", "describe").splitlines()]
+        for run in (tools.ours, tools.theirs)
+    )
+    assert ours == theirs and any(line.startswith("Feature: transaction.version ") for line in ours)
+    level = ("--feature", "transaction.version=2", "--dry-run")
+    assert tools.same("features", "upgrade", *level) == ["transaction.version can be upgraded to 2."]
+    assert tools.same("features", "disable", "--feature", "transaction.version", "--dry-run") == [
+        "transaction.version can be disabled."
+    ]
+    for run in (tools.ours, tools.theirs):
+        assert "Could not upgrade no.such to 1. " in run("features", "upgrade", "--feature", "no.such=1", code=1)

@@ -81,6 +81,7 @@ class MemoryLog:
         self.failures: list[ErrorCode] = []
         self.appends = 0
         self.guards: list[object] = []
+        self.verified: list[bool] = []
         self.waiting: list[tuple[int, int, Callable[[ErrorCode], None]]] = []
         self.load_gate: asyncio.Event | None = None
         self.load_error: Exception | None = None
@@ -93,6 +94,7 @@ class MemoryLog:
         if producer is None:
             return self._append(partition, records)
         self.guards.append(producer.guard)
+        self.verified.append(producer.verified)
         return self._append(
             partition,
             records,

@@ -38,7 +38,7 @@ class Written(NamedTuple):
 
 @dataclass
 class Oracle:
-    """What was written, and how transactions ended. `open` has the number of each producer's present transaction."""
+    """All that was written, and how transactions ended. `open` has the number of each producer's transaction."""
 
     records: list[Written] = field(default_factory=list)
     committed: set[int] = field(default_factory=set)
@@ -66,14 +66,11 @@ class Oracle:
         return -1
 
     def pending(self, key: Key, producer_id: int) -> int:
+        number = self.open.get(producer_id)
         for record in reversed(self.records):
             if record.key == key and record.offset is None:
                 break
-            if (
-                record.key == key
-                and record.transaction is not None
-                and record.transaction == self.open.get(producer_id)
-            ):
+            if record.key == key and record.transaction is not None and record.transaction == number:
                 assert record.offset is not None
                 return record.offset
         return NOT_PENDING

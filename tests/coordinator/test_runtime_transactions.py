@@ -24,7 +24,7 @@ def end_transaction(bench: Bench, response: object = "ended") -> Deferred[Any]:
 def test_records_of_a_transaction_are_replayed_as_such_and_so_is_its_marker(reload: bool) -> None:
     with Bench() as bench:
         shard = bench.load()
-        bench.write("a", producer=Producer(7, 0, "guard"))
+        bench.write("a", producer=Producer(7, 0, verified=True, guard="guard"))
         assert end_transaction(bench).result() == "ended"
         bench.write("b")
         if reload:

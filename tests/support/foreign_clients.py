@@ -94,7 +94,8 @@ def or_skip(build: functools._lru_cache_wrapper[pathlib.Path], *arguments: str) 
 
 def main() -> int:
     """Builds everything there is a toolchain for."""
-    for build in (lambda: go_program("franz"), lambda: go_program("sarama"), node_modules):
+    programs = ("franz", "sarama", "franzcopier", "saramacopier")
+    for build in (*(functools.partial(go_program, name) for name in programs), node_modules):
         try:
             print(f"built {build().relative_to(ROOT)}")
         except NoToolchain as missing:

@@ -241,7 +241,7 @@ def _newest(client: WireClient, metadata: MetadataResponse, mute: Collection[int
                 one.partitions.append(
                     ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=MAX_TIMESTAMP)
                 )
-            for answered in client.send(ListOffsetsRequest(topics=list(topics.values())), leader).topics:
+            for answered in client.send(ListOffsetsRequest(replica_id=-1, topics=list(topics.values())), leader).topics:
                 for part in answered.partitions:
                     if not part.error_code:
                         found[f"{answered.name}-{part.partition_index}"] = part.timestamp

@@ -26,6 +26,8 @@ from gregor.protocol.topic_partition import TopicPartition
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST = -1
+CONSUMER = -1
+"""The replica id of a client; a follower's request has no isolation level."""
 ISOLATION_FROM = 2
 """The version of ListOffsets that has the isolation level."""
 
@@ -100,7 +102,7 @@ def _ends(
     for topic, index in partitions:
         part = ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=LATEST)
         topics.setdefault(topic, ListOffsetsRequest.ListOffsetsTopic(name=topic)).partitions.append(part)
-    request = ListOffsetsRequest(isolation_level=isolation_level, topics=list(topics.values()))
+    request = ListOffsetsRequest(replica_id=CONSUMER, isolation_level=isolation_level, topics=list(topics.values()))
     return {
         TopicPartition(topic.name, part.partition_index): part.offset
         for topic in client.send(request, leader).topics
@@ -183,7 +185,9 @@ def _age(duration_ms: int) -> str:
     seconds = max(0, duration_ms) // 1000
     if seconds < 120:
         return f"{seconds} s"
-    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
+    if seconds < 7200:
+        return f"{seconds // 60} min"
+    return f"{seconds // 3600} h" if seconds < 172_800 else f"{seconds // 86_400} days"
 
 
 def examine_transactions(

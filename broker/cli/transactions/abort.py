@@ -12,7 +12,7 @@ from gregor.broker.cli.transactions.producers import (
     open_transactions,
     partition_leaders,
 )
-from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code
+from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code, known_code
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from gregor.protocol.topic_partition import TopicPartition
@@ -105,7 +105,6 @@ def _code_of(response: WriteTxnMarkersResponse) -> int:
 
 
 def _cause(code: int, marker: Marker) -> str:
-    known = code in ErrorCode.__members__.values()
-    cause = (_CAUSES.get(ErrorCode(code)) if known else None) or "the leader refuses the marker"
+    cause = _CAUSES.get(known_code(code), "the leader refuses the marker")
     cause = cause.format(epoch=marker.producer_epoch, coordinator_epoch=marker.coordinator_epoch)
     return f"the transaction of producer {marker.producer_id} in {name_of(marker.partition)} was not aborted: {cause}"

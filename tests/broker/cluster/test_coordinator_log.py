@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from gregor.broker.cluster.coordinator_log import CoordinatorLog
+from gregor.coordinator.result import Producer
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FindCoordinatorRequest
 from gregor.protocol.records.batch import iter_batches
+from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from gregor.storage.log.log import Log
 from tests.broker.harness import Harness, running
@@ -113,3 +115,62 @@ def test_settings_of_the_topic_do_not_keep_the_coordinator_from_writing(
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
     harness.alter_topic(GROUP_METADATA_TOPIC, max_message_bytes="3000000")
     assert coordinator_log.append(0, [(b"k", bytes(2_000_000))]) == 1
+
+
+# --- transactions
+
+PRODUCER_ID, EPOCH = 7000, 3
+
+
+def marker(commit: bool = True, *, epoch: int = EPOCH, coordinator_epoch: int = 0) -> EndTransaction:
+    return EndTransaction(PRODUCER_ID, epoch, coordinator_epoch, commit, 0)
+
+
+def test_records_of_a_producer_begin_a_transaction_that_the_marker_ends(
+    harness: Harness, coordinator_log: CoordinatorLog
+) -> None:
+    log = log_of(harness)
+    producer = Producer(PRODUCER_ID, EPOCH)
+    assert coordinator_log.append(0, [(b"k", b"one"), (b"k", b"two")], producer) == 2
+    assert coordinator_log.append(0, [(b"k", b"three")], producer) == 3
+    assert coordinator_log.append(0, [(b"k", b"plain")]) == 4
+    assert (log.has_open_transaction(PRODUCER_ID, EPOCH), log.last_stable_offset) == (True, 0)
+    assert coordinator_log.append_marker(0, marker()) == 5
+    assert (log.has_open_transaction(PRODUCER_ID, EPOCH), log.last_stable_offset) == (False, 5)
+    batches = list(iter_batches(harness.run(coordinator_log.read(0, 0, 1 << 20))))
+    assert [(batch.is_transactional, batch.is_control) for batch in batches] == [
+        (True, False),
+        (True, False),
+        (False, False),
+        (True, True),
+    ]
+
+
+def test_a_verified_producer_needs_the_present_guard_or_an_open_transaction(
+    harness: Harness, coordinator_log: CoordinatorLog
+) -> None:
+    replica = harness.broker.replicas.get(GROUP_METADATA_TOPIC, 0)
+    assert replica is not None
+    guard = replica.begin_verification(PRODUCER_ID, EPOCH, -1, False)
+    coordinator_log.append_marker(0, marker(commit=False))
+    late = Producer(PRODUCER_ID, EPOCH, verified=True, guard=guard)
+    with pytest.raises(KafkaError) as caught:
+        coordinator_log.append(0, [(b"k", b"v")], late)
+    assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+    guard = replica.begin_verification(PRODUCER_ID, EPOCH, -1, False)
+    coordinator_log.append(0, [(b"k", b"v")], late._replace(guard=guard))
+    assert replica.begin_verification(PRODUCER_ID, EPOCH, -1, False) is None
+    coordinator_log.append(0, [(b"k", b"v")], late._replace(guard=None))
+
+
+def test_markers_and_records_of_earlier_epochs_are_refused(harness: Harness, coordinator_log: CoordinatorLog) -> None:
+    coordinator_log.append(0, [(b"k", b"v")], Producer(PRODUCER_ID, EPOCH))
+    coordinator_log.append_marker(0, marker(coordinator_epoch=5))
+    for refused, code in (
+        (lambda: coordinator_log.append(0, [(b"k", b"v")], Producer(PRODUCER_ID, EPOCH - 1)), "INVALID_PRODUCER_EPOCH"),
+        (lambda: coordinator_log.append_marker(0, marker(epoch=EPOCH - 1)), "INVALID_PRODUCER_EPOCH"),
+        (lambda: coordinator_log.append_marker(0, marker(coordinator_epoch=4)), "TRANSACTION_COORDINATOR_FENCED"),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            refused()
+        assert caught.value.code is ErrorCode[code]

@@ -68,6 +68,7 @@ class Log:
         """The error and the offset."""
         wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=time)
         request = ListOffsetsRequest(
+            replica_id=-1,
             isolation_level=isolation_level,
             topics=[ListOffsetsRequest.ListOffsetsTopic(name=self.topic, partitions=[wanted])],
         )

@@ -66,6 +66,7 @@ class Broker:
         self.transaction_verifier = Verifier()
         self.gate = LoopGate()
         self.loop = context.loop
+        self.config = {"transaction.partition.verification.enable": True}
         self.groups = context.coordinator
         self.metadata = SimpleNamespace(partition_count=lambda topic: EXISTING.get(topic, 0))
         self.replicas = SimpleNamespace(get=self._replica)
@@ -140,6 +141,16 @@ def test_errors_of_the_verification_as_each_version_knows_them(
         assert broker.commit({("t", 0): 5}, 3) == {("t", 0): before_v4}
         assert broker.commit({("t", 0): 5}, 4) == {("t", 0): from_v4}
         assert context.log.appends == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_before_v5_the_verification_can_be_switched_off(version: int) -> None:
+    with Context() as context:
+        broker = Broker(context)
+        broker.config["transaction.partition.verification.enable"] = False
+        assert broker.commit({("t", 0): 5}, version) == {("t", 0): ErrorCode.NONE}
+        assert len(broker.transaction_verifier.verified) == (version >= 5)
+        assert context.log.verified == [version >= 5]
 
 
 @pytest.mark.parametrize("led", [True, False])

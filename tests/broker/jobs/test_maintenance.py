@@ -12,6 +12,7 @@ import pytest
 
 from gregor.broker.jobs.background import Background
 from gregor.broker.jobs.maintenance import Maintenance, flush_log, flush_to
+from gregor.broker.jobs.open_transactions import GRACE_MS
 from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import DeleteTopicsRequest
@@ -308,6 +309,28 @@ def test_producers_are_forgotten(harness: Harness, background: Removals, topic: 
         jobs = Maintenance(harness.config, harness.broker.logs, background, lambda now_ms=clock_ms: now_ms)  # type: ignore[misc]
         harness.run(jobs.expire_producers())
         assert set(log.producer_ids()) == known
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_leader_warns_of_a_transaction_that_hangs(
+    harness: Harness, background: Removals, topic: str, leads: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.create_topic(topic)
+    log = log_of(harness, topic)
+    fields = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0, "transactional": True}
+    log.append_as_leader(bytearray(batch(b"x", **fields)), 0, harness.broker.now_ms())
+    begin_ms = harness.broker.now_ms()
+    clock_ms = begin_ms
+    jobs = Maintenance(
+        harness.config, harness.broker.logs, background, lambda: clock_ms, is_led=lambda topic, partition: leads
+    )
+    harness.run(jobs.expire_producers())
+    clock_ms = begin_ms + harness.config["transaction.max.timeout.ms"] + GRACE_MS + 1
+    caplog.clear()
+    harness.run(jobs.expire_producers())
+    assert [message.partition(",")[0] for message in caplog.messages] == [
+        f"{topic}-0: the transaction of producer 7"
+    ] * leads
 
 
 @pytest.mark.parametrize(

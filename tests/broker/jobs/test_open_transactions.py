@@ -19,7 +19,7 @@ def log_with(*transactions: tuple[int, int], partition: int = 0) -> Any:
         producer_id: SimpleNamespace(producer_id=producer_id, epoch=3, transaction_first_offset=offset)
         for producer_id, offset in transactions
     }
-    return SimpleNamespace(topic="t", partition=partition, producers=SimpleNamespace(entries=entries))
+    return SimpleNamespace(topic="t", partition=partition, producer_ids=lambda: entries)
 
 
 class Rounds:

@@ -16,7 +16,8 @@ import org.apache.kafka.streams.state.Stores;
 
 /**
  * Counts words from one topic into another until standard input ends. Arguments: bootstrap servers, application id,
- * input topic, output topic, state directory. Says RUNNING once it has its partitions.
+ * input topic, output topic, state directory, processing guarantee. Says RUNNING once it has its partitions. With
+ * exactly_once_v2 each count is written, as there is no cache.
  */
 public final class WordCount {
     public static void main(String[] args) throws Exception {
@@ -28,6 +29,12 @@ public final class WordCount {
         settings.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, "300");
         settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, "2");
         settings.put("auto.offset.reset", "earliest");
+        if (args.length > 5) {
+            settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, args[5]);
+            settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0");
+            settings.put("session.timeout.ms", "6000");
+            settings.put("heartbeat.interval.ms", "500");
+        }
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(args[2], Consumed.with(Serdes.String(), Serdes.String()))
             .flatMapValues(line -> Arrays.asList(line.toLowerCase(Locale.ROOT).split(" ")))

@@ -13,6 +13,7 @@ from gregor.config.topic import LogConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import Record, RecordBatch, build_batch
 from gregor.protocol.records.compression import CODEC_NAMES
+from gregor.protocol.records.control import end_marker
 from gregor.protocol.turns import ITEMS_PER_STEP, run_all
 from gregor.storage.log.prepare import (
     LISTED_ERRORS,
@@ -93,7 +94,7 @@ def test_size_is_checked_again_after_compression() -> None:
 
 
 def test_control_batches_stay_uncompressed() -> None:
-    sent = batch(control=True)
+    sent = end_marker(7, 0, 1, True, NOW_MS)
     assert prepared(sent, log_config(compression_type="gzip"), from_client=False).memory() == sent
 
 

@@ -82,6 +82,7 @@ def test_reads_agree_with_a_list_of_batches(actions: list[tuple], segment_bytes:
         if data:
             assert piece.first_offset == int.from_bytes(data[:8])
             assert piece.active == (offset >= log.segments[-1].base_offset)
+            assert max(offsets(data), default=-1) < log.end_offset_of(piece) <= log.log_end_offset
         if action[0] == "tail":
             consumed = max([*offsets(data), consumed - 1]) + 1
         piece.release()
@@ -117,6 +118,25 @@ def test_nothing_at_or_above_the_upper_offset_is_served() -> None:
     assert log.read(7, 1000, 7).size_bytes == 0
     assert log.read(9, 1000, 5).size_bytes == 0
     assert offsets(log.read(5, 10_000, 100).read()) == list(range(3, 12))
+
+
+def test_end_offset_of_a_slice_is_the_next_one_in_the_index() -> None:
+    size = len(batch(2))
+    log = open_log(MemoryFiles(), segment_bytes=10 * size, index_interval_bytes=2 * size)
+    for _ in range(15):
+        log.append_as_leader(batch(2), 0, NOW_MS)
+    indexed = [log.segments[0].offset_index.entry(slot)[0] for slot in range(3)]
+    assert indexed[0] > 3
+    for first, max_bytes, expected in (
+        (0, size, indexed[0]),
+        (indexed[0], 1, indexed[1]),
+        (0, 10 * size, log.segments[1].base_offset),  # the whole segment
+        (18, size, log.segments[1].base_offset),
+        (28, size, log.log_end_offset),
+    ):
+        piece = log.read(first, max_bytes, log.log_end_offset)
+        assert log.end_offset_of(piece) == expected, first
+        piece.release()
 
 
 def test_fetch_at_the_tail_reads_no_file() -> None:

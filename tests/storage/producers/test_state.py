@@ -11,18 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.records.control import EndMarker
 from gregor.storage.log.log import Log
-from gregor.storage.producers.state import (
-    BATCHES_KEPT,
-    MAX_AWAITED,
-    NEW_LEADER_MS,
-    AppendedBatch,
-    ProducerEntry,
-    ProducerStates,
-    format_snapshot,
-    parse_snapshot,
-)
+from gregor.storage.producers.entry import AppendedBatch, ProducerEntry
+from gregor.storage.producers.snapshot import format_snapshot, parse_snapshot
+from gregor.storage.producers.state import MAX_AWAITED, NEW_LEADER_MS, ProducerStates
 from gregor.storage.segment.batches import BatchHeader
+from gregor.storage.segment.producer_trail import BATCHES_KEPT
 from gregor.storage.segment.segment import Segment
 from tests.storage.logs import NOW_MS, batch, open_log, patched, sequenced
 from tests.storage.memory_files import MemoryFiles
@@ -424,7 +419,7 @@ def test_transaction_is_remembered_until_its_marker() -> None:
             control=True,
         )
     )
-    states.replay(marker, coordinator_epoch=4)
+    states.replay(marker, EndMarker(commit=True, coordinator_epoch=4))
     entry = states.entries[7]
     assert (entry.transaction_first_offset, entry.coordinator_epoch, entry.epoch) == (-1, 4, 1)
     assert (entry.batches, entry.next_sequence, entry.last_timestamp) == ([], 0, NOW_MS + 9)

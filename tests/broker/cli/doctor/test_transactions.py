@@ -22,6 +22,7 @@ HIGH_WATERMARK = 100
 
 
 def offsets(request: Any, node_id: int | None) -> ListOffsetsResponse:
+    assert request.replica_id == -1, "a client"
     topics = []
     for topic in request.topics:
         parts = []

@@ -1,0 +1,500 @@
+"""A consume-transform-produce loop of foreign clients, and the oracle of what read_committed may show of it.
+
+The oracle reads along with read_committed the whole time, and watches the last stable offset that ListOffsets returns.
+At the end it reads everything once more, and compares with what the copiers printed: each input is there exactly once
+and in order, transactions are there as a whole or not at all, and nothing is there of one that was aborted, of one
+that was not to be committed yet when it became visible, or of a fenced producer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from tests.compat.copiers.launch import ASSIGNS_ITSELF, FENCED_EXIT, command_of
+from tests.compat.records import until
+from tests.support.processes import ROOT, clean_environment
+
+WAIT_S = 120.0
+"""For a step of a cluster, on a machine that is busy with other tests."""
+TRANSACTION_TIMEOUT_MS = 60_000
+MAX_NAMED = 5
+_QUICK: dict[str, str | int] = {
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "retry.backoff.ms": 50,
+    "topic.metadata.refresh.fast.interval.ms": 100,
+    "topic.metadata.refresh.interval.ms": 5_000,
+    "log_level": 0,
+}
+
+
+class Copy(NamedTuple):
+    """A record of the output."""
+
+    partition: int
+    offset: int
+    value: str
+
+    @property
+    def source(self) -> str:
+        """Return the input value, PARTITION.NUMBER."""
+        return self.value.split("|")[0]
+
+    @property
+    def attempt(self) -> str:
+        """Return the transaction, LABEL-NUMBER."""
+        return self.value.split("|")[1]
+
+    @property
+    def fate(self) -> str:
+        return self.value.split("|")[2]
+
+
+class Copier:
+    """A copier's processes, one after the other, each with a label and a file of the lines that it printed."""
+
+    def __init__(self, folder: pathlib.Path, kind: str, name: str, arguments: dict[str, object]) -> None:
+        self.kind = kind
+        self.name = name
+        self.lives: dict[str, pathlib.Path] = {}
+        self._folder = folder
+        self._arguments = {"id": name, "seed": len(name), "aborts": 25, "size": 5, **arguments}
+        self._arguments.setdefault("timeout_ms", TRANSACTION_TIMEOUT_MS)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._phases: dict[str, dict[str, list[str]]] = {}
+        self._parsed: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._held_after = 0
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def transactional_id(self) -> str:
+        return str(self._arguments["id"])
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}.{len(self.lives) - 1}"
+
+    def start(self) -> None:
+        """Start a process that replaces the last one; its transactions have other labels."""
+        self.lives[f"{self.name}.{len(self.lives)}"] = self._folder / f"{self.name}.{len(self.lives)}.lines"
+        life = len(self.lives) - 1
+        arguments = {**self._arguments, "label": self.label, "seed": int(str(self._arguments["seed"])) + 1000 * life}
+        command, environment = command_of(self.kind, arguments)
+        with self.lives[self.label].open("wb") as lines, (self._folder / f"{self.name}.err").open("ab") as errors:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**clean_environment(), **environment},
+                stdin=subprocess.PIPE,
+                stdout=lines,
+                stderr=errors,
+            )
+
+    @property
+    def running(self) -> bool:
+        return self._running().poll() is None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "not started"
+        return self._process
+
+    def lines(self, label: str | None = None) -> list[str]:
+        """Return the whole lines that this life printed, the last one by default."""
+        text = self.lives[label or self.label].read_text(errors="replace")
+        return text[: text.rfind("\n") + 1].splitlines()
+
+    def told(self) -> str:
+        """Return the end of its output, for the message of a failure."""
+        errors = (self._folder / f"{self.name}.err").read_text(errors="replace")
+        return "\n".join([f"{self.label} ({self.kind}):", *self.lines()[-20:], errors[-2000:]])
+
+    def _send(self, word: str) -> None:
+        stdin = self._running().stdin
+        assert stdin is not None
+        stdin.write(f"{word}\n".encode())
+        stdin.flush()
+
+    def until_printed(self, start: str, beyond: int = 0) -> str:
+        """Wait for a line behind the first `beyond` lines that starts so; return it."""
+        found: list[str] = []
+
+        def printed() -> bool:
+            found[:] = [line for line in self.lines()[beyond:] if line.startswith(start)]
+            ended = self._running().poll()
+            assert found or ended is None, f"{start!r} was not printed; exit code {ended}: {self.told()}"
+            return bool(found)
+
+        try:
+            until(printed, f"{start!r} of {self.name}", WAIT_S)
+        except AssertionError as failure:
+            raise AssertionError(f"{failure}\n{self.told()}") from None
+        return found[0]
+
+    def hold(self, phase: str) -> None:
+        """Stop in this phase of the next transaction that comes to it."""
+        self._held_after = len(self.lines())
+        self._send(f"hold {phase}")
+
+    def until_held(self, phase: str) -> str:
+        """Return the transaction that is held, LABEL-NUMBER."""
+        return f"{self.label}-{self.until_printed(f'held {phase} ').split()[2]}"
+
+    def resume(self) -> None:
+        self._send("go")
+
+    def printed(self) -> int:
+        """Return the number of lines so far."""
+        return len(self.lines())
+
+    def until_committed(self, beyond: int | None = None) -> None:
+        """Wait until it has committed a transaction that ended after this call, or behind that number of lines."""
+        begin = self.printed() if beyond is None else beyond
+
+        def committed() -> bool:
+            lines = self.lines()[begin:]
+            ended = self._running().poll()
+            assert ended is None, f"exit code {ended}: {self.told()}"
+            return any(line.startswith("ended ") and line.endswith(" commit") for line in lines)
+
+        try:
+            until(committed, f"a transaction that {self.name} commits", WAIT_S)
+        except AssertionError as failure:
+            raise AssertionError(f"{failure}\n{self.told()}") from None
+
+    def _close(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._close()
+            self._process.kill()
+            self._process.wait()
+
+    def finish(self) -> None:
+        """Let it end its transaction, and end."""
+        process = self._running()
+        self._close()
+        try:
+            code = process.wait(WAIT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it did not end: {self.told()}") from None
+        assert code == 0, f"exit code {code}: {self.told()}"
+
+    def until_fenced(self) -> None:
+        """Wait until it has ended because of another producer with its transactional id."""
+        code = self._running().wait(WAIT_S)
+        self._close()
+        assert code == FENCED_EXIT and self.lines()[-1] == "fenced", f"exit code {code}: {self.told()}"
+
+    def phases(self, attempt: str) -> list[str]:
+        """Return the phases of a transaction, LABEL-NUMBER, each with what was printed besides its number."""
+        label, _, number = attempt.rpartition("-")
+        with self._lock:
+            known = self._phases.setdefault(label, {})
+            with self.lives[label].open("rb") as lines:
+                lines.seek(self._parsed.get(label, 0))
+                new = lines.read()
+            new = new[: new.rfind(b"\n") + 1]
+            self._parsed[label] = self._parsed.get(label, 0) + len(new)
+            for line in new.decode(errors="replace").splitlines():
+                phase, of, what = [*line.split(" ", 2), "", ""][:3]
+                known.setdefault(of, []).append(f"{phase} {what}".strip())
+            return known.get(number, [])
+
+
+class Oracle:
+    """Reads the output with read_committed from the beginning, all the time, and the last stable offsets."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, copiers: list[Copier]) -> None:
+        self.seen: list[Copy] = []
+        self.violations: list[str] = []
+        self.stable_offsets = 0
+        """How many answers there were."""
+        self._topic = topic
+        self._copiers = copiers
+        self._parts = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)]
+        self._stable = dict.fromkeys(range(partitions), 0)
+        self._reader = reader(bootstrap, "read_committed")
+        self._reader.assign(self._parts)
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(run,), daemon=True) for run in (self._read, self._watch)
+        ]
+
+    def __enter__(self) -> Oracle:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(WAIT_S)
+        self._reader.close()
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as failure:
+            self.violations.append(f"the oracle failed: {failure!r}")
+
+    def _read(self) -> None:
+        while not self._stop.is_set():
+            for message in self._reader.consume(1000, 0.1):
+                error = message.error()
+                if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    self.violations.append(f"the reader lost its offset: {error}")
+                if error is None:
+                    copy = copy_of(message)
+                    self.seen.append(copy)
+                    if "ending commit" not in self._phases(copy.attempt):
+                        self.violations.append(f"visible before it was to be ended: {copy}")
+
+    def _phases(self, attempt: str) -> list[str]:
+        label = attempt.rpartition("-")[0]
+        for copier in self._copiers:
+            if label in copier.lives:
+                return copier.phases(attempt)
+        return []
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.02):
+            request = {part: OffsetSpec.latest() for part in self._parts}
+            answers = self._admin.list_offsets(
+                request, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=5
+            )
+            for part, future in answers.items():
+                try:
+                    found = future.result().offset
+                except KafkaException:
+                    continue  # a leader moves, or does not know its high watermark yet
+                self.stable_offsets += 1
+                if found < self._stable[part.partition]:
+                    before = self._stable[part.partition]
+                    self.violations.append(f"the last stable offset of {part.partition} fell: {before}, {found}")
+                self._stable[part.partition] = max(found, self._stable[part.partition])
+
+    def judge(self, bootstrap: str, fed: dict[int, int], everything: list[Copy]) -> None:
+        """Compare with what was fed, numbers for each input partition; `everything` is read with read_uncommitted."""
+        # The comparison reports what is missing.
+        with contextlib.suppress(AssertionError):
+            until(lambda: len(self.seen) >= sum(fed.values()), "the last record with read_committed", WAIT_S)
+        final = read_all(bootstrap, self._topic, len(self._parts), "read_committed")
+        found = [*self.violations]
+        if sorted(final) != sorted(self.seen):
+            found.append(f"another reading differs: {_some(set(final) ^ set(self.seen))}")
+        found += violations(final, everything, fed, self._phases)
+        assert not found, "\n".join(found)
+        assert self.stable_offsets, "the last stable offsets were never listed"
+
+
+def violations(
+    final: list[Copy], everything: list[Copy], fed: dict[int, int], phases: Callable[[str], list[str]]
+) -> list[str]:
+    """Compare what read_committed and read_uncommitted return with what was fed and with what the copiers printed."""
+    expected = {f"{partition}.{number}" for partition, count in fed.items() for number in range(count)}
+    counts = Counter(copy.source for copy in final)
+    findings: list[tuple[str, Collection[object]]] = [
+        ("lost", expected - counts.keys()),
+        ("not from the input", counts.keys() - expected),
+        ("more than once", [copy for copy in final if counts[copy.source] > 1]),
+        ("out of order", _out_of_order(final)),
+    ]
+    for attempt, size in Counter(copy.attempt for copy in final).items():
+        printed = phases(attempt)
+        if "ending commit" not in printed:
+            findings.append(("visible, though it was not to be committed", [f"{attempt} {printed}"]))
+        if f"produced {size}" not in printed:
+            findings.append(("visible in part", [f"{size} records of {attempt} {printed}"]))
+    hidden = [copy for copy in set(everything) - set(final) if "ended commit" in phases(copy.attempt)]
+    findings.append(("committed, but hidden", hidden))
+    return [f"{what}: {_some(found)}" for what, found in findings if found]
+
+
+def _some(values: Iterable[object]) -> str:
+    named = [str(value) for value in sorted(values, key=str)]
+    return f"{len(named)} ({', '.join(named[:MAX_NAMED])})"
+
+
+def _out_of_order(copies: list[Copy]) -> list[Copy]:
+    """Within an output partition, those of one input partition keep their order."""
+    last: dict[tuple[int, str], int] = {}
+    found = []
+    for copy in sorted(copies):
+        source, _, number = copy.source.partition(".")
+        key = (copy.partition, source)
+        if int(number) < last.get(key, -1):
+            found.append(copy)
+        last[key] = int(number)
+    return found
+
+
+def copy_of(message: Message) -> Copy:
+    partition, offset, value = message.partition(), message.offset(), message.value()
+    assert partition is not None and offset is not None and value is not None
+    return Copy(partition, offset, value.decode())
+
+
+def reader(bootstrap: str, isolation: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": isolation,
+            "fetch.wait.max.ms": 50,
+            **_QUICK,
+        }
+    )
+
+
+def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> list[Copy]:
+    """Return all records of the output up to its end, which with read_committed is the last stable offset."""
+    consumer = reader(bootstrap, isolation)
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
+    found: list[Copy] = []
+    ends: set[int] = set()
+    deadline = time.monotonic() + WAIT_S
+    try:
+        while len(ends) < partitions:
+            assert time.monotonic() < deadline, f"only partitions {ends} of {partitions} are read"
+            for message in consumer.consume(1000, 0.5):
+                error, partition = message.error(), message.partition()
+                if error is None:
+                    found.append(copy_of(message))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    assert partition is not None
+                    ends.add(partition)
+    finally:
+        consumer.close()
+    return found
+
+
+class Work:
+    """The topics of a loop, its input and its copiers. A context manager: in the end all copiers are killed."""
+
+    def __init__(
+        self, folder: pathlib.Path, bootstrap: str, name: str, *, inputs: int = 2, outputs: int = 3, replicas: int = 1
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.input, self.output, self.group = f"{name}-in", f"{name}-out", f"{name}-group"
+        self.inputs, self.outputs = inputs, outputs
+        self.copiers: list[Copier] = []
+        self.fed = dict.fromkeys(range(inputs), 0)
+        self._folder = folder / name
+        self._name = name
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
+        topics = [NewTopic(self.input, inputs, replicas), NewTopic(self.output, outputs, replicas)]
+        for future in self._admin.create_topics(topics).values():
+            future.result(WAIT_S)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": 600_000,
+                **_QUICK,
+            }
+        )
+        until(lambda: self._known() == {inputs, outputs}, "the new topics", WAIT_S)
+        self.oracle = Oracle(bootstrap, self.output, outputs, self.copiers)
+
+    def _known(self) -> set[int]:
+        topics = self._admin.list_topics(timeout=WAIT_S).topics
+        return {len(topics[name].partitions) for name in (self.input, self.output) if name in topics}
+
+    def __enter__(self) -> Work:
+        self.oracle.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for copier in self.copiers:
+            copier.kill()
+        self.oracle.__exit__()
+
+    def copier(self, kind: str, partitions: Iterable[int] = (), **arguments: object) -> Copier:
+        """Start a copier; without partitions of its own it subscribes."""
+        name = f"{self._name}-{kind}-{len(self.copiers)}"
+        chosen = {
+            "bootstrap": self.bootstrap,
+            "input": self.input,
+            "output": self.output,
+            "outputs": self.outputs,
+            "group": self.group,
+            "partitions": ",".join(map(str, partitions if kind in ASSIGNS_ITSELF else ())),
+            **arguments,
+        }
+        made = Copier(self._folder, kind, name, chosen)
+        self.copiers.append(made)
+        made.start()
+        return made
+
+    def feed(self, count: int) -> None:
+        """Add records to each input partition."""
+        for partition in self.fed:
+            for _ in range(count):
+                self._producer.produce(self.input, f"{partition}.{self.fed[partition]}", partition=partition)
+                self.fed[partition] += 1
+        self._producer.poll(0)
+
+    def committed(self) -> dict[int, int]:
+        parts = [TopicPartition(self.input, number) for number in self.fed]
+        try:
+            (future,) = self._admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(self.group, parts)], require_stable=True
+            ).values()
+            return {part.partition: part.offset for part in future.result(WAIT_S).topic_partitions}
+        except KafkaException:
+            return {}
+
+    def until_copied(self) -> None:
+        """Wait until the group has committed the end of the input."""
+        assert self._producer.flush(WAIT_S) == 0
+
+        def copied() -> bool:
+            assert any(copier.running for copier in self.copiers), "every copier has ended"
+            return self.committed() == self.fed
+
+        try:
+            until(copied, f"commits of {self.fed}", WAIT_S)
+        except AssertionError as failure:
+            told = "\n".join(copier.told() for copier in self.copiers)
+            raise AssertionError(f"{failure}, not {self.committed()}\n{told}") from None
+
+    def finish(self) -> list[Copy]:
+        """Let the copiers end, and judge; return the records of aborted transactions."""
+        self.until_copied()
+        for copier in self.copiers:
+            copier.finish()
+        return self.judge()
+
+    def judge(self) -> list[Copy]:
+        everything = read_all(self.bootstrap, self.output, self.outputs, "read_uncommitted")
+        self.oracle.judge(self.bootstrap, self.fed, everything)
+        return sorted(set(everything) - set(self.oracle.seen))

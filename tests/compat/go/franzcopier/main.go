@@ -1,0 +1,82 @@
+// Copies one topic into another in transactions with franz-go; ../../copiers/launch.py documents arguments and lines.
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"compat/copier"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func main() {
+	commands := copier.New()
+	session, err := kgo.NewGroupTransactSession(
+		kgo.SeedBrokers(commands.Text("bootstrap")),
+		kgo.TransactionalID(commands.Text("id")),
+		kgo.TransactionTimeout(time.Duration(commands.Number("timeout_ms"))*time.Millisecond),
+		kgo.ConsumerGroup(commands.Text("group")),
+		kgo.ConsumeTopics(commands.Text("input")),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchMaxWait(100*time.Millisecond),
+		kgo.InstanceID(commands.Text("id")),
+		kgo.SessionTimeout(10*time.Second),
+		kgo.HeartbeatInterval(time.Second),
+		kgo.RequireStableFetchOffsets(),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)
+	if err != nil {
+		panic(err)
+	}
+	copier.Print("ready")
+	for number := 0; !commands.Stopped(); {
+		wait, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		records := session.PollRecords(wait, commands.Number("size")).Records()
+		cancel()
+		if len(records) == 0 {
+			continue
+		}
+		if err := copyRecords(commands, session, records, number); err != nil {
+			copier.Print("failed %d %v", number, err)
+			if errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) {
+				copier.Fenced()
+			}
+			panic(err)
+		}
+		number++
+	}
+	session.Close()
+	copier.Print("closed")
+}
+
+func copyRecords(commands *copier.Commands, session *kgo.GroupTransactSession, records []*kgo.Record, number int) error {
+	ctx, fate := context.Background(), commands.Fate()
+	commands.Phase("begun", number, fate)
+	if err := session.Begin(); err != nil {
+		return err
+	}
+	var copies []*kgo.Record
+	for _, record := range records {
+		value, partition := commands.Copied(string(record.Value), number, fate)
+		copies = append(copies, &kgo.Record{Topic: commands.Text("output"), Partition: partition, Value: []byte(value)})
+	}
+	failed := session.ProduceSync(ctx, copies...).FirstErr()
+	if failed != nil {
+		copier.Print("failed %d %v", number, failed)
+	}
+	commands.Phase("produced", number, len(copies))
+	commands.Phase("ending", number, fate)
+	committed, err := session.End(ctx, kgo.TransactionEndTry(fate == "commit" && failed == nil))
+	if err != nil {
+		return err
+	}
+	if !committed {
+		fate = "abort"
+	}
+	commands.Phase("ended", number, fate)
+	return nil
+}

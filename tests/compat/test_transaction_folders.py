@@ -1,0 +1,187 @@
+"""A data folder with open, committed and aborted transactions goes from Apache Kafka 3.9.1 to gregor and back."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Sequence
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.compat.apache_kafka import ApacheKafka, ZooKeeper
+from tests.compat.confluent import read_to_end, reading
+from tests.compat.records import WAIT_S, until
+from tests.storage.test_dump_log import DUMP
+from tests.support.kafka_tools import KafkaTools
+from tests.support.processes import BrokerProcess
+
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+
+TOPIC = "mixed"
+GROUP = "group"
+SETTINGS = {
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "log.segment.bytes": "20000",
+}
+LONG_MS, SHORT_MS = 600_000, 3_000
+ABORTED = 40
+"""Records of an aborted transaction: with 500 bytes each, a segment rolls within it."""
+
+
+class Client:
+    """Transactions on a broker, of either kind. A producer that leaves its transaction open is kept, not closed."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.settings = {"bootstrap.servers": bootstrap, "log_level": 0}
+        self.admin = AdminClient(self.settings)
+        self._open: list[Producer] = []
+
+    def begin(self, name: str, timeout_ms: int, values: Sequence[str], offset: int | None = None) -> Producer:
+        """Begin a transaction with records and, where one is given, an offset of the group."""
+        settings = {**self.settings, "transactional.id": name, "transaction.timeout.ms": timeout_ms}
+        producer = Producer(settings)
+        producer.init_transactions(WAIT_S)
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(TOPIC, value.ljust(500), partition=0)
+        assert producer.flush(WAIT_S) == 0
+        if offset is not None:
+            consumer = Consumer({**self.settings, "group.id": GROUP})
+            group = consumer.consumer_group_metadata()
+            producer.send_offsets_to_transaction([TopicPartition(TOPIC, 0, offset)], group, WAIT_S)
+            consumer.close()
+        self._open.append(producer)
+        return producer
+
+    def commit(self, name: str, values: Sequence[str], offset: int | None = None) -> None:
+        self.begin(name, LONG_MS, values, offset).commit_transaction(WAIT_S)
+
+    def abort(self, name: str, values: Sequence[str], offset: int | None = None) -> None:
+        self.begin(name, LONG_MS, values, offset).abort_transaction(WAIT_S)
+
+    def fence(self, name: str) -> None:
+        """End the transaction that another producer with this transactional id left open."""
+        Producer({**self.settings, "transactional.id": name}).init_transactions(WAIT_S)
+
+    def visible(self, isolation: str = "read_committed") -> list[str]:
+        consumer = reading(self.settings["bootstrap.servers"], **{"isolation.level": isolation})
+        try:
+            values = [message.value() for message in read_to_end(consumer, TOPIC, 0)]
+        finally:
+            consumer.close()
+        return [value.decode().strip() for value in values if value is not None]
+
+    def committed(self, stable: bool = True) -> int:
+        """Return the group's offset. Raises KafkaException while a transaction has one pending and `stable` is set."""
+        request = [ConsumerGroupTopicPartitions(GROUP, [TopicPartition(TOPIC, 0)])]
+        (future,) = self.admin.list_consumer_group_offsets(request, require_stable=stable, request_timeout=3).values()
+        [part] = future.result(WAIT_S).topic_partitions
+        if part.error is not None:
+            raise KafkaException(part.error)
+        return int(part.offset)
+
+
+def records(name: str, count: int = 10) -> list[str]:
+    return [f"{name}-{number}" for number in range(count)]
+
+
+@pytest.fixture(params=["zookeeper", "kraft"])
+def zookeeper(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[ZooKeeper | None]:
+    server = ZooKeeper(tmp_path) if request.param == "zookeeper" else None
+    yield server
+    if server is not None:
+        server.kill()
+
+
+def fill(client: Client) -> None:
+    """Committed, aborted, and two open ones: one whose timeout is long, one whose timeout passes soon."""
+    client.admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(WAIT_S)
+    until(lambda: TOPIC in client.admin.list_topics(TOPIC).topics, "the topic")
+    client.commit("kafka", records("first"), 5)
+    client.abort("kafka", records("undone", ABORTED), 6)
+    client.commit("kafka", records("second"))
+    client.begin("left-long", LONG_MS, records("left-long"), 7)
+    client.begin("left-short", SHORT_MS, records("left-short"))
+    client.commit("kafka", records("behind"))
+
+
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+def test_folder_goes_there_and_back(zookeeper: ZooKeeper | None, tmp_path: pathlib.Path, end: str) -> None:
+    data = tmp_path / "data"
+    below, all_of_kafka = records("first") + records("second"), records("first") + records("second") + records("behind")
+    kafka = ApacheKafka(tmp_path, data, zookeeper, 1, SETTINGS)
+    try:
+        client = Client(kafka.bootstrap)
+        fill(client)
+        assert client.visible() == below
+        everything = client.visible("read_uncommitted")
+        if end == "stopped":
+            assert kafka.stop() in (0, 143)
+    finally:
+        kafka.kill()
+
+    with BrokerProcess(tmp_path / "gregor", {**SETTINGS, "log.dirs": str(data), "broker.id": "0"}) as gregor:
+        client = Client(gregor.bootstrap)
+        until(lambda: TOPIC in client.admin.list_topics(TOPIC).topics, "the adoption")
+        assert client.visible("read_uncommitted") == everything
+        assert client.visible() == below, "the open transaction of long timeout hides those behind it"
+        assert client.committed(stable=False) == 5
+        with pytest.raises(KafkaException):
+            client.committed()
+        client.fence("left-long")
+        until(lambda: client.visible() == all_of_kafka, "the end of the transaction that timed out")
+        until(lambda: client.committed() == 5, "the end of the pending offset")
+        client.commit("kafka", records("third"), 8)
+        client.abort("gregor", records("undone-by-gregor", ABORTED), 9)
+        client.begin("left-by-gregor", LONG_MS, records("left-by-gregor"), 10)
+        client.commit("gregor", records("behind-gregor"))
+        here = all_of_kafka + records("third")
+        assert client.visible() == here
+        everything = client.visible("read_uncommitted")
+        if end == "killed":
+            gregor.kill()
+    assert "ERROR" not in gregor.log(), gregor.log()
+    check_files(data)
+
+    kafka = ApacheKafka(tmp_path, data, zookeeper, 2, SETTINGS)
+    try:
+        client = Client(kafka.bootstrap)
+        until(lambda: TOPIC in client.admin.list_topics(TOPIC).topics, "the topic's return")
+        assert client.visible("read_uncommitted") == everything
+        assert client.visible() == here
+        assert client.committed(stable=False) == 8
+        client.fence("left-by-gregor")
+        until(lambda: client.visible() == here + records("behind-gregor"), "the end of gregor's transaction")
+        until(lambda: client.committed() == 8, "the end of the pending offset")
+        client.commit("gregor", records("last"), 11)
+        assert client.visible() == here + records("behind-gregor") + records("last")
+        assert client.committed() == 11
+        assert kafka.stop() in (0, 143)
+        assert [line for line in kafka.complaints() if "ransaction" in line or "roducer" in line] == []
+    finally:
+        kafka.kill()
+
+
+def check_files(data: pathlib.Path) -> None:
+    """Apache Kafka's reader of log files decodes the transactions and finds the indexes sound."""
+    with KafkaTools() as tools:
+        logs = sorted(path for path in data.glob("__transaction_state-*/*.log") if path.stat().st_size)
+        said = tools.run(DUMP, "--transaction-log-decoder", "--files", ",".join(map(str, logs)))
+        assert said.code == 0, said
+        for name in ("kafka", "gregor", "left-by-gregor"):
+            assert f"transactionalId={name}" in said.out, said.out
+        for state in ("CompleteCommit", "CompleteAbort", "Ongoing"):
+            assert f"state={state}" in said.out, said.out
+        assert "unable to decode" not in said.out.lower(), said.out
+        indexes = [path for path in sorted(data.glob(f"{TOPIC}-0/*index")) if path.suffix != ".txnindex"]
+        said = tools.run(DUMP, "--verify-index-only", "--files", ",".join(map(str, indexes)))
+        assert said.code == 0 and "mismatch" not in (said.out + said.err).lower(), said
+        aborted = sorted(data.glob(f"{TOPIC}-0/*.txnindex"))
+        said = tools.run(DUMP, "--files", ",".join(map(str, aborted)))
+        assert said.code == 0, said
+        # undone and undone-by-gregor, left-long and left-short
+        assert said.out.count("producerId") == 4, said.out

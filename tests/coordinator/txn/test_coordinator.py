@@ -1,0 +1,143 @@
+"""The transaction coordinator as handlers see it: partitions, batches of transactions, its end."""
+
+import pytest
+
+from gregor.coordinator.txn.states import TransactionState
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import AddPartitionsToTxnRequest, EndTxnRequest
+from tests.coordinator.txn.context import Context, partitions
+
+_Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+_Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "partition"), [("a", 47), ("my-group", 12), ("console-consumer-51234", 6)]
+)
+def test_partition_is_that_of_kafka(transactional_id: str, partition: int) -> None:
+    with Context(partition_count=50, load=False) as context:
+        assert context.coordinator.partition_for(transactional_id) == partition
+
+
+def test_a_topic_with_other_partitions() -> None:
+    with Context(load=False) as context:
+        context.coordinator.on_partition_count(7)
+        assert context.coordinator.partition_for("a") == 97 % 7
+
+
+def test_leaders_add_and_verify_partitions_of_many_transactions_at_once() -> None:
+    with Context(partition_count=3) as context:
+        first, second = context.init("first"), context.init("second")
+        context.add(*first, 1, transactional_id="first", version=5)
+        request = AddPartitionsToTxnRequest(
+            transactions=[
+                _Transaction(
+                    transactional_id="first",
+                    producer_id=first[0],
+                    producer_epoch=first[1],
+                    verify_only=True,
+                    topics=[_Topic(name="topic", partitions=[1, 2]), _Topic(name="other", partitions=[1])],
+                ),
+                _Transaction(
+                    transactional_id="second",
+                    producer_id=second[0],
+                    producer_epoch=second[1],
+                    topics=[_Topic(name="topic", partitions=[1, 2])],
+                ),
+                _Transaction(
+                    transactional_id="third",
+                    producer_id=1,
+                    producer_epoch=1,
+                    topics=[_Topic(name="topic", partitions=[1])],
+                ),
+            ]
+        )
+        response = context.call(context.coordinator.add_partitions(request, 5)).response
+        assert response.error_code == ErrorCode.NONE
+        errors = {
+            (result.transactional_id, topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)
+            for result in response.results_by_transaction
+            for topic in result.topic_results
+            for partition in topic.results_by_partition
+        }
+        assert errors == {
+            ("first", "topic", 1): ErrorCode.NONE,
+            ("first", "topic", 2): ErrorCode.TRANSACTION_ABORTABLE,
+            ("first", "other", 1): ErrorCode.TRANSACTION_ABORTABLE,
+            ("second", "topic", 1): ErrorCode.NONE,
+            ("second", "topic", 2): ErrorCode.NONE,
+            ("third", "topic", 1): ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        }
+        assert context.transaction("second").partitions == set(partitions(1, 2))
+        assert context.transaction("first").partitions == set(partitions(1))
+
+
+def test_transactions_of_a_batch_do_not_wait_for_each_other() -> None:
+    with Context() as context:
+        producers = {name: context.init(name) for name in ("a", "b")}
+        context.hold()
+        request = AddPartitionsToTxnRequest(
+            transactions=[
+                _Transaction(
+                    transactional_id=name,
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    topics=[_Topic(name="topic", partitions=[1])],
+                )
+                for name, (producer_id, epoch) in producers.items()
+            ]
+        )
+        call = context.call(context.coordinator.add_partitions(request, 4))
+        assert {context.state(name) for name in producers} == {TransactionState.ONGOING}
+        assert not call.done
+        context.commit()
+        assert call.done
+
+
+def test_a_closed_coordinator_refuses() -> None:
+    with Context() as context:
+        producer = context.init()
+        context.hold()
+        waiting = context.start_end(*producer, commit=False)
+        context.coordinator.close()
+        context.settle()
+        assert waiting.error is ErrorCode.NOT_COORDINATOR
+        assert context.start_init().error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert context.add(*producer, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert context.add(*producer, 1, version=5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert context.add_offsets(*producer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert context.start_end(*producer).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert context.coordinator.on_elected(0, 9) is None
+
+
+def test_a_newer_leader_epoch_is_that_of_the_next_markers() -> None:
+    with Context() as context:
+        producer = context.init()
+        context.add(*producer, 1, version=5)
+        context.leader_epoch = 9
+        context.elect()
+        context.end(*producer)
+        assert context.markers.sent[0].marker.coordinator_epoch == 9
+
+
+def test_an_old_resignation_is_ignored() -> None:
+    with Context() as context:
+        context.coordinator.on_resigned(0, context.leader_epoch)
+        context.init()
+        context.coordinator.on_resigned(0, context.leader_epoch + 1)
+        assert context.start_init().error is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_request_that_is_cancelled_leaves_the_state_whole() -> None:
+    with Context() as context:
+        producer = context.init()
+        context.add(*producer, 1, version=5)
+        context.hold()
+        request = EndTxnRequest(
+            transactional_id="t", producer_id=producer[0], producer_epoch=producer[1], committed=True
+        )
+        task = context.loop.create_task(context.coordinator.end_transaction(request, 5))
+        context.settle()
+        task.cancel()
+        context.commit()
+        assert context.state() is TransactionState.COMPLETE_COMMIT

@@ -1,0 +1,135 @@
+"""Keys and values of `__transaction_state` against bytes that were composed by hand from Kafka's definitions."""
+
+import pytest
+
+from gregor.coordinator.result import Record
+from gregor.coordinator.txn.records import by_topic, decode_record, encoder
+from gregor.coordinator.txn.states import STATUS, TransactionState
+from gregor.coordinator.txn.transaction import Transaction
+from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.topic_partition import TopicPartition
+
+KEY = b"\x00\x00\x00\x02id"
+FIXED = (  # of both versions, up to the partitions
+    b"\x00\x00\x00\x00\x00\x00\x03\xe8"  # producer id 1000
+    b"\x00\x05"  # producer epoch
+    b"\x00\x00\xea\x60"  # timeout 60000 ms
+)
+TIMES = (
+    b"\x00\x00\x01\x8b\xcf\xe5\x68\x00"  # last update 1700000000000
+    b"\x00\x00\x01\x8b\xcf\xe5\x67\xff"  # start, 1 ms earlier
+)
+SAME_ID = b"\x00\x08\x00\x00\x00\x00\x00\x00\x03\xe8"  # tag 0: the producer id of the record before
+CLIENT_2 = b"\x02\x02\x00\x02"  # tag 2: the transaction version of the client
+NO_START = TIMES[:8] + b"\xff" * 8
+OLD_PARTITIONS = (
+    b"\x00\x00\x00\x02"
+    b"\x00\x01a" b"\x00\x00\x00\x02" b"\x00\x00\x00\x00" b"\x00\x00\x00\x03"
+    b"\x00\x02bc" b"\x00\x00\x00\x01" b"\x00\x00\x00\x01"
+)  # fmt: skip
+NEW_PARTITIONS = (
+    b"\x03"
+    b"\x02a" b"\x03" b"\x00\x00\x00\x00" b"\x00\x00\x00\x03" b"\x00"
+    b"\x03bc" b"\x02" b"\x00\x00\x00\x01" b"\x00"
+)  # fmt: skip
+
+PARTITIONS = frozenset({TopicPartition("bc", 1), TopicPartition("a", 3), TopicPartition("a", 0)})
+EMPTY = Transaction(1000, 5, 60_000, TransactionState.EMPTY, 1_700_000_000_000)
+ONGOING = EMPTY._replace(state=TransactionState.ONGOING, start_ms=1_699_999_999_999, partitions=PARTITIONS)
+COMMITTED = ONGOING._replace(state=TransactionState.COMPLETE_COMMIT, partitions=frozenset())
+NEW_PROTOCOL = ONGOING._replace(client_version=2)
+EXHAUSTED = NEW_PROTOCOL._replace(state=TransactionState.PREPARE_COMMIT, next_producer_id=2000)
+ROTATED = COMMITTED._replace(client_version=2, previous_producer_id=999)
+
+
+@pytest.mark.parametrize(
+    ("transaction_version", "transaction", "value"),
+    [
+        (0, EMPTY, b"\x00\x00" + FIXED + b"\x00" + b"\xff\xff\xff\xff" + NO_START),
+        (0, ONGOING, b"\x00\x00" + FIXED + b"\x01" + OLD_PARTITIONS + TIMES),
+        (0, COMMITTED, b"\x00\x00" + FIXED + b"\x04" + b"\x00\x00\x00\x00" + TIMES),
+        (1, EMPTY, b"\x00\x01" + FIXED + b"\x00" + b"\x00" + NO_START + b"\x01" + SAME_ID),
+        (2, ONGOING, b"\x00\x01" + FIXED + b"\x01" + NEW_PARTITIONS + TIMES + b"\x01" + SAME_ID),
+        (2, NEW_PROTOCOL, b"\x00\x01" + FIXED + b"\x01" + NEW_PARTITIONS + TIMES + b"\x02" + SAME_ID + CLIENT_2),
+        (
+            2,
+            EXHAUSTED,
+            b"\x00\x01" + FIXED + b"\x02" + NEW_PARTITIONS + TIMES
+            + b"\x03" + SAME_ID + b"\x01\x08\x00\x00\x00\x00\x00\x00\x07\xd0" + CLIENT_2,
+        ),
+        (
+            2,
+            ROTATED,
+            b"\x00\x01" + FIXED + b"\x04" + b"\x01" + TIMES
+            + b"\x02" + b"\x00\x08\x00\x00\x00\x00\x00\x00\x03\xe7" + CLIENT_2,
+        ),
+        # A transaction of the new protocol that is still open after a downgrade would lose its next producer id.
+        (0, NEW_PROTOCOL, b"\x00\x01" + FIXED + b"\x01" + NEW_PARTITIONS + TIMES + b"\x02" + SAME_ID + CLIENT_2),
+    ],
+)  # fmt: skip
+def test_bytes_of_records(transaction_version: int, transaction: Transaction, value: bytes) -> None:
+    record = Record("id", transaction)
+    assert encoder(lambda: transaction_version)(record) == (KEY, value)
+    assert decode_record(KEY, value) == record
+
+
+def test_tombstone() -> None:
+    record = Record("id", None)
+    assert encoder(lambda: 2)(record) == (KEY, None)
+    assert decode_record(KEY, None) == record
+
+
+def test_states_have_the_numbers_of_kafka() -> None:
+    assert {state.value: number for state, number in STATUS.items()} == {
+        "Empty": 0,
+        "Ongoing": 1,
+        "PrepareCommit": 2,
+        "PrepareAbort": 3,
+        "CompleteCommit": 4,
+        "CompleteAbort": 5,
+        "Dead": 6,
+        "PrepareEpochFence": 7,
+    }
+
+
+def test_a_newer_value_is_read_as_the_newest_that_is_known() -> None:
+    unknown_tag = b"\x01\x63\x01\x07"
+    value = b"\x00\x09" + FIXED + b"\x00" + b"\x00" + NO_START + unknown_tag
+    assert decode_record(KEY, value) == Record("id", EMPTY)
+
+
+def test_fields_that_are_not_used_here_are_read_over() -> None:
+    """Tag 3 is the epoch that goes with the next producer id (KIP-939)."""
+    value = b"\x00\x01" + FIXED + b"\x00" + b"\x00" + NO_START + b"\x01\x03\x02\x00\x07"
+    assert decode_record(KEY, value) == Record("id", EMPTY)
+
+
+def test_a_key_of_another_kind_is_skipped() -> None:
+    assert decode_record(b"\x00\x01\x00\x02id", b"anything") is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (None, None),
+        (b"\x00", None),
+        (b"\x00\x00\x00\x09id", None),
+        (KEY, b"\x00"),
+        (KEY, b"\xff\xff"),
+        (KEY, b"\x00\x00" + FIXED),
+        (KEY, b"\x00\x00" + FIXED + b"\x08" + b"\xff\xff\xff\xff" + NO_START),
+    ],
+    ids=["no key", "short key", "cut key", "short value", "negative version", "cut value", "unknown state"],
+)
+def test_broken_records_are_refused(key: bytes | None, value: bytes | None) -> None:
+    with pytest.raises(MalformedMessage):
+        decode_record(key, value)
+
+
+def test_a_name_too_long_for_the_format_is_refused() -> None:
+    with pytest.raises(ValueError):
+        encoder(lambda: 0)(Record("x" * 40_000, None))
+
+
+def test_partitions_by_topic_are_in_order() -> None:
+    assert list(by_topic(PARTITIONS).items()) == [("a", [0, 3]), ("bc", [1])]
