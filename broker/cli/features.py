@@ -120,7 +120,7 @@ def level_name(feature: str, level: int) -> str:
     if feature != METADATA_VERSION:
         return str(level)
     slot = level - MIN_METADATA_LEVEL
-    return _METADATA_LEVELS[slot] if 0 <= slot < len(_METADATA_LEVELS) else f"UNKNOWN [{level}]"
+    return _METADATA_LEVELS[slot] if 0 <= slot < len(_METADATA_LEVELS) else f"UNKNOWN {level}"
 
 
 @features.command("upgrade")

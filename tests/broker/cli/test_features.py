@@ -53,7 +53,7 @@ def test_describe(connect: Connect, capsys: pytest.CaptureFixture[str]) -> None:
     name, low, high, level = (
         "metadata.version".ljust(40),
         "3.3-IV3".ljust(15),
-        "UNKNOWN [99]".ljust(15),
+        "UNKNOWN 99".ljust(15),
         "4.3-IV0".ljust(15),
     )
     first, second = capsys.readouterr().out.splitlines()
