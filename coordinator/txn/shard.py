@@ -136,7 +136,13 @@ class TransactionShard:
     ) -> Result:
         if self.state.transactions.get(transactional_id) is not transaction:
             return self._check_timeout(transactional_id, now_ms)
-        result = self.endings.abort(transactional_id, self._transaction_version(), new_id, None, now_ms)
+        result = self.endings.abort(
+            transactional_id,
+            self._transaction_version(),
+            new_id,
+            now_ms,
+            on_failure=lambda: self._schedule_timeout(transactional_id, self._config.abort_retry_ms),
+        )
         if result.response is NEEDS_PRODUCER_ID:
             # The epochs of the producer id are exhausted, which happens once in 32766 transactions.
             outcome = self._context.outcome_of(self._producer_ids())
@@ -146,14 +152,6 @@ class TransactionShard:
             "the transaction of %r (producer id %d, epoch %d) is aborted: it was open for longer than %d ms",
             *(transactional_id, transaction.producer_id, transaction.producer_epoch, transaction.timeout_ms),
         )
-        restore = result.on_failure
-
-        def try_again(error: ErrorCode) -> None:
-            if restore is not None:
-                restore(error)
-            self._schedule_timeout(transactional_id, self._config.abort_retry_ms)
-
-        result.on_failure = try_again
         return result
 
     def _abort_with_new_id(self, transactional_id: str, transaction: Transaction, outcome: Deferred[int]) -> None:

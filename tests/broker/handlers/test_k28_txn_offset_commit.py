@@ -63,7 +63,7 @@ class Broker:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.replica: Replica | None = Replica()
-        self.verifier = Verifier()
+        self.transaction_verifier = Verifier()
         self.gate = LoopGate()
         self.loop = context.loop
         self.config = {"transaction.partition.verification.enable": True}
@@ -108,7 +108,7 @@ def test_the_transaction_is_verified_with_its_coordinator_and_from_v5_on_gets_th
         assert broker.commit({("t", 0): 5}, version) == {("t", 0): ErrorCode.NONE}
         assert broker.replica.begun == [(7, 2, -1, version >= 5)]
         partition = TopicPartition(GROUP_METADATA_TOPIC, 0)
-        assert broker.verifier.verified == [("tx", 7, 2, [partition], version < 5)]
+        assert broker.transaction_verifier.verified == [("tx", 7, 2, [partition], version < 5)]
         assert context.log.guards == [broker.replica.guard]
         assert context.pending() == {("g", "t", 0): {7: 5}}
 
@@ -119,7 +119,7 @@ def test_a_transaction_that_is_open_in_the_partition_is_not_verified_again() -> 
         assert broker.replica is not None
         broker.replica.guard = None
         assert broker.commit({("t", 0): 5}) == {("t", 0): ErrorCode.NONE}
-        assert broker.verifier.verified == []
+        assert broker.transaction_verifier.verified == []
         assert context.log.guards == [None]
 
 
@@ -137,7 +137,7 @@ def test_errors_of_the_verification_as_each_version_knows_them(
 ) -> None:
     with Context() as context:
         broker = Broker(context)
-        broker.verifier.error = error
+        broker.transaction_verifier.error = error
         assert broker.commit({("t", 0): 5}, 3) == {("t", 0): before_v4}
         assert broker.commit({("t", 0): 5}, 4) == {("t", 0): from_v4}
         assert context.log.appends == 0
@@ -149,7 +149,7 @@ def test_before_v5_the_verification_can_be_switched_off(version: int) -> None:
         broker = Broker(context)
         broker.config["transaction.partition.verification.enable"] = False
         assert broker.commit({("t", 0): 5}, version) == {("t", 0): ErrorCode.NONE}
-        assert len(broker.verifier.verified) == (version >= 5)
+        assert len(broker.transaction_verifier.verified) == (version >= 5)
         assert context.log.verified == [version >= 5]
 
 
@@ -162,7 +162,7 @@ def test_a_broker_that_does_not_lead_the_partition_verifies_nothing(led: bool) -
         else:
             broker.replica = None
         assert broker.commit({("t", 0): 5}) == {("t", 0): ErrorCode.NOT_COORDINATOR}
-        assert broker.verifier.verified == []
+        assert broker.transaction_verifier.verified == []
 
 
 def test_partitions_that_do_not_exist_are_refused_and_the_others_stored() -> None:
@@ -184,4 +184,4 @@ def test_without_a_partition_that_exists_nothing_is_verified() -> None:
         broker = Broker(context)
         assert broker.commit({("v", 0): 7}) == {("v", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert broker.commit({}) == {}
-        assert broker.verifier.verified == []
+        assert broker.transaction_verifier.verified == []

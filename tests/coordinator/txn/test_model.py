@@ -19,7 +19,7 @@ from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.topic_partition import TopicPartition
-from tests.coordinator.txn.context import Call, Context, Sent
+from tests.coordinator.txn.context import Call, Context
 
 IDS = ("t", "u")
 PARTITIONS = 3
@@ -61,8 +61,10 @@ class Leaders:
 
     def __init__(self) -> None:
         self.epochs: dict[tuple[int, int], int] = {}
+        self.coordinator_epochs: dict[tuple[int, int], int] = {}
         self.open: dict[tuple[int, int], list[Attempt]] = {}
-        self.waiting: list[Sent] = []
+        self.waiting: list[tuple[EndTransaction, int, Deferred[None]]] = []
+        self.left: dict[Deferred[None], int] = {}
         self.held = False
 
     def accept_write(self, partition: int, identity: tuple[int, int], attempt: Attempt) -> bool:
@@ -79,36 +81,40 @@ class Leaders:
         return bool(self.open.get((partition, producer_id))) and self.epochs[partition, producer_id] == epoch
 
     def send(self, marker: EndTransaction, partitions: Collection[TopicPartition]) -> Deferred[None]:
-        sent = Sent(marker, frozenset(partitions), Deferred())
-        if self.held:
-            self.waiting.append(sent)
-        else:
-            self.write(sent)
-        return sent.written
-
-    def write(self, sent: Sent) -> None:
-        marker = sent.marker
-        for _, partition in sent.partitions:
-            key = (partition, marker.producer_id)
-            known = self.epochs.get(key, -1)
-            assert marker.producer_epoch >= known
-            if marker.transaction_version >= 2 and self.open.get(key):
-                assert marker.producer_epoch > known, "the marker of the new protocol has the next epoch"
-            self.epochs[key] = marker.producer_epoch
-            for attempt in self.open.pop(key, []):
-                attempt.outcomes.add(marker.commit)
-        sent.written.complete(None)
+        written: Deferred[None] = Deferred()
+        self.left[written] = len(partitions)
+        for _, partition in sorted(partitions):
+            self.waiting.append((marker, partition, written))
+        if not self.held:
+            self.deliver_all()
+        return written
 
     def deliver_all(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for sent in waiting:
-            self.write(sent)
+        while self.waiting:
+            self.write(*self.waiting.pop(0))
 
     def deliver(self, random: Random) -> None:
         """Some of the markers arrive, also those of a coordinator that has resigned since."""
         random.shuffle(self.waiting)
         for _ in range(random.randint(0, len(self.waiting))):
-            self.write(self.waiting.pop())
+            self.write(*self.waiting.pop())
+
+    def write(self, marker: EndTransaction, partition: int, written: Deferred[None]) -> None:
+        key = (partition, marker.producer_id)
+        known = self.epochs.get(key, -1)
+        if marker.coordinator_epoch < self.coordinator_epochs.get(key, -1) or marker.producer_epoch < known:
+            # Of a coordinator that has resigned: the next one has written this marker.
+            assert written.cancelled
+            return
+        self.coordinator_epochs[key] = marker.coordinator_epoch
+        if marker.transaction_version >= 2 and self.open.get(key):
+            assert marker.producer_epoch > known, "the marker of the new protocol has the next epoch"
+        self.epochs[key] = marker.producer_epoch
+        for attempt in self.open.pop(key, []):
+            attempt.outcomes.add(marker.commit)
+        self.left[written] -= 1
+        if not self.left[written]:
+            written.complete(None)
 
 
 class Model:
@@ -127,7 +133,7 @@ class Model:
     def step(self) -> None:
         operation = self.random.choices(
             [self.start, self.write, self.end, self.wait, self.log, self.markers, self.move, self.exhaust],
-            [10, 40, 25, 6, 8, 10, 4, 3],
+            [10, 40, 25, 6, 10, 10, 6, 3],
         )[0]
         operation()
         self.check_reload()
@@ -229,10 +235,10 @@ class Model:
 
     def log(self) -> None:
         """Replicas of the coordinator's log fall behind, catch up, or refuse a record."""
-        choice = self.random.randrange(4)
-        if choice == 0:
+        choice = self.random.randrange(5)
+        if choice < 2:
             self.context.hold()
-        elif choice == 1:
+        elif choice == 2:
             self.context.fail()
         else:
             self.context.commit()
@@ -274,13 +280,16 @@ class Model:
 
     def settle(self, call: Call) -> ErrorCode:  # type: ignore[type-arg]
         """The answer; a client that waits for too long retries with the same request."""
-        if not call.done:
-            self.context.sleep(600)
+        self.wait_for(call)
         return call.error
 
+    def wait_for(self, call: Call) -> None:  # type: ignore[type-arg]
+        for _ in range(3):
+            if not call.done:
+                self.context.sleep(600)
+
     def settle_add(self, call: Call) -> ErrorCode:  # type: ignore[type-arg]
-        if not call.done:
-            self.context.sleep(600)
+        self.wait_for(call)
         response = call.response
         topics = response.results_by_topic_v3_and_below or response.results_by_transaction[0].topic_results
         return ErrorCode(topics[0].results_by_partition[0].partition_error_code)

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.records.control import EndTransaction
 from gregor.replication.partition.offset_lookup import DEBUGGING, end_offset, epoch_end_offset, hides_committed
 from gregor.replication.partition.partition import Partition
 from tests.replication.fakes import CountingLog
 from tests.replication.replicas import NOW, code_of, leader_of, state
+from tests.storage.logs import open_log, sequenced
+from tests.storage.memory_files import MemoryFiles
 
 
 class TestSingleReplica:
@@ -185,3 +188,71 @@ class TestReading:
             assert code_of(error) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert end_offset(partition, replica_id=DEBUGGING) == partition.log_end_offset
         assert not hides_committed(partition)
+
+
+def transactional(sequence: int = 0) -> bytearray:
+    return sequenced(7, 0, sequence, transactional=True)
+
+
+class TestTransactions:
+    def test_a_marker_of_a_sole_leader_is_committed_at_once(self) -> None:
+        partition = leader_of(open_log(MemoryFiles()), [0])
+        assert partition.append_verified(transactional(), NOW, -1, partition.begin_verification(7, 0, 0, False))
+        assert (partition.high_watermark, partition.last_stable_offset) == (1, 0)
+        seen: list[int] = []
+        partition.delayed.watch(lambda: seen.append(partition.last_stable_offset))
+        info = partition.append_marker(EndTransaction(7, 0, 1, commit=True), NOW)
+        assert (info.last_offset, partition.last_stable_offset, seen) == (1, 2, [2])
+
+    def test_the_stable_offset_moves_with_the_high_watermark(self) -> None:
+        partition = leader_of(open_log(MemoryFiles()), [0, 1])
+        partition.append(transactional(), NOW, -1)
+        partition.append_marker(EndTransaction(7, 0, 1, commit=True), NOW)
+        partition.update_follower(1, 1, NOW)
+        assert (partition.high_watermark, partition.last_stable_offset) == (1, 0)
+        seen: list[int] = []
+        partition.delayed.watch(lambda: seen.append(partition.last_stable_offset))
+        partition.update_follower(1, 2, NOW)
+        assert seen == [2]
+
+    def test_a_marker_needs_enough_replicas_in_sync(self) -> None:
+        partition = leader_of(open_log(MemoryFiles(), min_insync_replicas=2), [0, 1], [0])
+        with pytest.raises(KafkaError) as error:
+            partition.append_marker(EndTransaction(7, 0, 1, commit=True), NOW)
+        assert code_of(error) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert partition.log_end_offset == 0
+
+    def test_a_fenced_coordinator_writes_nothing(self) -> None:
+        partition = leader_of(open_log(MemoryFiles()), [0])
+        partition.append_marker(EndTransaction(7, 0, 2, commit=True), NOW)
+        with pytest.raises(KafkaError) as error:
+            partition.append_marker(EndTransaction(7, 0, 1, commit=True), NOW)
+        assert code_of(error) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert partition.log_end_offset == 1
+
+    def test_only_transactional_batches_need_a_guard(self) -> None:
+        partition = leader_of(open_log(MemoryFiles()), [0])
+        partition.append_verified(sequenced(7, 0, 0), NOW, -1, None)
+        with pytest.raises(KafkaError) as error:
+            partition.append_verified(transactional(1), NOW, -1, None)
+        assert code_of(error) is ErrorCode.INVALID_TXN_STATE
+        with pytest.raises(KafkaError) as error:
+            partition.append_verified(b"short", NOW, -1, None)
+        assert code_of(error) is ErrorCode.INVALID_RECORD
+
+    def test_a_follower_neither_verifies_nor_ends_transactions(self) -> None:
+        partition = Partition("t", 0, bytes(16), 1)
+        partition.use_log(open_log(MemoryFiles()))
+        partition.become_follower(state(0, 1, [0, 1], [0, 1]))
+        marker = EndTransaction(7, 0, 1, commit=True)
+        for attempt in (
+            lambda: partition.begin_verification(7, 0, 0, False),
+            lambda: partition.append_verified(transactional(), NOW, -1, None),
+            lambda: partition.append_marker(marker, NOW),
+        ):
+            with pytest.raises(KafkaError) as error:
+                attempt()
+            assert code_of(error) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def test_without_a_log_there_is_no_stable_offset(self) -> None:
+        assert Partition("t", 0, bytes(16), 1).last_stable_offset == -1

@@ -13,13 +13,16 @@ from hypothesis import strategies as st
 
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.records.control import EndTransaction
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.folders.move import LogMove
 from gregor.storage.folders.move_progress import CopiedSegment, format_progress, parse_progress
 from gregor.storage.log.log import Log
 from gregor.storage.segment.index import SparseIndex
-from tests.storage.logs import NOW_MS, batch, log_config, read_offsets
+from gregor.storage.segment.transaction_index import AbortedTransaction
+from tests.storage.logs import NOW_MS, batch, log_config, read_offsets, sequenced
 from tests.storage.memory_files import MemoryFiles
+from tests.storage.transaction_twin import index_entries as aborted_entries
 from tests.support.cycles import left_in_cycles
 
 HOME, TARGET, OTHER = "/home", "/target", "/third"
@@ -284,3 +287,37 @@ def test_what_is_no_note_says_nothing(data: bytes) -> None:
 
 def test_nor_does_one_without_end() -> None:
     assert parse_progress(b"[" * 100_000) == {}
+
+
+def test_transactions_move_with_their_log() -> None:
+    """Those that are aborted while the copy is made, and in the swap."""
+    files = MemoryFiles()
+    manager, move = begun(files, 0, segment_bytes=400)
+    log = move.log
+
+    def abort(producer_id: int) -> None:
+        log.append_as_leader(sequenced(producer_id, 0, 0, transactional=True), 0, NOW_MS)
+        log.append_marker(EndTransaction(producer_id, 0, 3, commit=False), 0, NOW_MS)
+
+    abort(1)
+    copied(move)
+    for producer_id in (2, 3, 4, 5):
+        abort(producer_id)
+    copied(move)
+    abort(6)
+    log.append_as_leader(sequenced(7, 0, 0, transactional=True), 0, NOW_MS)
+    log.restore_high_watermark(log.log_end_offset)
+    guard = log.begin_verification(8, 0, 0, False)
+    assert log.segments_count > 2
+    expected = aborted_entries(log)
+    assert move.is_caught_up()
+    moved, _ = manager.finish_move(move)
+    assert aborted_entries(moved) == expected
+    assert [one.producer_id for one in expected] == [1, 2, 3, 4, 5, 6]
+    assert moved.last_stable_offset == 12
+    moved.check_verified(8, 0, 0, guard)
+    for base in (segment.base_offset for segment in moved.segments if segment.transaction_index is not None):
+        assert len(files.read_bytes(f"{TARGET}/t-0/{base:020d}.txnindex")) % 34 == 0
+    moved.append_marker(EndTransaction(7, 0, 3, commit=False), 0, NOW_MS)
+    moved.restore_high_watermark(moved.log_end_offset)
+    assert aborted_entries(moved)[-1] == AbortedTransaction(7, 12, 13, 14)

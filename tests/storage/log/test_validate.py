@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import Record, RecordBatch, build_batch
+from gregor.protocol.records.control import end_marker
 from gregor.storage.log.validate import check_batch, stamp_append_time
 from tests.storage.logs import NOW_MS, batch, log_config, open_log, patched, sequenced
 from tests.storage.memory_files import MemoryFiles
@@ -34,7 +35,7 @@ REFUSED = {
     "negative count": (patched(batch(), ">i", 57, -1), ErrorCode.INVALID_RECORD),
     "count and delta differ": (patched(batch(2), ">i", 57, 3), ErrorCode.INVALID_RECORD),
     "negative delta": (patched(batch(), ">i", 23, -1), ErrorCode.INVALID_RECORD),
-    "control batch": (batch(control=True), ErrorCode.INVALID_RECORD),
+    "control batch": (end_marker(7, 0, 1, True, NOW_MS), ErrorCode.INVALID_RECORD),
     "transaction without producer": (batch(transactional=True), ErrorCode.INVALID_RECORD),
     "append time without a time": (patched(batch(timestamp_ms=-1), ">h", 21, 8), ErrorCode.INVALID_TIMESTAMP),
     "base offset": (batch(base_offset=5), ErrorCode.INVALID_RECORD),
@@ -131,7 +132,7 @@ def test_compacted_topic_wants_keys() -> None:
     log = open_log(MemoryFiles(), cleanup_policy=frozenset({"compact"}))
     log.append_as_leader(batch(3), 0, NOW_MS)
     log.append_as_leader(batch(3, compression=1), 0, NOW_MS)
-    log.append_as_leader(batch(control=True), 0, NOW_MS, from_client=False)
+    log.append_as_leader(end_marker(7, 0, 1, True, NOW_MS), 0, NOW_MS, from_client=False)
     for compression in (0, 1):
         without = build_batch([(b"k", b"v"), (None, b"v")], timestamp_ms=NOW_MS, compression=compression)
         with pytest.raises(KafkaError, match="without a key") as raised:
@@ -171,3 +172,10 @@ def test_topic_with_append_time_ignores_what_producers_say() -> None:
     with pytest.raises(KafkaError) as raised:
         log.append_as_leader(patched(batch(), ">h", 21, 8), 0, NOW_MS)
     assert raised.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_a_marker_that_cannot_be_read_is_not_appended() -> None:
+    log = open_log(MemoryFiles())
+    with pytest.raises(KafkaError, match="has no type") as raised:
+        log.append_as_leader(batch(producer_id=7, producer_epoch=0, control=True), 0, NOW_MS, from_client=False)
+    assert (raised.value.code, log.log_end_offset) == (ErrorCode.INVALID_RECORD, 0)

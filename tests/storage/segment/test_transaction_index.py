@@ -1,4 +1,4 @@
-"""Transactions in a log that is compacted: aborted records never count, and markers stay while needed."""
+"""Transactions in a compacted log: what was aborted never counts, and markers stay as long as they are needed."""
 
 from __future__ import annotations
 
