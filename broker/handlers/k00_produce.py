@@ -21,10 +21,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Coroutine
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gregor.broker.answers.current_leaders import current_leader, node_endpoints
 from gregor.broker.answers.transactional_batches import TransactionalBatches, Unverified
@@ -178,6 +177,7 @@ class _Appends:
         "_refusal",
         "_request",
         "_transactional",
+        "_unverified",
     )
 
     def __init__(self, broker: ProduceContext, request: ProduceRequest, call: Call) -> None:
@@ -193,33 +193,10 @@ class _Appends:
         """Partitions for which there was no time yet."""
         self._postponed: deque[tuple[_Target, Partition, bytes, bool]] = deque()
         self._transactional: TransactionalBatches | None = None
+        self._unverified: TransactionalBatches | None = None
+        """The same until the coordinator has answered."""
 
     def run(self) -> Answer:
-        response = self._append_at_once()
-        if not self._postponed and not self._deferred:
-            return self._answer(response)
-        return self._answer_later(self._append_rest(response))
-
-    def run_in_transaction(self, transactional_id: str) -> Answer:
-        """Append the records of a request with a transactional id, its transactional batches once they are verified."""
-        broker, topics = self._broker, self._request.topic_data
-        batches = self._transactional = TransactionalBatches(broker, transactional_id, self._call.version)
-        try:
-            for topic in topics:
-                for data in topic.partition_data:
-                    batches.begin(broker.partition_of(topic.name, topic.topic_id, data.index), data.records)
-        except KafkaError as error:
-            self._refusal = error.code
-            return self.run()
-        if not batches.needs_coordinator or batches.verify_at_once():
-            return self.run()
-        for topic in topics:
-            for data in topic.partition_data:
-                data.records = None if data.records is None else bytearray(data.records)
-        return self._answer_later(self._append_verified(batches))
-
-    def _append_at_once(self) -> ProduceResponse:
-        """Append the records for which there is time now; the others are in `_deferred` and `_postponed` then."""
         request = self._request
         if request.acks not in (-1, 0, 1):
             self._refusal = ErrorCode.INVALID_REQUIRED_ACKS
@@ -230,7 +207,11 @@ class _Appends:
             for data in topic.partition_data:
                 answer = ProduceResponse.PartitionProduceResponse(index=data.index, base_offset=-1)
                 answers.append(answer)
-                if self._deferred or ((topics or len(answers) > 1) and time.monotonic() > until_s):
+                if (
+                    self._unverified is not None
+                    or self._deferred
+                    or ((topics or len(answers) > 1) and time.monotonic() > until_s)
+                ):
                     # The first append to a partition needs some 40 us, and there may be thousands of partitions.
                     data.records = None if data.records is None else bytearray(data.records)
                     self._deferred.append((topic, data, answer))
@@ -241,7 +222,29 @@ class _Appends:
                     name=topic.name, topic_id=topic.topic_id, partition_responses=answers
                 )
             )
-        return ProduceResponse(responses=topics)
+        response = ProduceResponse(responses=topics)
+        if not self._postponed and not self._deferred:
+            return self._answer(response)
+        self._call.connection.hold()
+        outcome: Deferred[ProduceResponse | None] = Deferred()
+        # A task of the broker: records that a client sent before it left are appended all the same.
+        self._broker.background.spawn(self._append_postponed(response, outcome))
+        return outcome
+
+    def run_in_transaction(self, transactional_id: str) -> Answer:
+        """Append the records of a request with a transactional id, its transactional batches once they are verified."""
+        broker = self._broker
+        batches = self._transactional = TransactionalBatches(broker, transactional_id, self._call.version)
+        try:
+            for topic in self._request.topic_data:
+                for data in topic.partition_data:
+                    batches.begin(broker.partition_of(topic.name, topic.topic_id, data.index), data.records)
+        except KafkaError as error:
+            self._refusal = error.code
+        else:
+            if batches.needs_coordinator and not batches.verify_at_once():
+                self._unverified = batches
+        return self.run()
 
     def _try(
         self,
@@ -346,33 +349,18 @@ class _Appends:
             self._commits = _Commits()
         return self._commits
 
-    async def _append_verified(self, batches: TransactionalBatches) -> ProduceResponse:
-        await batches.verify()
-        return await self._append_rest(self._append_at_once())
-
-    async def _append_rest(self, response: ProduceResponse) -> ProduceResponse:
-        turns = self._broker.gate.turns()
-        while self._deferred:
-            await turns.next()
-            self._try(*self._deferred.popleft())
-        while self._postponed:
-            await self._append_next()
-            await asyncio.sleep(0)  # many small ones add up to a long time
-        return response
-
-    def _answer_later(self, appends: Coroutine[Any, Any, ProduceResponse]) -> Answer:
-        """Hold the connection until all records are appended, and return the Deferred of the response."""
-        self._call.connection.hold()
-        outcome: Deferred[ProduceResponse | None] = Deferred()
-        # A task of the broker: records that a client sent before it left are appended all the same.
-        self._broker.background.spawn(self._complete(outcome, appends))
-        return outcome
-
-    async def _complete(
-        self, outcome: Deferred[ProduceResponse | None], appends: Coroutine[Any, Any, ProduceResponse]
-    ) -> None:
+    async def _append_postponed(self, response: ProduceResponse, outcome: Deferred[ProduceResponse | None]) -> None:
         try:
-            answer = self._answer(await appends)
+            if self._unverified is not None:
+                await self._unverified.verify()
+            turns = self._broker.gate.turns()
+            while self._deferred:
+                await turns.next()
+                self._try(*self._deferred.popleft())
+            while self._postponed:
+                await self._append_next()
+                await asyncio.sleep(0)  # many small ones add up to a long time
+            answer = self._answer(response)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
                 outcome.cancel()

@@ -2,11 +2,12 @@
 
 The decision is a record, PrepareCommit or PrepareAbort. Once that is committed, the client has its answer and the
 markers are sent; when all are written, the record CompleteCommit or CompleteAbort follows. A coordinator that finds a
-decision in the log takes up the markers again. Behaviour: Kafka's TransactionCoordinator.endTransaction and
+decision in the log sends the markers again. Behaviour: Kafka's TransactionCoordinator.endTransaction and
 TransactionMarkerChannelManager.
 """
 
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from gregor.coordinator.ports import ShardContext
@@ -86,14 +87,22 @@ class Endings:
     # --- aborts by the coordinator
 
     def abort(
-        self, transactional_id: str, transaction_version: int, new_id: int | None, response: object, now_ms: int
+        self,
+        transactional_id: str,
+        transaction_version: int,
+        new_id: int | None,
+        now_ms: int,
+        *,
+        response: object = None,
+        on_failure: Callable[[], None] | None = None,
     ) -> Result:
-        """Abort an open transaction and fence its producer, so that it cannot continue with the same epoch."""
+        """Abort an open transaction and fence its producer, so that it cannot continue with the same epoch.
+        `on_failure` is called if the decision could not be appended."""
         transaction = self._state.transactions[transactional_id]
         if transaction.state is not TransactionState.ONGOING:
             raise ValueError(f"{transactional_id!r} has no open transaction to abort, it is {transaction.state}")
         if transaction_version < EPOCH_PER_TRANSACTION:
-            return self._decide(transactional_id, transaction.fenced(now_ms), None, response)
+            return self._decide(transactional_id, transaction.fenced(now_ms), None, response, on_failure)
         next_id = NO_PRODUCER_ID
         if transaction.exhausted:
             if new_id is None:
@@ -102,17 +111,28 @@ class Endings:
         decided = transaction.decided(
             commit=False, client_version=EPOCH_PER_TRANSACTION, next_producer_id=next_id, now_ms=now_ms
         )
-        return self._decide(transactional_id, decided, transaction.identity, response)
+        return self._decide(transactional_id, decided, transaction.identity, response, on_failure)
 
     def _decide(
-        self, transactional_id: str, decided: Transaction, before: ProducerIdAndEpoch | None, response: object
+        self,
+        transactional_id: str,
+        decided: Transaction,
+        before: ProducerIdAndEpoch | None,
+        response: object,
+        on_failure: Callable[[], None] | None = None,
     ) -> Result:
         replaced = self._state.identities_before.get(transactional_id)
         self._state.set_identity_before(transactional_id, before)
+
+        def refused(_code: ErrorCode) -> None:
+            self._state.set_identity_before(transactional_id, replaced)
+            if on_failure is not None:
+                on_failure()
+
         return Result(
             response,
             [Record(transactional_id, decided)],
-            on_failure=lambda _code: self._state.set_identity_before(transactional_id, replaced),
+            on_failure=refused,
             after_commit=partial(self.send_markers, transactional_id, decided),
         )
 
@@ -179,7 +199,7 @@ def _kind_in_old_protocol(
 def _kind_in_new_protocol(
     transaction: Transaction, identity: ProducerIdAndEpoch, *, commit: bool
 ) -> Request | ErrorCode:
-    """The epoch says whether this is the end of the current transaction or, one below, a retry of the last one's."""
+    """The epoch distinguishes the end of the current transaction from a retry of the last one's, which is one below."""
     if transaction.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     rotated = transaction.previous_producer_id == identity.producer_id and (

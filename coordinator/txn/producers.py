@@ -56,7 +56,7 @@ class Producers:
             if expected is not None and expected != transaction.identity:
                 return _refusal(ErrorCode.PRODUCER_FENCED)
             wait = InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_epoch=-1)
-            return self._endings.abort(transactional_id, self._transaction_version(), new_id, wait, now_ms)
+            return self._endings.abort(transactional_id, self._transaction_version(), new_id, now_ms, response=wait)
         if expected is not None and expected != transaction.identity:
             # The retry of a producer that never received its new epoch.
             identity = transaction.identity

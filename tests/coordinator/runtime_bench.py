@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from gregor.broker.jobs.turns import LoopGate
-from gregor.coordinator.ports import ShardContext, Timers
+from gregor.coordinator.ports import ShardContext
 from gregor.coordinator.result import Record, Result
 from gregor.coordinator.runtime import CoordinatorRuntime, RecordFormat, RuntimeSettings
 from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
@@ -20,8 +20,9 @@ COMMIT_TIMEOUT_MS = 5_000
 class ListShard:
     """Hard state is the list of what was replayed."""
 
-    def __init__(self, timers: Timers, timers_to_start: list[str]) -> None:
-        self.timers = timers
+    def __init__(self, context: ShardContext, timers_to_start: list[str]) -> None:
+        self.context = context
+        self.timers = context.timers
         self.timers_to_start = timers_to_start
         self.replayed: list[tuple[int, str, int]] = []
         self.loaded_at: list[int] = []
@@ -79,7 +80,7 @@ class Bench:
         )
 
     def _make_shard(self, context: ShardContext) -> ListShard:
-        self.shards.append(ListShard(context.timers, self.timers_to_start))
+        self.shards.append(ListShard(context, self.timers_to_start))
         return self.shards[-1]
 
     def __enter__(self) -> "Bench":
@@ -88,6 +89,9 @@ class Bench:
     def __exit__(self, *_: object) -> None:
         self.runtime.close()
         self.settle()
+        for task in self.tasks:
+            if task.done() and not task.cancelled():
+                task.exception()  # else it is logged as never retrieved
         self.loop.close()
 
     def settle(self, ms: int = 0) -> None:

@@ -17,7 +17,8 @@ from contextlib import suppress
 import pytest
 
 from gregor.coordinator.group.states import GroupState
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.deferred import outcome_of
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
     GroupMetadataValue,
     HeartbeatRequest,
@@ -27,7 +28,9 @@ from gregor.protocol.messages import (
     OffsetCommitRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
 )
+from gregor.protocol.records.control import EndTransaction
 from tests.coordinator.context import Context
 
 PARTITIONS = 12
@@ -76,8 +79,9 @@ class Witness:
         return self.next_offset
 
     def committed(self, partition: int, offset: int) -> None:
+        """Of a plain commit and that of a transaction, the marker of which comes later, the later commit counts."""
         self.counts["commits"] += 1
-        self.acknowledged[partition] = offset
+        self.acknowledged[partition] = max(offset, self.acknowledged.get(partition, -1))
         self.in_doubt[partition] = {other for other in self.in_doubt[partition] if other > offset}
 
     def refused(self, partition: int, offset: int) -> None:
@@ -227,6 +231,21 @@ class Consumer:
         term = witness.counts["moves"]
         left_behind = generation < witness.generation
         replaced = self.instance is not None and witness.current.get(self.instance) != self.member_id
+        in_transaction = self.chance.random() < 0.4
+        send = self.send_in_transaction if in_transaction else self.send_commit
+        error = await send(partition, offset, generation)
+        if not error:
+            assert not left_behind or term != witness.counts["moves"], "a commit of a generation that was left"
+            assert not replaced or term != witness.counts["moves"], "a commit of a process that was replaced"
+            if not in_transaction:
+                witness.committed(partition, offset)
+            else:
+                await self.end_transaction(partition, offset)
+        elif error not in _LATER:
+            witness.refused(partition, offset)
+
+    async def send_commit(self, partition: int, offset: int, generation: int) -> int:
+        """Commit the offset; return the error."""
         one = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
         request = OffsetCommitRequest(
             group_id="g",
@@ -236,13 +255,39 @@ class Consumer:
             topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[one])],
         )
         answer = await self.context.coordinator.offset_commit(request, 9)
-        error = answer.topics[0].partitions[0].error_code
-        if not error:
-            assert not left_behind or term != witness.counts["moves"], "a commit of a generation that was left"
-            assert not replaced or term != witness.counts["moves"], "a commit of a process that was replaced"
-            witness.committed(partition, offset)
-        elif error not in _LATER:
-            witness.refused(partition, offset)
+        return answer.topics[0].partitions[0].error_code
+
+    async def send_in_transaction(self, partition: int, offset: int, generation: int) -> int:
+        """Commit the offset in a transaction of its own, whose producer id is the offset; return the error."""
+        one = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=""
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id="g",
+            producer_id=offset,
+            producer_epoch=0,
+            generation_id=generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[one])],
+        )
+        answer = await self.context.coordinator.commit_transactional_offsets(request, 5)
+        return answer.topics[0].partitions[0].error_code
+
+    async def end_transaction(self, partition: int, offset: int) -> None:
+        """End the transaction after a while; it may be left open, and then its offset never counts."""
+        await asyncio.sleep(self.chance.choice((0.0, 0.0, 0.5, 3.0)))
+        commit = self.chance.random() < 0.8
+        ended = self.context.coordinator.end_transaction(0, EndTransaction(offset, 0, 0, commit, 0))
+        if not commit:
+            self.witness.refused(partition, offset)
+            return
+        try:
+            await outcome_of(ended, asyncio.get_running_loop().create_future())
+        except KafkaError:
+            return  # in doubt: the marker may be in the log
+        self.witness.committed(partition, offset)
 
     def _well(self, error_code: int) -> bool:
         if error_code == ErrorCode.UNKNOWN_MEMBER_ID:

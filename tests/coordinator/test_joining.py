@@ -223,3 +223,20 @@ def test_a_failed_append_of_a_new_group_leaves_nothing() -> None:
         assert (context.state(), context.shard.soft.memberships) == (GroupState.DEAD, {})
         context.sleep(400_000)
         assert context.log.records() == []
+
+
+def test_a_group_falls_back_to_the_protocol_that_all_members_still_offer() -> None:
+    """A rolling restart of consumers from one assignor to another and back (KIP-429)."""
+    both = [("cooperative-sticky", b"c"), ("range", b"r")]
+    with Context() as context:
+        first, second = context.stable_group_of([both, both])
+        assert context.describe().protocol_data == "cooperative-sticky"
+        downgraded = context.join(first, protocols=both[1:])
+        other = context.join(second, protocols=both)
+        assert (downgraded.response.generation_id, downgraded.response.protocol_name) == (2, "range")
+        assert other.response.protocol_name == "range"
+        context.sync_all([first, second], 2)
+        assert context.join(protocols=both[:1]).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        upgraded = context.join(first, protocols=both)
+        context.join(second, protocols=both)
+        assert upgraded.response.protocol_name == "cooperative-sticky"

@@ -4,7 +4,7 @@ import pytest
 
 from gregor.coordinator.group.states import GroupState
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.messages import DescribeGroupsRequest, ListGroupsRequest
+from gregor.protocol.messages import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from tests.coordinator.context import Context
 
 
@@ -95,3 +95,30 @@ def test_the_protocol_type_is_listed_as_soon_as_it_is_known() -> None:
         request = ListGroupsRequest()
         (group,) = context.run(context.coordinator.list_groups(request, 5)).groups
         assert (group.protocol_type, group.group_state) == ("connect", GroupState.PREPARING_REBALANCE)
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_empty_groups_are_described_alike_in_every_version(version: int) -> None:
+    with Context() as context:
+        context.commit_offset(group="simple")
+        context.commit_in_transaction(group="pending")
+        (member_id,) = context.stable_group(group="left")
+        context.leave(member_id, group="left")
+        for group, protocol_type in (("simple", ""), ("pending", ""), ("left", "consumer")):
+            described = context.describe(group, version)
+            assert (described.error_code, described.group_state) == (0, "Empty")
+            assert (described.protocol_type, described.protocol_data) == (protocol_type, "")
+            assert described.members == []
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_empty_groups_are_listed_and_dead_ones_are_not_in_every_version(version: int) -> None:
+    with Context() as context:
+        context.commit_in_transaction(group="pending")
+        context.commit_offset(group="deleted")
+        context.run(context.coordinator.delete_groups(DeleteGroupsRequest(groups_names=["deleted"]), 2))
+        response = context.run(context.coordinator.list_groups(ListGroupsRequest(), version))
+        decoded, _ = type(response).decode(memoryview(response.encode(version)), version)
+        assert [(group.group_id, group.protocol_type) for group in decoded.groups] == [("pending", "")]
+        assert [group.group_state for group in decoded.groups] == ["Empty" if version >= 4 else ""]
+        assert [group.group_type for group in decoded.groups] == ["classic" if version >= 5 else ""]

@@ -173,3 +173,29 @@ def test_an_unsynced_member_that_comes_back_still_has_to_sync(version: int) -> N
         assert context.sync(new, 1, instance="b").error is ErrorCode.NONE
         context.sleep(50_000)
         assert context.state() is GroupState.STABLE
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_an_id_of_a_dynamic_member_is_none_of_a_static_one(pending: bool) -> None:
+    """The client then forgets the id and joins as a static member; the session of the dynamic one ends. (For an id that
+    was handed out and not yet used, Apache Kafka fails with an internal error.)"""
+    with Context() as context:
+        (member_id,) = context.stable_group(session_ms=10_000)
+        if pending:
+            member_id = context.join().response.member_id
+        assert context.join(member_id, instance="a").error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert context.state() is GroupState.STABLE
+        join = context.join(instance="a")
+        context.sleep(10_000)
+        assert join.response.generation_id == 2
+        assert join.response.leader == join.response.member_id
+        assert [member.group_instance_id for member in join.response.members] == ["a"]
+
+
+def test_a_static_member_that_leaves_out_its_name_stays_static() -> None:
+    with Context() as context:
+        member_id, other = context.static_group(["a", "b"])
+        rejoin = context.join(member_id)
+        assert context.heartbeat(other, 1, instance="b") is ErrorCode.REBALANCE_IN_PROGRESS
+        context.join(other, instance="b")
+        assert sorted(member.group_instance_id or "" for member in rejoin.response.members) == ["a", "b"]

@@ -27,7 +27,7 @@ IN, OUT = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Coordinator:
-    """Answers as the test says: an error for each partition that is named, NONE for the others."""
+    """Answers with the errors that the test sets, NONE for other partitions."""
 
     def __init__(self) -> None:
         self.errors: dict[TopicPartition, ErrorCode] = {}

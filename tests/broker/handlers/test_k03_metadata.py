@@ -153,13 +153,12 @@ def test_a_client_that_leaves_does_not_take_the_topic_along(harness: Harness, to
     assert leaving.cancelled()
 
 
-def test_internal_topics_are_marked_and_those_of_transactions_not_made(harness: Harness) -> None:
+def test_internal_topics_are_marked_and_created(harness: Harness) -> None:
     response = ask(harness, 12, "__consumer_offsets", "__transaction_state", create=True)
     found = {topic.name: topic for topic in response.topics}
     assert all(topic.is_internal for topic in found.values())
-    assert found["__consumer_offsets"].error_code == 0
     assert len(found["__consumer_offsets"].partitions) == 2
-    assert found["__transaction_state"].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [topic.error_code for topic in response.topics] == [0, 0]
     overrides = harness.broker.topic_configs.overrides("__consumer_offsets")
     assert (overrides["cleanup.policy"], overrides["segment.bytes"]) == ("compact", "104857600")
 

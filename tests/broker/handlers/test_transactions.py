@@ -237,7 +237,7 @@ def test_without_verification_records_are_appended_all_the_same(producer: Produc
 
 
 class SlowVerifier:
-    """A coordinator on another broker: it answers when the test says so."""
+    """A coordinator on another broker: the test completes its answers."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, int, list[TopicPartition], bool]] = []
