@@ -418,11 +418,80 @@ def dynamic_and_static(side: Side, version: int) -> Script:
         connection.close()
 
 
+def joins_of_every_version(side: Side, _version: int) -> Script:
+    for version in range(10):
+        group = f"join-{version}"
+        joined = side.join(group, version=version)
+        yield version, join_parts(joined)
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            yield join_parts(side.join(group, joined.member_id, version=version))
+        yield side.described(group)
+        yield join_parts(side.join(group, "nobody", version=version))
+
+
+def static_joins_of_every_version(side: Side, _version: int) -> Script:
+    group = "static-joins"
+    side.stable(group)
+    for version in range(5, 10):
+        joined = side.join(group, instance="i", version=version)
+        yield version, join_parts(joined)
+        yield side.heartbeat(group, joined.member_id, 1, "i"), side.sync(group, joined.member_id, 1, "i")
+    yield join_parts(side.join(group, instance="i", protocol="other"))
+
+
+def ids_that_were_handed_out(side: Side, _version: int) -> Script:
+    group = "handed-out"
+    member_id = side.join(group).member_id
+    yield side.described(group)
+    yield side.commit(group, 5), side.heartbeat(group, member_id, 0), side.sync(group, member_id, 0)
+    yield side.leave(group, member_id), side.leave(group, member_id)
+    yield side.delete_offset(group), side.delete_group(group), side.delete_group(group), side.delete_offset(group)
+
+
+def groups_that_do_not_exist(side: Side, _version: int) -> Script:
+    yield ErrorCode(side.join("").error_code).name
+    for group in ("", "absent"):
+        yield side.sync(group, "m", 1), side.heartbeat(group, "m", 1), side.leave(group, "m")
+        yield side.delete_offset(group), side.delete_group(group), side.described(group)
+    yield side.commit("", 3), side.fetch("")
+
+
+def another_protocol_type(side: Side, _version: int) -> Script:
+    group = "type"
+    member_id = side.stable(group)
+    request = join_request(group, "", None)
+    request.protocol_type = "connect"
+    yield join_parts(side.wire.ask(request, 7))
+    yield side.leave(group, member_id, "i")
+    yield join_parts(side.wire.ask(request, 3))
+    yield side.described(group)
+    yield side.delete_offset(group)
+
+
+def join_parts(joined: Any) -> tuple[Any, ...]:
+    leads = joined.leader == joined.member_id
+    return (
+        ErrorCode(joined.error_code).name,
+        (joined.generation_id, joined.protocol_type, joined.protocol_name),
+        (leads, joined.skip_assignment, len(joined.members)),
+    )
+
+
 EVERY_VERSION = (commit_and_abort, plain_commits_beside_a_transaction, deletions, refusals)
 CASES = [
     *((script, version) for script in EVERY_VERSION for version in VERSIONS),
     *((members, version) for version in VERSIONS if version >= MEMBERS_FROM),
-    (dynamic_and_static, 0),
+    *(
+        (script, 0)
+        for script in (
+            dynamic_and_static,
+            joins_of_every_version,
+            static_joins_of_every_version,
+            ids_that_were_handed_out,
+            groups_that_do_not_exist,
+            another_protocol_type,
+        )
+    ),
 ]
 
 
@@ -450,3 +519,22 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side]:
 @pytest.mark.parametrize(("script", "version"), CASES)
 def test_the_same_answers(gregor: Side, kafka: Side, script: Callable[[Side, int], Script], version: int) -> None:
     assert list(script(gregor, version)) == list(script(kafka, version))
+
+
+def test_where_the_answers_differ(gregor: Side, kafka: Side) -> None:
+    """Apache Kafka has a group rebalance when an id is given back that no member uses, fails where such an id is used
+    with a name, and keeps an empty group of a join that it refused."""
+    found = []
+    for side in (gregor, kafka):
+        member_id = side.stable("left")
+        unused = side.join("left").member_id
+        named = ErrorCode(side.join("left", unused, "z").error_code).name
+        assert side.leave("left", unused) == ("NONE", ["NONE"])
+        refused = join_request("refused", "", None)
+        refused.protocols = []
+        assert side.wire.ask(refused, 7).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        found.append((named, side.heartbeat("left", member_id, 1, "i"), side.delete_group("refused")))
+    assert found == [
+        ("UNKNOWN_MEMBER_ID", "NONE", "GROUP_ID_NOT_FOUND"),
+        ("UNKNOWN_SERVER_ERROR", "REBALANCE_IN_PROGRESS", "NONE"),
+    ]
