@@ -421,7 +421,7 @@ def test_offsets_of_a_group_become_part_of_a_transaction(producer: Producer, top
     producer.until_ended()
 
 
-def write_marker(harness: Harness, producer: Producer, topic: str, version: int, *indexes: int) -> list[ErrorCode]:
+def marker_request(producer: Producer, topic: str, *indexes: int) -> WriteTxnMarkersRequest:
     marker = WriteTxnMarkersRequest.WritableTxnMarker(
         producer_id=producer.id,
         producer_epoch=producer.epoch,
@@ -429,7 +429,11 @@ def write_marker(harness: Harness, producer: Producer, topic: str, version: int,
         coordinator_epoch=100,
         topics=[WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=topic, partition_indexes=list(indexes))],
     )
-    (answer,) = harness.ask(WriteTxnMarkersRequest(markers=[marker]), version).markers
+    return WriteTxnMarkersRequest(markers=[marker])
+
+
+def write_marker(harness: Harness, producer: Producer, topic: str, version: int, *indexes: int) -> list[ErrorCode]:
+    (answer,) = harness.ask(marker_request(producer, topic, *indexes), version).markers
     assert answer.producer_id == producer.id
     return [ErrorCode(one.error_code) for one in answer.topics[0].partitions]
 
@@ -456,6 +460,29 @@ def test_marker_of_an_earlier_coordinator_is_refused(producer: Producer, topic: 
     # The coordinator's own epoch is lower than that of the tool: the partition refuses its marker.
     producer.harness.turn(50)
     assert end_offset(producer.harness, topic) == 2
+
+
+def test_markers_that_followers_do_not_have_in_time(producer: Producer, topic: str) -> None:
+    harness = producer.harness
+    producer.add(topic, 0, 1)
+    for partition in (0, 1):
+        producer.produce(topic, b"x", partition=partition)
+    harness.add_follower(topic)
+    with harness.settings(request_timeout_ms="20"):
+        assert write_marker(harness, producer, topic, 2, 0, 1) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+    assert end_offset(harness, topic) == 2
+
+
+def test_leader_that_resigns_before_the_marker_is_committed(producer: Producer, topic: str) -> None:
+    harness = producer.harness
+    producer.add(topic, 0)
+    producer.produce(topic, b"x")
+    harness.add_follower(topic)
+    task = harness.begin(marker_request(producer, topic, 0), 2)
+    assert not task.done()
+    harness.hand_over(topic)
+    (answer,) = harness.run(task).markers
+    assert [one.error_code for one in answer.topics[0].partitions] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 def open_since(harness: Harness, topic: str) -> list[int]:
