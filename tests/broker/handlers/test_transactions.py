@@ -23,6 +23,7 @@ from gregor.protocol.messages import (
     MetadataRequest,
     ProduceRequest,
     ProduceResponse,
+    UpdateFeaturesRequest,
     WriteTxnMarkersRequest,
 )
 from gregor.protocol.topic_names import TRANSACTION_STATE_TOPIC
@@ -526,3 +527,34 @@ def test_end_that_was_decided_before_a_restart_is_written_after_it(tmp_path: Pat
         assert [end_offset(harness, "t", index) for index in (0, 1)] == [2, 2]
         later: Any = Producer(harness, "id")
         assert (later.id, later.epoch) == (producer.id, producer.epoch + 1)
+
+
+def set_transaction_version(harness: Harness, level: int, *, upgrade_type: int) -> None:
+    wanted = UpdateFeaturesRequest.FeatureUpdateKey(
+        feature="transaction.version", max_version_level=level, upgrade_type=upgrade_type
+    )
+    assert harness.ask(UpdateFeaturesRequest(feature_updates=[wanted], timeout_ms=5000), 2).error_code == 0
+
+
+def test_downgrade_of_the_protocol_ends_its_open_transactions(tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        harness.create_topic("t", 2)
+        new, old = Producer(harness, "new"), Producer(harness, "old")
+        assert new.produce("t", b"x", version=NEW).error_code == 0
+        old.add("t", 1)
+        assert old.produce("t", b"x", partition=1).error_code == 0
+        set_transaction_version(harness, 0, upgrade_type=2)
+        assert (new.state(), end_offset(harness, "t")) == ("CompleteAbort", 2)
+        assert (old.state(), end_offset(harness, "t", 1)) == ("Ongoing", 1)
+        assert old.end() == ErrorCode.NONE
+        later = Producer(harness, "new")
+        later.add("t", 0)
+        assert later.produce("t", b"y").base_offset == 2
+        # One that begins while the level falls is ended when the lower level is in force.
+        set_transaction_version(harness, 2, upgrade_type=1)
+        later.init()
+        assert later.produce("t", b"z", partition=1, version=NEW).error_code == 0
+        admin = harness.broker.feature_admin
+        admin.before_downgrade.clear()
+        set_transaction_version(harness, 0, upgrade_type=2)
+        later.until_ended()
