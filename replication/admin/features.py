@@ -28,8 +28,8 @@ from gregor.replication.store.time_limit import TimeLimit
 
 _log = logging.getLogger(__name__)
 
-BeforeDowngrade = Callable[[str, int, int], Awaitable[None]]
-"""Receives the feature, its level, and the lower one that it is about to have."""
+BeforeDowngrade = Callable[[str, int, int, int], Awaitable[None]]
+"""Receives the feature, its level, the lower one that it is about to have, and the time limit in milliseconds."""
 
 
 class UpgradeType(IntEnum):
@@ -107,14 +107,20 @@ class FeatureAdmin:
     """Applies updates on the controller's broker."""
 
     def __init__(
-        self, store: MetadataStore, controller: Controller, features: FinalizedFeatures, *, in_cluster: bool
+        self,
+        store: MetadataStore,
+        controller: Controller,
+        features: FinalizedFeatures,
+        before_downgrade: Sequence[BeforeDowngrade] = (),
+        *,
+        in_cluster: bool,
     ) -> None:
+        """`before_downgrade` are awaited before a level falls. With a KafkaError the level stays."""
         self._store = store
         self._controller = controller
         self._features = features
         self._in_cluster = in_cluster
-        self.before_downgrade: list[BeforeDowngrade] = []
-        """Awaited before a level falls. With a KafkaError the level stays."""
+        self._before_downgrade = before_downgrade
 
     async def update(self, updates: Sequence[FeatureUpdate], timeout_ms: int, *, validate_only: bool = False) -> None:
         """Return when the new levels are in force on this broker; the others follow. Raises KafkaError: those of
@@ -151,9 +157,9 @@ class FeatureAdmin:
             ) from None
 
     async def _prepare_downgrade(self, name: str, level: int, after: int, limit: TimeLimit) -> None:
-        for prepare in self.before_downgrade:
+        for prepare in self._before_downgrade:
             try:
-                await limit.within(partial(prepare, name, level, after))
+                await prepare(name, level, after, max(0, limit.left_ms))
             except KafkaError as error:
                 raise KafkaError(
                     error.code, f"{name} stays at {level}, as its downgrade to {after} failed: {error.message}"

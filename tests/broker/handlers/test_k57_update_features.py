@@ -6,6 +6,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ApiVersionsRequest, UpdateFeaturesRequest, UpdateFeaturesResponse
+from tests.broker.handlers.test_transactions import Producer
 from tests.broker.harness import Harness
 
 VERSIONS = range(3)
@@ -77,3 +78,21 @@ def test_validation_alone_and_unknown_types(harness: Harness, version: int) -> N
 def test_another_broker_is_the_controller(harness: Harness, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness.node.controller, "cluster", None)
     assert update(harness, version, 0, down=True).error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_downgrade_waits_until_an_open_transaction_has_ended(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    producer = Producer(harness, topic)
+    assert producer.add(topic, 0) == [ErrorCode.NONE]
+    wanted = UpdateFeaturesRequest.FeatureUpdateKey(
+        feature=TRANSACTIONS, max_version_level=0, upgrade_type=SAFE_DOWNGRADE
+    )
+    refused = harness.ask(UpdateFeaturesRequest(feature_updates=[wanted], timeout_ms=1), 2)
+    assert refused.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert topic in refused.error_message and finalized(harness)[1] == {TRANSACTIONS: (2, 2)}
+    downgrade = harness.begin(UpdateFeaturesRequest(feature_updates=[wanted]), 2)
+    assert not downgrade.done()
+    assert producer.end() == ErrorCode.NONE
+    assert harness.run(downgrade).error_code == 0
+    assert finalized(harness)[1] == {}
+    assert update(harness, 2, 2).error_code == 0

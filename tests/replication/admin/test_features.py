@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.replication.admin.features import FeatureAdmin, FeatureUpdate, UpgradeType, updated
+from gregor.replication.admin.features import BeforeDowngrade, FeatureAdmin, FeatureUpdate, UpgradeType, updated
 from gregor.replication.controller.context import Cluster, LiveBroker
 from gregor.replication.store import nodes
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
@@ -79,9 +79,10 @@ class Subject:
 
     def __init__(self, store: EmbeddedStore, brokers: dict[int, LiveBroker], in_cluster: bool) -> None:
         self.store = store
+        self.before_downgrade: list[BeforeDowngrade] = []
         self.controller: Any = SimpleNamespace(cluster=Cluster(0, 1, brokers))
         self.features = FinalizedFeatures(store, lambda work: work.close())
-        self.admin = FeatureAdmin(store, self.controller, self.features, in_cluster=in_cluster)
+        self.admin = FeatureAdmin(store, self.controller, self.features, self.before_downgrade, in_cluster=in_cluster)
 
     async def update(self, level: int, kind: UpgradeType = UPGRADE, **options: Any) -> None:
         await self.admin.update([FeatureUpdate(TRANSACTIONS, level, kind)], 5000, **options)
@@ -138,10 +139,11 @@ async def test_transactions_end_before_the_level_falls(tmp_path: Path) -> None:
     tested = await subject(tmp_path)
     seen: list[tuple[str, int, int, int]] = []
 
-    async def prepare(name: str, level: int, after: int) -> None:
+    async def prepare(name: str, level: int, after: int, timeout_ms: int) -> None:
+        assert 0 < timeout_ms <= 5000
         seen.append((name, level, after, tested.features.transaction_version()))
 
-    tested.admin.before_downgrade.append(prepare)
+    tested.before_downgrade.append(prepare)
     await tested.update(2)
     await tested.update(2, UNSAFE)
     assert seen == []
@@ -156,10 +158,10 @@ async def test_downgrade_that_fails_leaves_the_level(tmp_path: Path) -> None:
     tested = await subject(tmp_path)
     await tested.update(2)
 
-    async def prepare(_name: str, _level: int, _after: int) -> None:
+    async def prepare(_name: str, _level: int, _after: int, _timeout_ms: int) -> None:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "transaction a is open")
 
-    tested.admin.before_downgrade.append(prepare)
+    tested.before_downgrade.append(prepare)
     with pytest.raises(KafkaError, match="stays at 2.*transaction a is open") as error:
         await tested.update(0, SAFE)
     assert error.value.code == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -172,11 +174,11 @@ async def test_another_write_in_between_is_read_first(tmp_path: Path) -> None:
     tested = await subject(tmp_path)
     await create_feature_node(tested.store, {TRANSACTIONS: 2})
 
-    async def prepare(_name: str, _level: int, _after: int) -> None:
-        tested.admin.before_downgrade.clear()
+    async def prepare(_name: str, _level: int, _after: int, _timeout_ms: int) -> None:
+        tested.before_downgrade.clear()
         await tested.store.set(nodes.FEATURE, nodes.encode_features({TRANSACTIONS: 1}))
 
-    tested.admin.before_downgrade.append(prepare)
+    tested.before_downgrade.append(prepare)
     await tested.update(0, SAFE)
     assert await tested.node() == (nodes.encode_features({}), 2)
     await tested.store.close()

@@ -1,0 +1,118 @@
+"""Before transaction.version falls, the transactions that are open on any broker end.
+
+A broker of Apache Kafka 3.9, which may join after the downgrade, does not know how to end a transaction of the newer
+protocol. The controller's broker therefore waits until each transaction that was open has been committed or aborted: by
+its client, or by its coordinator when its timeout is over. A client that is connected uses the newer protocol until it
+connects again, as with Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
+from gregor.replication.channels.peer import Peer, PeerError
+from gregor.replication.store.features import TRANSACTION_VERSION
+
+if TYPE_CHECKING:
+    from gregor.config.broker import BrokerConfig
+    from gregor.protocol.turns import Gate
+    from gregor.replication.partition.metadata_image import MetadataImage
+
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+DURATIONS_FROM = 1
+"""Version of ListTransactions."""
+POLL_S = 0.1
+MAX_NAMED = 5
+
+
+class Transactions(Protocol):
+    """The transaction coordinator of this broker."""
+
+    async def list(self, request: ListTransactionsRequest, version: int) -> ListTransactionsResponse: ...
+
+
+class TransactionDowngrade:
+    """Waits on the controller's broker. `new_peer` makes a connection to another broker at a host and port."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: MetadataImage,
+        transactions: Transactions,
+        gate: Gate,
+        *,
+        new_peer: Callable[[str, int], Peer] | None = None,
+        poll_s: float = POLL_S,
+    ) -> None:
+        client_id, timeout_ms = f"broker-{config.broker_id}-features", config["request.timeout.ms"]
+        self._broker_id = config.broker_id
+        self._listener = config.inter_broker_listener_name
+        self._image = image
+        self._transactions = transactions
+        self._new_peer = new_peer or (lambda host, port: Peer(host, port, client_id, timeout_ms, gate))
+        self._poll_s = poll_s
+
+    async def prepare(self, name: str, level: int, after: int, timeout_ms: int) -> None:
+        """Wait until the transactions that are open now have ended (a hook of FeatureAdmin). Raises KafkaError:
+        CONCURRENT_TRANSACTIONS if some are open when the time is over, BROKER_NOT_AVAILABLE if a broker did not
+        answer."""
+        if name != TRANSACTION_VERSION:
+            return
+        begun_s = time.monotonic()
+        until_s = begun_s + timeout_ms / 1000
+        peers = self._peers()
+        try:
+            while True:
+                # Those that have lasted longer than this wait were open at its beginning.
+                waited_ms = int((time.monotonic() - begun_s) * 1000)
+                found = await self._open(peers, waited_ms, until_s)
+                if not found:
+                    return
+                if time.monotonic() >= until_s:
+                    named = ", ".join(sorted(found)[:MAX_NAMED])
+                    raise KafkaError(
+                        ErrorCode.CONCURRENT_TRANSACTIONS,
+                        f"{len(found)} transactions are open ({named}): try again when they have ended, or end them"
+                        " with `gregor transactions forceTerminateTransaction`",
+                    )
+                await asyncio.sleep(self._poll_s)
+        finally:
+            for peer in peers.values():
+                peer.close()
+
+    def _peers(self) -> dict[int, Peer]:
+        return {
+            broker_id: self._new_peer(endpoint.host, endpoint.port)
+            for broker_id, broker in self._image.brokers.items()
+            if broker_id != self._broker_id and (endpoint := broker.endpoints.get(self._listener)) is not None
+        }
+
+    async def _open(self, peers: dict[int, Peer], waited_ms: int, until_s: float) -> set[str]:
+        """Return the transactional ids of the transactions that have been open for longer than `waited_ms`."""
+        request = ListTransactionsRequest(state_filters=list(OPEN_STATES), duration_filter=waited_ms)
+        found: set[str] = set()
+        for broker_id in sorted([self._broker_id, *peers]):
+            while True:
+                try:
+                    if broker_id == self._broker_id:
+                        response = await self._transactions.list(request, DURATIONS_FROM)
+                    else:
+                        response = await peers[broker_id].send(request)
+                    if not response.error_code:
+                        found.update(one.transactional_id for one in response.transaction_states)
+                        break
+                    problem = f"error {response.error_code}"
+                except PeerError as error:
+                    problem = str(error)
+                if time.monotonic() >= until_s:
+                    raise KafkaError(
+                        ErrorCode.BROKER_NOT_AVAILABLE,
+                        f"the open transactions of broker {broker_id} are not known: {problem}",
+                    )
+                await asyncio.sleep(self._poll_s)
+        return found
