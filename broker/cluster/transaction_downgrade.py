@@ -1,31 +1,31 @@
-"""Before transaction.version falls, the transactions that are open on any broker end.
+"""Before transaction.version falls to 0, the open transactions of the newer protocol end on every broker.
 
-A broker of Apache Kafka 3.9, which may join after the downgrade, does not know how to end a transaction of the newer
-protocol. The controller's broker therefore waits until each transaction that was open has been committed or aborted: by
-its client, or by its coordinator when its timeout is over. A client that is connected uses the newer protocol until it
-connects again, as with Apache Kafka.
+A broker of Apache Kafka 3.9, which may join after the downgrade, does not know how to end them. At level 1 each broker
+aborts those that it coordinates (`TransactionsOfNewProtocol`). The controller's broker waits until no transaction that
+was open then is listed by another broker; an answer does not show the protocol, so it waits for those of the older one
+there, too. A client that is connected uses the newer protocol until it connects again, as with Apache Kafka.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
 
+from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from gregor.replication.channels.peer import Peer, PeerError
-from gregor.replication.store.features import TRANSACTION_VERSION
+from gregor.replication.store.features import NEW_PROTOCOL, TRANSACTION_VERSION
 
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
     from gregor.protocol.turns import Gate
     from gregor.replication.partition.metadata_image import MetadataImage
+    from gregor.replication.store.features import FinalizedFeatures
 
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
-DURATIONS_FROM = 1
-"""Version of ListTransactions."""
 POLL_S = 0.1
 MAX_NAMED = 5
 
@@ -33,7 +33,39 @@ MAX_NAMED = 5
 class Transactions(Protocol):
     """The transaction coordinator of this broker."""
 
-    async def list(self, request: ListTransactionsRequest, version: int) -> ListTransactionsResponse: ...
+    async def end_new_protocol(self) -> None: ...
+
+
+class TransactionsOfNewProtocol:
+    """Aborts the open transactions of the newer protocol that this broker coordinates when the level falls below it."""
+
+    def __init__(
+        self,
+        features: FinalizedFeatures,
+        transactions: Transactions,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._features = features
+        self._transactions = transactions
+        self._spawn = spawn
+        self._level = features.transaction_version()
+        features.on_changed.append(self._changed)
+
+    def _changed(self) -> None:
+        before, self._level = self._level, self._features.transaction_version()
+        if before >= NEW_PROTOCOL > self._level:
+            self._spawn(self._end())
+
+    async def _end(self) -> None:
+        try:
+            await self._transactions.end_new_protocol()
+        except KafkaError as error:
+            logger.warning(
+                "transactions of the newer protocol are still open after the downgrade of %s: %s; their timeouts end"
+                " them",
+                TRANSACTION_VERSION,
+                error,
+            )
 
 
 class TransactionDowngrade:
@@ -60,9 +92,10 @@ class TransactionDowngrade:
     async def prepare(self, name: str, level: int, after: int, timeout_ms: int) -> None:
         """Wait until the transactions that are open now have ended (a hook of FeatureAdmin). Raises KafkaError:
         CONCURRENT_TRANSACTIONS if some are open when the time is over, BROKER_NOT_AVAILABLE if a broker did not
-        answer."""
-        if name != TRANSACTION_VERSION:
+        answer, and what the coordinator of this broker raises."""
+        if name != TRANSACTION_VERSION or after:
             return
+        await self._transactions.end_new_protocol()
         begun_s = time.monotonic()
         until_s = begun_s + timeout_ms / 1000
         peers = self._peers()
@@ -93,16 +126,14 @@ class TransactionDowngrade:
         }
 
     async def _open(self, peers: dict[int, Peer], waited_ms: int, until_s: float) -> set[str]:
-        """Return the transactional ids of the transactions that have been open for longer than `waited_ms`."""
+        """Return the transactional ids of the transactions on other brokers that have been open for longer than
+        `waited_ms`."""
         request = ListTransactionsRequest(state_filters=list(OPEN_STATES), duration_filter=waited_ms)
         found: set[str] = set()
-        for broker_id in sorted([self._broker_id, *peers]):
+        for broker_id, peer in sorted(peers.items()):
             while True:
                 try:
-                    if broker_id == self._broker_id:
-                        response = await self._transactions.list(request, DURATIONS_FROM)
-                    else:
-                        response = await peers[broker_id].send(request)
+                    response: ListTransactionsResponse = await peer.send(request)
                     if not response.error_code:
                         found.update(one.transactional_id for one in response.transaction_states)
                         break

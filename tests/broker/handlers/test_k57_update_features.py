@@ -6,7 +6,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ApiVersionsRequest, UpdateFeaturesRequest, UpdateFeaturesResponse
-from tests.broker.handlers.test_transactions import Producer
+from tests.broker.handlers.test_transactions import NEW, Producer
 from tests.broker.harness import Harness
 
 VERSIONS = range(3)
@@ -44,10 +44,10 @@ def test_level_falls_and_rises_with_growing_epochs(harness: Harness, version: in
     assert (response.error_code, response.error_message) == (0, None)
     listed = [(one.feature, one.error_code, one.error_message) for one in response.results]
     assert listed == ([(TRANSACTIONS, 0, None)] if version < 2 else [])
-    assert finalized(harness) == (epoch + 1, {})
+    assert finalized(harness) == (epoch + 2, {}), "by way of level 1"
     assert harness.broker.features.transaction_version() == 0
     assert update(harness, version, 2).error_code == 0
-    assert finalized(harness) == (epoch + 2, {TRANSACTIONS: (2, 2)})
+    assert finalized(harness) == (epoch + 3, {TRANSACTIONS: (2, 2)})
     assert harness.broker.features.transaction_version() == 2
 
 
@@ -80,19 +80,15 @@ def test_another_broker_is_the_controller(harness: Harness, version: int, monkey
     assert update(harness, version, 0, down=True).error_code == ErrorCode.NOT_CONTROLLER
 
 
-def test_downgrade_waits_until_an_open_transaction_has_ended(harness: Harness, topic: str) -> None:
+def test_downgrade_ends_the_open_transactions_of_the_newer_protocol(harness: Harness, topic: str) -> None:
     harness.create_topic(topic)
-    producer = Producer(harness, topic)
-    assert producer.add(topic, 0) == [ErrorCode.NONE]
-    wanted = UpdateFeaturesRequest.FeatureUpdateKey(
-        feature=TRANSACTIONS, max_version_level=0, upgrade_type=SAFE_DOWNGRADE
-    )
-    refused = harness.ask(UpdateFeaturesRequest(feature_updates=[wanted], timeout_ms=1), 2)
-    assert refused.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert topic in refused.error_message and finalized(harness)[1] == {TRANSACTIONS: (2, 2)}
-    downgrade = harness.begin(UpdateFeaturesRequest(feature_updates=[wanted]), 2)
-    assert not downgrade.done()
-    assert producer.end() == ErrorCode.NONE
-    assert harness.run(downgrade).error_code == 0
+    older, newer = Producer(harness, topic), Producer(harness, f"{topic}-newer")
+    assert older.add(topic, 0) == [ErrorCode.NONE]
+    assert newer.produce(topic, b"x", version=NEW).error_code == 0
+    assert (older.state(), newer.state()) == ("Ongoing", "Ongoing")
+    assert update(harness, 2, 0, down=True).error_code == 0
     assert finalized(harness)[1] == {}
+    newer.until_ended()
+    assert (older.state(), newer.state()) == ("Ongoing", "CompleteAbort")
+    assert older.end() == ErrorCode.NONE
     assert update(harness, 2, 2).error_code == 0

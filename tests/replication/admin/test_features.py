@@ -111,8 +111,8 @@ async def test_level_is_written_and_in_force_on_return(tmp_path: Path, caplog: p
     await tested.update(2)
     assert (await tested.node())[1] == 1, "nothing to change"
     await tested.update(0, SAFE)
-    assert await tested.node() == (nodes.encode_features({}), 2)
-    assert tested.features.finalized == (2, {})
+    assert await tested.node() == (nodes.encode_features({}), 3)
+    assert tested.features.finalized == (3, {})
     await tested.store.close()
 
 
@@ -148,7 +148,9 @@ async def test_transactions_end_before_the_level_falls(tmp_path: Path) -> None:
     await tested.update(2, UNSAFE)
     assert seen == []
     await tested.update(1, SAFE)
+    await tested.update(2)
     await tested.update(0, UNSAFE)
+    # The level that is in force meanwhile keeps brokers out that do not know the feature.
     assert seen == [(TRANSACTIONS, 2, 1, 2), (TRANSACTIONS, 1, 0, 1)]
     await tested.store.close()
 
@@ -162,10 +164,10 @@ async def test_downgrade_that_fails_leaves_the_level(tmp_path: Path) -> None:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "transaction a is open")
 
     tested.before_downgrade.append(prepare)
-    with pytest.raises(KafkaError, match="stays at 2.*transaction a is open") as error:
+    with pytest.raises(KafkaError, match="stays at 1.*transaction a is open") as error:
         await tested.update(0, SAFE)
     assert error.value.code == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert tested.features.transaction_version() == 2
+    assert tested.features.transaction_version() == 1
     await tested.store.close()
 
 
@@ -176,11 +178,11 @@ async def test_another_write_in_between_is_read_first(tmp_path: Path) -> None:
 
     async def prepare(_name: str, _level: int, _after: int, _timeout_ms: int) -> None:
         tested.before_downgrade.clear()
-        await tested.store.set(nodes.FEATURE, nodes.encode_features({TRANSACTIONS: 1}))
+        await tested.store.set(nodes.FEATURE, nodes.encode_features({TRANSACTIONS: 2}))
 
     tested.before_downgrade.append(prepare)
     await tested.update(0, SAFE)
-    assert await tested.node() == (nodes.encode_features({}), 2)
+    assert await tested.node() == (nodes.encode_features({}), 4)
     await tested.store.close()
 
 
@@ -191,8 +193,8 @@ async def test_version_of_a_node_created_again_rises_above_the_epoch(tmp_path: P
         await tested.update(level, kind)
     await tested.store.delete(nodes.FEATURE)
     await tested.update(2)
-    assert await tested.node() == (nodes.encode_features({TRANSACTIONS: 2}), 4)
-    assert tested.features.finalized == (4, {TRANSACTIONS: 2})
+    assert await tested.node() == (nodes.encode_features({TRANSACTIONS: 2}), 5)
+    assert tested.features.finalized == (5, {TRANSACTIONS: 2})
     await tested.store.close()
 
 
