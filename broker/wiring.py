@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.admin_socket.server import Control
 from gregor.broker.answers.metadata import EncodedTopics
+from gregor.broker.answers.producer_clients import ProducerClients
 from gregor.broker.cluster.auto_topics import TopicCreator
 from gregor.broker.cluster.store_factory import NoSuchStore, check_store, in_cluster
 from gregor.broker.fetch.follower_sessions import FollowerSessions
@@ -101,6 +102,7 @@ class Node:
         self.in_cluster = in_cluster(config)
         self._addresses = OwnAddresses(config, self.in_cluster, now_ms)
         self._connections = Connections(config, on_opened=Share(self._files).connections)
+        self._producer_clients = ProducerClients()
         self._store: MetadataStore | None = None
         self._zookeeper: ZooKeeperStore | None = None
         self._base: BaseParts | None = None
@@ -165,6 +167,7 @@ class Node:
             now_ms,
             lambda topic, index: base.replicas.get(topic, index) is not None,
             lambda topic, index: (found := base.replicas.get(topic, index)) is not None and found.is_leader,
+            self._producer_clients.text_of,
         )
         disk_watch = self._watch_disks(base, maintenance)
         control = controller_parts(self._config, base, self._gate, now_ms)
@@ -325,6 +328,7 @@ class Node:
             follower_sessions=member.follower_sessions if member else FollowerSessions(fetch_slots),
             encoded_topics=EncodedTopics(),
             addresses=self._addresses,
+            producer_clients=self._producer_clients,
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
         )
 
