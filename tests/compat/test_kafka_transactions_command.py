@@ -160,7 +160,7 @@ def test_absent_transactional_ids_and_topics(tools: Tools) -> None:
 
 @pytest.fixture
 def no_verification(tools: Tools) -> Iterator[None]:
-    """Leaders append transactional records without asking a coordinator, as before Kafka 3.6."""
+    """Leaders append transactional records without a query of the coordinator, as before Kafka 3.6."""
     key = "transaction.partition.verification.enable"
     tools.ours("configs", "--alter", "--broker-defaults", "--add-config", f"{key}=false")
     until(lambda: f"{key}=false" in tools.ours("configs", "--describe", "--broker-defaults"), "the setting")
