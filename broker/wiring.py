@@ -31,14 +31,14 @@ from gregor.broker.net.connections import Connections
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
 from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.node.base_parts import base_parts
-from gregor.broker.node.controller_parts import controller_parts
+from gregor.broker.node.controller_parts import controller_parts, feature_admin
 from gregor.broker.node.coordinators import make_coordinators
+from gregor.broker.node.downgrade import TransactionDowngrade
 from gregor.broker.node.log_loading import StartupLoading
 from gregor.broker.node.store import StartError, home_of_store, open_own_store, open_zookeeper
 from gregor.broker.node.topic_events import TopicEvents
 from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
-from gregor.replication.admin.features import FeatureAdmin
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -191,6 +191,9 @@ class Node:
             check_addresses=check_addresses,
         )
         self.broker = self._serving_parts(base, control, admin, coordinators, mover, producer_ids)
+        TransactionDowngrade(
+            coordinators.transactions, base.features, self.broker.feature_admin, self._background.spawn
+        )
         end_in_order(self._lifetimes, member=member, controller=control.loop, coordinators=coordinators)
         await self._enter_service(base, control, bind)
         self._start_jobs(base, maintenance, mover, disk_watch)
@@ -311,7 +314,9 @@ class Node:
             controller=control.answers,
             admin=admin,
             features=base.features,
-            feature_admin=FeatureAdmin(base.store, control.loop, base.features, in_cluster=self.in_cluster),
+            feature_admin=feature_admin(
+                config, base, control, coordinators.transactions, self._gate, in_cluster=self.in_cluster
+            ),
             topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),
             groups=coordinators.groups,
             transactions=coordinators.transactions,
