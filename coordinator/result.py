@@ -43,8 +43,8 @@ class Result:
     did not change. `after_commit` is called when they, and all records before them, are committed: after the answers,
     however late, and not at all once another broker leads the partition. `atomic` False lets the runtime spread the
     records over several batches. With a `producer` the records are part of its transaction. A `marker` ends a
-    transaction; it comes without records. `needs_commit`: the response confirms what earlier records say, so that it
-    must not be given, even after a long wait, before they are committed.
+    transaction; it comes without records. `needs_commit`: the response confirms the effect of earlier records, so
+    that it must not be given, even after a long wait, before they are committed.
     """
 
     response: Any = None

@@ -162,7 +162,7 @@ def functions_of(path: pathlib.Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("page", ["produce", "fetch", "join", "election", "recovery"])
+@pytest.mark.parametrize("page", ["produce", "fetch", "join", "transaction", "election", "recovery"])
 def test_functions_of_a_journey_are_where_it_says(page: str) -> None:
     listed = listed_functions(ROOT / "docs" / "architecture" / f"{page}.md")
     assert len(listed) > 10

@@ -1,6 +1,6 @@
-"""`gregor features`: shows and changes finalized features, with the flags and the output of kafka-features.sh.
+"""`gregor features`: shows and changes finalised features, with the flags and the output of kafka-features.sh.
 
-A finalized feature is a level that the whole cluster runs at, such as transaction.version=2 (KIP-584).
+A finalised feature is a level that the whole cluster runs at, such as transaction.version=2 (KIP-584).
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from enum import IntEnum
 import click
 
 from gregor.broker.cli.command import Connection, connected_group, run
+from gregor.broker.cli.coordinators import when_ready
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.tables import Column, on_terminal, print_table
-from gregor.broker.cli.wire import WireClient, check_code, error_name
+from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code, error_name
+from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -49,7 +51,7 @@ Examples:
   gregor features downgrade --feature transaction.version=0
   gregor features disable --feature transaction.version
 
-Apache Kafka 3.9 does not start in a cluster with ZooKeeper that has a finalized feature which it does not know.
+Apache Kafka 3.9 does not start in a cluster with ZooKeeper that has a finalised feature.
 """
 
 
@@ -61,7 +63,7 @@ class UpdateType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-features = connected_group("features", "Show the finalized features of a cluster, and change their levels.", EPILOG)
+features = connected_group("features", "Show the finalised features of a cluster, and change their levels.", EPILOG)
 
 _feature_levels = click.option(
     "--feature", "levels", multiple=True, metavar="NAME=LEVEL", help="The new level of a feature; repeatable."
@@ -74,7 +76,7 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Only check whether the 
 @click.option("--node-id", type=int, metavar="ID", help="The broker to send the request to.")
 @click.pass_obj
 def describe(connection: Connection, node_id: int | None) -> None:
-    """Show the features that the broker supports, and their finalized levels."""
+    """Show the features that the broker supports, and their finalised levels."""
     with WireClient(*connection) as client:
         rows = levels_of(fetch_features(client, node_id))
     if on_terminal():
@@ -98,7 +100,7 @@ def fetch_features(client: WireClient, node_id: int | None) -> ApiVersionsRespon
 
 
 def levels_of(response: ApiVersionsResponse) -> list[tuple[str, str, str, str, str]]:
-    """Return name, range of levels, finalized level and epoch of each feature, by name."""
+    """Return name, range of levels, finalised level and epoch of each feature, by name."""
     finalized = {one.name: one.max_version_level for one in response.finalized_features}
     epoch = str(response.finalized_features_epoch) if response.finalized_features_epoch >= 0 else "-"
     return [
@@ -118,7 +120,7 @@ def level_name(feature: str, level: int) -> str:
     if feature != METADATA_VERSION:
         return str(level)
     slot = level - MIN_METADATA_LEVEL
-    return _METADATA_LEVELS[slot] if 0 <= slot < len(_METADATA_LEVELS) else f"UNKNOWN [{level}]"
+    return _METADATA_LEVELS[slot] if 0 <= slot < len(_METADATA_LEVELS) else f"UNKNOWN {level}"
 
 
 @features.command("upgrade")
@@ -197,7 +199,15 @@ def send_update(client: WireClient, levels: Mapping[str, int], kind: UpdateType,
         for name, level in levels.items()
     ]
     request = UpdateFeaturesRequest(feature_updates=updates, validate_only=dry_run)
-    response: UpdateFeaturesResponse = client.send(request, controller)
+
+    def attempt() -> UpdateFeaturesResponse:
+        response: UpdateFeaturesResponse = client.send(request, client.controller_id)
+        if response.error_code == ErrorCode.NOT_CONTROLLER:
+            client.refresh()
+            raise BrokerRefusal(response.error_code, response.error_message)
+        return response
+
+    response = when_ready(attempt, [ErrorCode.NOT_CONTROLLER])
     if response.error_code:  # from version 2 on, one result for all
         return dict.fromkeys(levels, response.error_message or error_name(response.error_code))
     refused = [one for one in response.results if one.error_code]

@@ -9,6 +9,7 @@ from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
+from gregor.replication.partition.offset_lookup import diverging_epoch
 from gregor.replication.partition.replica_selector import preferred_read_replica
 from gregor.storage.fs.cached_reads import NotCached
 
@@ -107,7 +108,7 @@ class FetchRead(RepeatedRead):
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         partition.check_epoch(wanted.current_leader_epoch)
         if wanted.last_fetched_epoch >= 0:
-            diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+            diverging = diverging_epoch(partition, wanted.last_fetched_epoch, wanted.fetch_offset)
             if diverging is not None:
                 data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
         size = 0

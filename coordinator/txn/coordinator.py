@@ -281,6 +281,20 @@ class TransactionCoordinator:
         response.error_code = _known(ErrorCode(response.error_code), fenced_known=version >= 2)
         return response
 
+    async def end_new_protocol(self) -> None:
+        """Abort the open transactions of clients of the new protocol, before the feature is downgraded, and wait for
+        their end. Those of partitions that move meanwhile are left to the next coordinator, which can end them at any
+        level. Raises KafkaError while a partition loads, or where a record cannot be written."""
+        turns = self._gate.turns()
+        for partition in list(self._runtime.loaded()):
+            try:
+                for transactional_id in self._runtime.shard(partition).queries.transactional_ids():
+                    await turns.next()
+                    await self._run_with_new_id(partition, partial(_end_new_protocol, transactional_id))
+            except KafkaError as error:
+                if error.code is not ErrorCode.NOT_COORDINATOR:
+                    raise
+
     # --- administration
 
     async def describe(self, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
@@ -357,6 +371,10 @@ def _results(
         )
         for topic in topics
     ]
+
+
+def _end_new_protocol(transactional_id: str, new_id: int | None, shard: TransactionShard, now_ms: int) -> Result:
+    return shard.end_new_protocol(transactional_id, new_id, now_ms)
 
 
 def _known(error: ErrorCode, *, fenced_known: bool) -> ErrorCode:

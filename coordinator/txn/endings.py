@@ -2,7 +2,7 @@
 
 The decision is a record, PrepareCommit or PrepareAbort. Once that is committed, the client has its answer and the
 markers are sent; when all are written, the record CompleteCommit or CompleteAbort follows. A coordinator that finds a
-decision in the log takes up the markers again. Behaviour: Kafka's TransactionCoordinator.endTransaction and
+decision in the log sends the markers again. Behaviour: Kafka's TransactionCoordinator.endTransaction and
 TransactionMarkerChannelManager.
 """
 
@@ -199,7 +199,7 @@ def _kind_in_old_protocol(
 def _kind_in_new_protocol(
     transaction: Transaction, identity: ProducerIdAndEpoch, *, commit: bool
 ) -> Request | ErrorCode:
-    """The epoch says whether this is the end of the current transaction or, one below, a retry of the last one's."""
+    """The epoch distinguishes the end of the current transaction from a retry of the last one's, which is one below."""
     if transaction.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     rotated = transaction.previous_producer_id == identity.producer_id and (

@@ -17,14 +17,13 @@ from gregor.coordinator.txn.producers import Producers
 from gregor.coordinator.txn.queries import Queries
 from gregor.coordinator.txn.shard_state import ShardState
 from gregor.coordinator.txn.states import IDLE, PREPARED, TransactionState
-from gregor.coordinator.txn.transaction import Transaction
+from gregor.coordinator.txn.transaction import EPOCH_PER_TRANSACTION, NO_PRODUCER_ID, Transaction
 from gregor.protocol.deferred import Deferred
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 
 _log = logging.getLogger(__name__)
 
-NO_PRODUCER_ID = -1
 IDS_PER_EXPIRATION_STEP = 500
 """An operation cannot be interrupted before its records are written; one for so many ids lasts a millisecond."""
 
@@ -67,6 +66,9 @@ class TransactionShard:
             self.state.state_of(transactional_id) is not TransactionState.ONGOING
         )
         self.state.transactions[transactional_id] = transaction
+        if transaction.state in IDLE:
+            for ended in self.state.waiting_for_end.pop(transactional_id, ()):
+                ended.complete(None)
         if begins and self._loaded:
             # The end of the transaction leaves the timer armed: the next one only moves it.
             self._schedule_timeout(transactional_id, transaction.timeout_ms)
@@ -98,9 +100,9 @@ class TransactionShard:
         self._schedule_expiration()
 
     def _resume_markers(self, transactional_ids: list[str], now_ms: int) -> Result:
-        return Result(after_commit=partial(self._send_again, transactional_ids))
+        return Result(after_commit=partial(self.carry_out_decisions, transactional_ids))
 
-    def _send_again(self, transactional_ids: list[str]) -> None:
+    def carry_out_decisions(self, transactional_ids: list[str]) -> None:
         for transactional_id in transactional_ids:
             transaction = self.state.transactions.get(transactional_id)
             if transaction is not None and transaction.state in PREPARED:
@@ -109,6 +111,23 @@ class TransactionShard:
     def on_unloaded(self, error: ErrorCode) -> None:
         """Another broker sends the markers now."""
         self.endings.close()
+        for waiting in self.state.waiting_for_end.values():
+            for ended in waiting:
+                ended.fail(KafkaError(error))
+
+    # --- downgrade
+
+    def end_new_protocol(self, transactional_id: str, new_id: int | None, now_ms: int) -> Result:
+        """Abort the transaction if it is one of the new protocol; answered once it has ended."""
+        transaction = self.state.transactions.get(transactional_id)
+        if transaction is None or transaction.state in IDLE or transaction.client_version < EPOCH_PER_TRANSACTION:
+            return Result()
+        if transaction.state in PREPARED:
+            return Result(self.state.end_of(transactional_id))
+        result = self.endings.abort(transactional_id, EPOCH_PER_TRANSACTION, new_id, now_ms)
+        if result.response is not NEEDS_PRODUCER_ID:
+            result.response = self.state.end_of(transactional_id)
+        return result
 
     # --- timeouts
 

@@ -8,7 +8,7 @@ from gregor.protocol.deferred import Deferred
 class ShardState:
     """`transactions` is hard state, which only `replay` of the shard changes; the rest is soft."""
 
-    __slots__ = ("identities_before", "markers", "transactions")
+    __slots__ = ("identities_before", "markers", "transactions", "waiting_for_end")
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
@@ -17,11 +17,18 @@ class ShardState:
         self.identities_before: dict[str, ProducerIdAndEpoch] = {}
         # Markers that are being written.
         self.markers: dict[str, Deferred[None]] = {}
+        self.waiting_for_end: dict[str, list[Deferred[None]]] = {}
 
     def state_of(self, transactional_id: str) -> TransactionState:
         """Return the state of a transactional id; Dead if there is none."""
         transaction = self.transactions.get(transactional_id)
         return TransactionState.DEAD if transaction is None else transaction.state
+
+    def end_of(self, transactional_id: str) -> Deferred[None]:
+        """Return what completes once the transaction that is open now has ended, and fails if it ends elsewhere."""
+        ended: Deferred[None] = Deferred()
+        self.waiting_for_end.setdefault(transactional_id, []).append(ended)
+        return ended
 
     def set_identity_before(self, transactional_id: str, identity: ProducerIdAndEpoch | None) -> None:
         """Remember the identity before the current one, or forget it: only one other producer can follow."""

@@ -183,14 +183,15 @@ def write_without_coordinator(bootstrap: str, topic: str) -> None:
 
 
 def test_hanging_transaction_is_found_named_and_aborted(
-    tools: Tools, bootstrap: str, new_topic: Callable[..., str], no_verification: None
+    tools: Tools, bootstrap: str, new_topic: Callable[..., str], no_verification: None, request: pytest.FixtureRequest
 ) -> None:
     topic = new_topic(1)
     write_without_coordinator(bootstrap, topic)
     found = tools.same("transactions", "find-hanging", "--topic", topic)
     assert len(found) == 2 and any(line.startswith(topic) for line in found)
     report = tools.ours("doctor", code=1)
-    assert f"the transaction of producer {UNKNOWN_PRODUCER}, epoch 0 hangs" in report
+    client = "" if request.config.getoption("--against") else ", client raw at 127.0.0.1"
+    assert f"the transaction of producer {UNKNOWN_PRODUCER}, epoch 0{client} hangs" in report
     assert f"wait for 1 offsets of 1 partition ({topic}-0)" in report
     command = f"transactions abort --topic {topic} --partition 0 --start-offset 0"
     assert f"`gregor {command}`" in report

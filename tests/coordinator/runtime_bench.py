@@ -89,6 +89,9 @@ class Bench:
     def __exit__(self, *_: object) -> None:
         self.runtime.close()
         self.settle()
+        for task in self.tasks:
+            if task.done() and not task.cancelled():
+                task.exception()  # else it is logged as never retrieved
         self.loop.close()
 
     def settle(self, ms: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""What the runtime gives its shards: a call at commit, operations to run later, the leader epoch, awaited values."""
+"""Services of the runtime to its shards: a call at commit, operations to run later, leader epoch, awaited values."""
 
 import asyncio
 from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gregor.broker.__main__ import main
-from gregor.broker.cli import features
+from gregor.broker.cli import coordinators, features
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     ApiVersionsRequest,
@@ -53,7 +53,7 @@ def test_describe(connect: Connect, capsys: pytest.CaptureFixture[str]) -> None:
     name, low, high, level = (
         "metadata.version".ljust(40),
         "3.3-IV3".ljust(15),
-        "UNKNOWN [99]".ljust(15),
+        "UNKNOWN 99".ljust(15),
         "4.3-IV0".ljust(15),
     )
     first, second = capsys.readouterr().out.splitlines()
@@ -119,6 +119,19 @@ def test_refusals_are_printed_and_counted(connect: Connect, capsys: pytest.Captu
     connect({UpdateFeaturesRequest: lambda request, node_id: whole})
     assert main(["features", "disable", "--feature", "a.b", "--dry-run"]) == 1
     assert capsys.readouterr().out == "Can not disable a.b. FEATURE_UPDATE_FAILED\n"
+
+
+def test_update_is_sent_to_the_next_controller(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinators, "PAUSE_S", 0)
+
+    def answer(request: Any, node_id: int | None) -> UpdateFeaturesResponse:
+        client.controller_id = 2
+        return update_results(a_b=0) if node_id == 2 else moved
+
+    moved = UpdateFeaturesResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message="it has moved")
+    client = connect({UpdateFeaturesRequest: answer})
+    assert main(["features", "upgrade", "--feature", "a.b=2"]) == 0
+    assert [node_id for _, node_id in client.sent] == [1, 2]
 
 
 @pytest.mark.parametrize(

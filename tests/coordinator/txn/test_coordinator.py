@@ -3,7 +3,7 @@
 import pytest
 
 from gregor.coordinator.txn.states import TransactionState
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import AddPartitionsToTxnRequest, EndTxnRequest
 from tests.coordinator.txn.context import Context, partitions
 
@@ -141,3 +141,58 @@ def test_a_request_that_is_cancelled_leaves_the_state_whole() -> None:
         task.cancel()
         context.commit()
         assert context.state() is TransactionState.COMPLETE_COMMIT
+
+
+# --- downgrade
+
+
+def test_before_a_downgrade_open_transactions_of_the_new_protocol_end() -> None:
+    with Context(partition_count=3) as context:
+        for name, version in (("new", 5), ("old", 3), ("deciding", 5)):
+            producer = context.init(name)
+            context.add(*producer, 1, transactional_id=name, version=version)
+        context.init("idle")
+        context.markers.hold()
+        context.end(context.transaction("deciding").producer_id, 0, transactional_id="deciding")
+        call = context.call(context.coordinator.end_new_protocol())
+        assert not call.done
+        context.markers.write()
+        context.settle()
+        assert call.done
+        assert context.state("new") is TransactionState.COMPLETE_ABORT
+        assert context.state("deciding") is TransactionState.COMPLETE_COMMIT
+        assert context.state("old") is TransactionState.ONGOING
+        assert context.call(context.coordinator.end_new_protocol()).done
+
+
+def test_a_transaction_of_the_new_protocol_that_cannot_end_stops_the_downgrade() -> None:
+    with Context() as context:
+        producer = context.init()
+        context.add(*producer, 1, version=5)
+        context.fail()
+        call = context.call(context.coordinator.end_new_protocol())
+        with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
+            _ = call.response
+
+
+def test_a_transaction_that_moves_during_the_downgrade_is_left_to_its_next_coordinator() -> None:
+    with Context() as context:
+        producer = context.init()
+        context.add(*producer, 1, version=5)
+        context.markers.hold()
+        call = context.call(context.coordinator.end_new_protocol())
+        assert not call.done
+        context.resign()
+        assert call.done and call.response is None
+
+
+def test_a_transaction_of_the_new_protocol_ends_after_a_downgrade_too() -> None:
+    with Context() as context:
+        producer_id, epoch = context.init()
+        context.add(producer_id, epoch, 1, version=5)
+        context.transaction_version = 0
+        assert context.end(producer_id, epoch, version=5) == (producer_id, epoch + 1)
+        context.restart()
+        assert context.transaction().client_version == 2
+        assert context.init() == (producer_id, epoch + 2)
+        assert context.transaction().client_version == 0

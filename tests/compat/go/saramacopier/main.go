@@ -25,10 +25,7 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	producer, err := sarama.NewSyncProducerFromClient(client)
-	if err != nil {
-		panic(err)
-	}
+	producer := newProducer(client)
 	consumer, err := sarama.NewConsumerFromClient(client)
 	if err != nil {
 		panic(err)
@@ -62,6 +59,19 @@ func main() {
 	}
 	producer.Close()
 	copier.Print("closed")
+}
+
+// newProducer waits until the transaction that another producer left is ended: sarama does not.
+func newProducer(client sarama.Client) sarama.SyncProducer {
+	for end := time.Now().Add(waitS * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		producer, err := sarama.NewSyncProducerFromClient(client)
+		if err == nil {
+			return producer
+		}
+		if !errors.Is(err, sarama.ErrConcurrentTransactions) || time.Now().After(end) {
+			panic(err)
+		}
+	}
 }
 
 func config(commands *copier.Commands) *sarama.Config {
