@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.answers.producer_clients import clients_in
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
@@ -493,6 +494,21 @@ def open_since(harness: Harness, topic: str) -> list[int]:
     (answer,) = harness.ask(request, 0).topics[0].partitions
     assert answer.error_code == 0
     return [one.current_txn_start_offset for one in answer.active_producers]
+
+
+def test_client_of_an_open_transaction_is_in_the_details(producer: Producer, topic: str) -> None:
+    producer.add(topic, 0)
+    producer.produce(topic, b"x")
+    request = DescribeProducersRequest(
+        topics=[DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[0])]
+    )
+    (described,) = producer.harness.ask(request, 0).topics[0].partitions
+    (state,) = described.active_producers
+    assert clients_in(described.error_message) == {state.producer_id: f"tests at {producer.harness.connection.host}"}
+    assert producer.end(commit=True) == ErrorCode.NONE
+    producer.harness.until(lambda: open_since(producer.harness, topic) == [-1])
+    (described,) = producer.harness.ask(request, 0).topics[0].partitions
+    assert described.error_message is None
 
 
 def test_producers_of_partitions_that_are_not_here(producer: Producer, topic: str) -> None:
