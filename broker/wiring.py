@@ -33,7 +33,6 @@ from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.node.base_parts import base_parts
 from gregor.broker.node.controller_parts import controller_parts, feature_admin
 from gregor.broker.node.coordinators import make_coordinators
-from gregor.broker.node.downgrade import TransactionDowngrade
 from gregor.broker.node.log_loading import StartupLoading
 from gregor.broker.node.store import StartError, home_of_store, open_own_store, open_zookeeper
 from gregor.broker.node.topic_events import TopicEvents
@@ -191,9 +190,6 @@ class Node:
             check_addresses=check_addresses,
         )
         self.broker = self._serving_parts(base, control, admin, coordinators, mover, producer_ids)
-        TransactionDowngrade(
-            coordinators.transactions, base.features, self.broker.feature_admin, self._background.spawn
-        )
         end_in_order(self._lifetimes, member=member, controller=control.loop, coordinators=coordinators)
         await self._enter_service(base, control, bind)
         self._start_jobs(base, maintenance, mover, disk_watch)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.fetch.delayed import WaitingFetch
 from gregor.broker.fetch.follower_session import propose_expansion
-from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records
+from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records, set_offsets
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
@@ -174,9 +174,8 @@ class FollowerRead(RepeatedRead):
                     self.satisfied = True  # the next segment has more records, of which no later append notifies
             else:
                 piece.release()
-        data.high_watermark = partition.high_watermark
-        data.last_stable_offset = partition.last_stable_offset
-        data.log_start_offset = partition.log_start_offset
+        if (log := partition.log) is not None:  # else there was an error
+            set_offsets(data, log)
         return size
 
     def _is_quiet(self, position: FetchPosition) -> bool:

@@ -103,10 +103,22 @@ class Side:
             )
         return found
 
-    def commit(self, group: str, offset: int) -> str:
-        part = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[part])
-        answer = self.wire.ask(OffsetCommitRequest(group_id=group, topics=[topic]), 8)
+    def commit(
+        self, group: str, offset: int, *sender: Any, version: int = 8, metadata: str = "", partition: int = 0
+    ) -> str:
+        """Commit without a transaction; the sender is a generation, a member id and an instance id."""
+        generation, member_id, instance = sender or (-1, "", None)
+        part = OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+        )
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance if version >= 7 else None,
+            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[part])],
+        )
+        answer = self.wire.ask(request, version)
         return ErrorCode(answer.topics[0].partitions[0].error_code).name
 
     def delete_offset(self, group: str) -> Any:
@@ -137,6 +149,13 @@ class Side:
                 [(one.protocol_type, one.group_state, one.group_type) for one in answer.groups if one.group_id == group]
             )
         return found
+
+    def until_there(self, group: str) -> None:
+        """Wait for a new group: Apache Kafka sends a member id before the group is in the log."""
+        deadline = time.monotonic() + FINAL_S
+        while self.wire.ask(DescribeGroupsRequest(groups=[group]), 0).groups[0].group_state == "Dead":
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     # -- members
 
@@ -357,18 +376,7 @@ def members(side: Side, version: int) -> Script:
     member_id = side.stable(group)
     producer = Producer(side, group, version)
     yield producer.add(group)
-    for generation, who, instance in (
-        (1, member_id, "i"),
-        (1, member_id, None),
-        (0, member_id, "i"),
-        (-1, member_id, "i"),
-        (1, "nobody", None),
-        (1, "nobody", "i"),
-        (1, "nobody", "j"),
-        (1, "", None),
-        (-1, "", None),
-        (-1, "", "i"),
-    ):
+    for generation, who, instance in senders(member_id):
         fields = {"generation_id": generation, "member_id": who, "group_instance_id": instance}
         yield generation, producer.commit(group, 5, **fields)
     second = side.begin_join(group, instance="k")
@@ -383,6 +391,40 @@ def members(side: Side, version: int) -> Script:
     yield producer.commit(group, 9, generation_id=2, member_id=member_id, group_instance_id="i")
     yield producer.commit(group, 9, generation_id=-1, member_id=member_id, group_instance_id="i")
     yield producer.commit(f"{group}-none", 9, generation_id=1, member_id=member_id)
+    second.close()
+
+
+def senders(member_id: str) -> list[tuple[int, str, str | None]]:
+    """Generation, member id and instance id of a commit to a group whose member `i` is in generation 1."""
+    return [
+        (1, member_id, "i"),
+        (1, member_id, None),
+        (0, member_id, "i"),
+        (-1, member_id, "i"),
+        (1, "nobody", None),
+        (1, "nobody", "i"),
+        (1, "nobody", "j"),
+        (1, "", None),
+        (-1, "", None),
+        (-1, "", "i"),
+    ]
+
+
+def plain_commits_of_members(side: Side, version: int) -> Script:
+    group = f"plain-members-{version}"
+    yield [side.commit(group, 5, *sender, version=version) for sender in senders("nobody")[:1]]
+    member_id = side.stable(group)
+    yield [side.commit(group, 5, *sender, version=version) for sender in senders(member_id)]
+    second = side.begin_join(group, instance="k")
+    yield side.until_rebalance(group, member_id, 1, "i")
+    yield [side.commit(group, 6, *sender, version=version) for sender in senders(member_id)]
+    side.join(group, member_id, "i")
+    second.receive()
+    yield [side.commit(group, 7, generation, member_id, "i", version=version) for generation in (1, 2)]
+    yield side.leave(group, "", "i"), side.leave(group, "", "k")
+    yield [side.commit(group, 8, *sender, version=version) for sender in senders(member_id)]
+    yield side.commit(group, 9, version=version, metadata="x" * 5000), side.commit(group, 9, partition=7)
+    yield side.fetch(group)
     second.close()
 
 
@@ -425,6 +467,7 @@ def joins_of_every_version(side: Side, _version: int) -> Script:
         yield version, join_parts(joined)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             yield join_parts(side.join(group, joined.member_id, version=version))
+        side.until_there(group)
         yield side.described(group)
         yield join_parts(side.join(group, "nobody", version=version))
 
@@ -442,6 +485,7 @@ def static_joins_of_every_version(side: Side, _version: int) -> Script:
 def ids_that_were_handed_out(side: Side, _version: int) -> Script:
     group = "handed-out"
     member_id = side.join(group).member_id
+    side.until_there(group)
     yield side.described(group)
     yield side.commit(group, 5), side.heartbeat(group, member_id, 0), side.sync(group, member_id, 0)
     yield side.leave(group, member_id), side.leave(group, member_id)
@@ -481,6 +525,7 @@ EVERY_VERSION = (commit_and_abort, plain_commits_beside_a_transaction, deletions
 CASES = [
     *((script, version) for script in EVERY_VERSION for version in VERSIONS),
     *((members, version) for version in VERSIONS if version >= MEMBERS_FROM),
+    *((plain_commits_of_members, version) for version in range(2, 10)),
     *(
         (script, 0)
         for script in (
@@ -533,6 +578,8 @@ def test_where_the_answers_differ(gregor: Side, kafka: Side) -> None:
         refused = join_request("refused", "", None)
         refused.protocols = []
         assert side.wire.ask(refused, 7).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if side is kafka:
+            side.until_there("refused")
         found.append((named, side.heartbeat("left", member_id, 1, "i"), side.delete_group("refused")))
     assert found == [
         ("UNKNOWN_MEMBER_ID", "NONE", "GROUP_ID_NOT_FOUND"),

@@ -45,7 +45,7 @@ from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.store.metadata_store import StoreError
-from gregor.replication.store.nodes import BrokerRegistration
+from gregor.replication.store.nodes import TOPICS, BrokerRegistration
 from gregor.replication.store.registration import announce_disk_event, join_cluster, make_persistent_nodes
 from gregor.replication.store.topic_configs import TopicConfigs
 from gregor.storage.folders.manager import LogManager
@@ -215,6 +215,7 @@ class Node:
         self.broker = Broker(**nothing)
         self._fill(self.broker)
         await self.configs.start()
+        self.image.expect_topics(bool(await store.children(TOPICS)))
         self._network.listen(host_of(self.broker_id), self.process, lambda source: _ServerEnd(self, source))
         await self.member.join()
         await self.controller.start()

@@ -126,6 +126,13 @@ def marker(commit: bool = True, *, epoch: int = EPOCH, coordinator_epoch: int = 
     return EndTransaction(PRODUCER_ID, epoch, coordinator_epoch, commit, 0)
 
 
+def is_open(harness: Harness) -> bool:
+    """Whether the producer's transaction is open in the log, so that it needs no verification."""
+    replica = harness.broker.replicas.get(GROUP_METADATA_TOPIC, 0)
+    assert replica is not None
+    return replica.begin_verification(PRODUCER_ID, EPOCH, -1, False) is None
+
+
 def test_records_of_a_producer_begin_a_transaction_that_the_marker_ends(
     harness: Harness, coordinator_log: CoordinatorLog
 ) -> None:
