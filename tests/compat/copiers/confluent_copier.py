@@ -19,6 +19,8 @@ QUICK: dict[str, str | int] = {
     "retry.backoff.ms": 50,
     "socket.timeout.ms": 10_000,
     "topic.metadata.refresh.interval.ms": 5_000,
+    # librdkafka 2.16 loses a request to a transaction coordinator that it has decommissioned in a re-bootstrap.
+    "metadata.recovery.strategy": "none",
     "log_level": 0,
 }
 
