@@ -6,7 +6,7 @@ Each handler names the narrowest of these protocols that it needs; gregor.broker
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -131,6 +131,13 @@ class MetadataContext(Paced, Protocol):
     def endpoint_of(self, node_id: int, call: Call) -> NodeEndpoint | None: ...
 
 
+class ProducerNotes(Protocol):
+    """The clients of transactional producers."""
+
+    def note(self, producer_id: int, client_id: str | None, host: str) -> None: ...
+    def details(self, producer_ids: Iterable[int]) -> str | None: ...
+
+
 class DataContext(MetadataContext, Protocol):
     """Records: the replicas of this broker, and the threads that read and write their files."""
 
@@ -140,6 +147,8 @@ class DataContext(MetadataContext, Protocol):
     def background(self) -> Background: ...
     @property
     def replicas(self) -> ReplicaManager: ...
+    @property
+    def producer_clients(self) -> ProducerNotes: ...
     def now_ms(self) -> int: ...
     def partition_of(self, topic: str, topic_id: Uuid, index: int) -> Partition | None: ...
     async def write_log_start_offsets(self) -> None: ...

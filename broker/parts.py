@@ -12,6 +12,7 @@ from gregor.protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from gregor.broker.answers.metadata import EncodedTopics
+    from gregor.broker.answers.producer_clients import ProducerClients
     from gregor.broker.cluster.auto_topics import TopicCreator
     from gregor.broker.context import (
         AdminContext,
@@ -96,6 +97,7 @@ class Broker:
     follower_sessions: FollowerSessions
     encoded_topics: EncodedTopics
     addresses: OwnAddresses
+    producer_clients: ProducerClients
     sends_to_racks: bool = False
     """Whether consumers are directed to the replica in their rack (replica.selector.class)."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.admin_socket.server import Control
 from gregor.broker.answers.metadata import EncodedTopics
+from gregor.broker.answers.producer_clients import ProducerClients
 from gregor.broker.cluster.auto_topics import TopicCreator
 from gregor.broker.cluster.store_factory import NoSuchStore, check_store, in_cluster
 from gregor.broker.fetch.follower_sessions import FollowerSessions
@@ -30,14 +31,13 @@ from gregor.broker.net.connections import Connections
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
 from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.node.base_parts import base_parts
-from gregor.broker.node.controller_parts import controller_parts
+from gregor.broker.node.controller_parts import controller_parts, feature_admin
 from gregor.broker.node.coordinators import make_coordinators
 from gregor.broker.node.log_loading import StartupLoading
 from gregor.broker.node.store import StartError, home_of_store, open_own_store, open_zookeeper
 from gregor.broker.node.topic_events import TopicEvents
 from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
-from gregor.replication.admin.features import FeatureAdmin
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -101,6 +101,7 @@ class Node:
         self.in_cluster = in_cluster(config)
         self._addresses = OwnAddresses(config, self.in_cluster, now_ms)
         self._connections = Connections(config, on_opened=Share(self._files).connections)
+        self._producer_clients = ProducerClients()
         self._store: MetadataStore | None = None
         self._zookeeper: ZooKeeperStore | None = None
         self._base: BaseParts | None = None
@@ -165,6 +166,7 @@ class Node:
             now_ms,
             lambda topic, index: base.replicas.get(topic, index) is not None,
             lambda topic, index: (found := base.replicas.get(topic, index)) is not None and found.is_leader,
+            self._producer_clients.text_of,
         )
         disk_watch = self._watch_disks(base, maintenance)
         control = controller_parts(self._config, base, self._gate, now_ms)
@@ -308,7 +310,9 @@ class Node:
             controller=control.answers,
             admin=admin,
             features=base.features,
-            feature_admin=FeatureAdmin(base.store, control.loop, base.features, in_cluster=self.in_cluster),
+            feature_admin=feature_admin(
+                config, base, control, coordinators.transactions, self._gate, in_cluster=self.in_cluster
+            ),
             topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),
             groups=coordinators.groups,
             transactions=coordinators.transactions,
@@ -320,6 +324,7 @@ class Node:
             follower_sessions=member.follower_sessions if member else FollowerSessions(fetch_slots),
             encoded_topics=EncodedTopics(),
             addresses=self._addresses,
+            producer_clients=self._producer_clients,
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
         )
 

@@ -447,7 +447,8 @@ class CoordinatorRuntime(Generic[S]):
             return
         owned.error = ErrorCode.NONE
         turns = self._gate.turns()
-        for operation in owned.after_load:
+        operations, owned.after_load = owned.after_load, []
+        for operation in operations:
             self._run_quietly(partition, owned, operation)
             await turns.next()
 

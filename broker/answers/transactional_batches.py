@@ -84,6 +84,11 @@ class TransactionalBatches:
             self._errors[key] = error
 
     @property
+    def producer_id(self) -> int | None:
+        """The producer of the batches; None without a transactional batch."""
+        return None if self._producer is None else self._producer[0]
+
+    @property
     def needs_coordinator(self) -> bool:
         """Whether the transaction is not open yet in one of the partitions."""
         return any(guard is not None for guard in self._guards.values())

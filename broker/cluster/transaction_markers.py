@@ -17,7 +17,7 @@ from gregor.broker.log import logger
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.channels.controller_channel import RETRY_DELAY_S
 
@@ -169,7 +169,7 @@ class TransactionMarkers:
                 self._local.write(pending.marker, *one, partial(self._decided, pending, one))
             elif state is not None:
                 remote.setdefault(state.leader, []).append(one)
-            elif self._image.is_informed:
+            elif self._knows_all_topics():
                 logger.info("%s-%d does not exist any more, and needs no end of a transaction", *one)
                 pending.is_written(one)
             else:
@@ -177,6 +177,12 @@ class TransactionMarkers:
         for leader, ones in remote.items():
             if not self._queues.add(leader, _Errand(pending, ones)):
                 self._delay(pending, ones)
+
+    def _knows_all_topics(self) -> bool:
+        """Whether a topic that the image lacks is deleted. A broker may be elected as coordinator before its image is
+        complete, and an image that is waited for too long counts as complete: then it lacks the coordinators' topic,
+        too."""
+        return self._image.is_informed and self._image.topic(TRANSACTION_STATE_TOPIC) is not None
 
     def _decided(self, pending: _Pending, partition: TopicPartition, error: ErrorCode) -> None:
         marker = pending.marker

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gregor.broker.fetch.follower_sessions import replica_of
-from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records
+from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records, set_offsets
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
+from gregor.replication.partition.offset_lookup import diverging_epoch
 from gregor.replication.partition.replica_selector import preferred_read_replica
 from gregor.storage.fs.cached_reads import NotCached
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.sessions import FetchContext, FetchedPartition
     from gregor.replication.partition.partition import Partition
-    from gregor.storage.log.log import LogSlice
+    from gregor.storage.log.log import Log, LogSlice
 
 RACKS_FROM = 11
 STORAGE_ERROR_FROM = 6
@@ -107,7 +108,7 @@ class FetchRead(RepeatedRead):
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         partition.check_epoch(wanted.current_leader_epoch)
         if wanted.last_fetched_epoch >= 0:
-            diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+            diverging = diverging_epoch(partition, wanted.last_fetched_epoch, wanted.fetch_offset)
             if diverging is not None:
                 data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
         size = 0
@@ -130,25 +131,43 @@ class FetchRead(RepeatedRead):
             size = piece.size_bytes
             if size:
                 data.records = piece
-                if not piece.active:
+                if not piece.active and not (self._read_committed and self._ends_at_stable_offset(log, piece)):
                     # A read ends with its segment: the next one has more records, of which no later append notifies.
                     self.satisfied = True
             else:
                 piece.release()
             if self._read_committed:
-                data.aborted_transactions = _aborted_transactions(
-                    partition, wanted.fetch_offset, piece, self._fetches >= MAX_FETCHES
-                )
+                data.aborted_transactions = self._aborted_transactions(log, wanted.fetch_offset, piece)
             if self._follower >= 0:
                 # The position of a diverging follower does not show how much of this log it has.
                 partition.update_follower(
                     self._follower, wanted.fetch_offset, broker.now_ms(), log_start_offset=wanted.log_start_offset
                 )
                 broker.follower_sessions.propose_expansion(partition, self._follower)
-        data.high_watermark = partition.high_watermark
-        data.last_stable_offset = partition.last_stable_offset
-        data.log_start_offset = partition.log_start_offset
+        if log is not None:  # else there was an error
+            set_offsets(data, log)
         return size
+
+    def _ends_at_stable_offset(self, log: Log | None, piece: LogSlice) -> bool:
+        return log is not None and log.end_offset_of(piece, self._waits_for_disk) >= log.last_stable_offset
+
+    def _aborted_transactions(
+        self, log: Log | None, offset: int, piece: LogSlice
+    ) -> list[FetchResponse.AbortedTransaction]:
+        """Return the aborted transactions that have records in a piece, which was read from `offset` on; with some of
+        those that begin shortly behind it, as Kafka does. The client drops their records."""
+        if log is None or not piece.size_bytes:
+            return []
+        waits = self._waits_for_disk
+        make = FetchResponse.AbortedTransaction
+        return [
+            make(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in log.aborted_transactions(offset, log.end_offset_of(piece, waits), waits)
+        ]
+
+    @property
+    def _waits_for_disk(self) -> bool:
+        return self._fetches >= MAX_FETCHES
 
     def _preferred(self, partition: Partition, offset: int) -> int | None:
         racks = self._racks
@@ -197,21 +216,6 @@ class FetchRead(RepeatedRead):
             or data.diverging_epoch.epoch >= 0
             or data.preferred_read_replica >= 0
         )
-
-
-def _aborted_transactions(
-    partition: Partition, offset: int, piece: LogSlice, waits_for_disk: bool
-) -> list[FetchResponse.AbortedTransaction]:
-    """Return the aborted transactions that have records in a piece, which was read from `offset` on; with some of those
-    that begin shortly behind it, as Kafka does. The client drops their records."""
-    log = partition.log
-    if log is None or not piece.size_bytes:
-        return []
-    make = FetchResponse.AbortedTransaction
-    return [
-        make(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-        for aborted in log.aborted_transactions(offset, log.end_offset_of(piece, waits_for_disk), waits_for_disk)
-    ]
 
 
 def without_storage_errors(error: ErrorCode) -> ErrorCode:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.fetch.delayed import WaitingFetch
 from gregor.broker.fetch.follower_session import propose_expansion
-from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records
+from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records, set_offsets
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
+from gregor.replication.partition.offset_lookup import diverging_epoch
 from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.log.log import LogSlice
 
@@ -86,7 +87,7 @@ class FollowerRead(RepeatedRead):
                 continue
             # The position of a diverging follower does not show how much of this log it has.
             try:
-                if partition.diverging_epoch(position.last_fetched_epoch, position.offset) is not None:
+                if diverging_epoch(partition, position.last_fetched_epoch, position.offset) is not None:
                     continue
                 partition.update_follower(
                     replica_id,
@@ -154,7 +155,7 @@ class FollowerRead(RepeatedRead):
             partition.check_epoch(position.leader_epoch)
         partition.check_follows(self.session.replica_id)
         size = 0
-        diverging = partition.diverging_epoch(position.last_fetched_epoch, position.offset)
+        diverging = diverging_epoch(partition, position.last_fetched_epoch, position.offset)
         if diverging is not None:
             data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
         elif not self._must_wait(position, partition):
@@ -173,9 +174,8 @@ class FollowerRead(RepeatedRead):
                     self.satisfied = True  # the next segment has more records, of which no later append notifies
             else:
                 piece.release()
-        data.high_watermark = partition.high_watermark
-        data.last_stable_offset = partition.last_stable_offset
-        data.log_start_offset = partition.log_start_offset
+        if (log := partition.log) is not None:  # else there was an error
+            set_offsets(data, log)
         return size
 
     def _is_quiet(self, position: FetchPosition) -> bool:

@@ -17,6 +17,7 @@ from gregor.storage.log.log import LogSlice
 if TYPE_CHECKING:
     from gregor.broker.context import Call, DataContext
     from gregor.storage.fs.cached_reads import NotCached
+    from gregor.storage.log.log import Log
 
 TOPIC_IDS_FROM = 13
 LEADER_FROM = 16
@@ -87,6 +88,15 @@ class RepeatedRead(ABC):
         if leaders:
             response.node_endpoints = node_endpoints(self._broker, self._call, leaders, FetchResponse.NodeEndpoint)
         return response
+
+
+def set_offsets(data: FetchResponse.PartitionData, log: Log) -> None:
+    """Set the high watermark, the last stable offset and the log start offset."""
+    offsets = log.offsets
+    data.high_watermark = data.last_stable_offset = offsets.high_watermark
+    if log.producers.transactions is not None:
+        data.last_stable_offset = log.last_stable_offset
+    data.log_start_offset = offsets.log_start_offset
 
 
 def release_records(data: FetchResponse.PartitionData) -> None:

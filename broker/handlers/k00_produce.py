@@ -242,6 +242,9 @@ class _Appends:
         except KafkaError as error:
             self._refusal = error.code
         else:
+            if batches.producer_id is not None:
+                call = self._call
+                broker.producer_clients.note(batches.producer_id, call.client_id, call.connection.host)
             if batches.needs_coordinator and not batches.verify_at_once():
                 self._unverified = batches
         return self.run()

@@ -2,7 +2,8 @@
 
 Of each: its epoch, last sequence and timestamp, the epoch of the coordinator that ended its last transaction, and the
 first offset of its open transaction; -1 for what it does not have. Followers answer, too. Tools find transactions that
-no coordinator will end by it.
+no coordinator will end by it. The details of a partition name the clients of its open transactions
+(gregor.broker.answers.producer_clients).
 """
 
 from __future__ import annotations
@@ -55,4 +56,6 @@ async def _describe(broker: DataContext, topic: str, index: int, turns: Turns) -
                 current_txn_start_offset=entry.transaction_first_offset,
             )
         )
-    return _Partition(partition_index=index, active_producers=producers)
+    in_transactions = [one.producer_id for one in producers if one.current_txn_start_offset >= 0]
+    details = broker.producer_clients.details(in_transactions)
+    return _Partition(partition_index=index, error_message=details, active_producers=producers)

@@ -77,7 +77,8 @@ class Maintenance:
 
     `is_served` returns whether a partition is one of a known topic. Retention skips the others: their logs do not have
     their topic's settings yet, which may keep the records without a limit. `is_led` returns whether this broker is the
-    leader of a partition: the leader warns of transactions that hang.
+    leader of a partition: the leader warns of transactions that hang, with the client that `client_of` returns for a
+    producer id.
     """
 
     def __init__(
@@ -88,10 +89,11 @@ class Maintenance:
         clock_ms: Callable[[], int],
         is_served: Callable[[str, int], bool] = lambda topic, partition: True,
         is_led: Callable[[str, int], bool] = lambda topic, partition: True,
+        client_of: Callable[[int], str | None] = lambda producer_id: None,
     ) -> None:
         self._is_served = is_served
         self._is_led = is_led
-        self._open_transactions = OpenTransactions(config["transaction.max.timeout.ms"])
+        self._open_transactions = OpenTransactions(config["transaction.max.timeout.ms"], client_of)
         self._config = config
         self._logs = logs
         self._background = background

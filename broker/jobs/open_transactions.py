@@ -9,6 +9,7 @@ copy of old records is no old transaction.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
@@ -27,8 +28,10 @@ _Transaction = tuple[str, int, int, int]
 class OpenTransactions:
     """The open transactions of the partitions that this broker leads, as seen in rounds over all logs."""
 
-    def __init__(self, max_timeout_ms: int) -> None:
+    def __init__(self, max_timeout_ms: int, client_of: Callable[[int], str | None]) -> None:
+        """`client_of` returns the client of a producer id, if it is known."""
         self._max_age_ms = max_timeout_ms + GRACE_MS
+        self._client_of = client_of
         self._first_seen_ms: dict[_Transaction, int] = {}
         self._seen_now: dict[_Transaction, int] = {}
         self._warned: set[_Transaction] = set()
@@ -42,7 +45,8 @@ class OpenTransactions:
             since_ms = self._seen_now[key] = self._first_seen_ms.get(key, now_ms)
             if now_ms - since_ms > self._max_age_ms and key not in self._warned:
                 self._warned.add(key)
-                _warn(key, producer.epoch, now_ms - since_ms)
+                client = self._client_of(producer.producer_id) or "unknown since the start of this broker"
+                _warn(key, producer.epoch, client, now_ms - since_ms)
 
     def end_round(self) -> None:
         """Forget the transactions that were not seen since the round before."""
@@ -50,12 +54,12 @@ class OpenTransactions:
         self._warned &= self._first_seen_ms.keys()
 
 
-def _warn(key: _Transaction, epoch: int, age_ms: int) -> None:
+def _warn(key: _Transaction, epoch: int, client: str, age_ms: int) -> None:
     topic, partition, producer_id, offset = key
     logger.warning(
-        "%s-%d: the transaction of producer %d, epoch %d, has been open from offset %d on for more than %d min, longer "
-        "than transaction.max.timeout.ms allows, and consumers with isolation.level=read_committed wait for it. "
-        "`gregor doctor` shows whether a coordinator still knows it; `gregor transactions abort --topic %s --partition "
-        "%d --start-offset %d` aborts it",
-        *(topic, partition, producer_id, epoch, offset, age_ms // MINUTE_MS, topic, partition, offset),
+        "%s-%d: the transaction of producer %d, epoch %d (client: %s), has been open from offset %d on for more than "
+        "%d min, longer than transaction.max.timeout.ms allows; consumers with isolation.level=read_committed wait. "
+        "`gregor doctor` shows whether a coordinator still knows it; `gregor transactions abort --topic %s "
+        "--partition %d --start-offset %d` aborts it",
+        *(topic, partition, producer_id, epoch, client, offset, age_ms // MINUTE_MS, topic, partition, offset),
     )

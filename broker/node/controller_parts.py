@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gregor.broker.cluster.transaction_downgrade import TransactionDowngrade
+from gregor.replication.admin.features import FeatureAdmin
 from gregor.replication.channels.broker_channels import Brokers
 from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.controller.answers import ControllerAnswers
@@ -14,6 +16,7 @@ from gregor.replication.controller.loop import ControllerLoop
 if TYPE_CHECKING:
     from gregor.broker.node.base_parts import BaseParts
     from gregor.config.broker import BrokerConfig
+    from gregor.coordinator.txn.coordinator import TransactionCoordinator
     from gregor.protocol.turns import Gate
 
 
@@ -46,3 +49,17 @@ def controller_parts(config: BrokerConfig, base: BaseParts, gate: Gate, clock_ms
     return ControllerParts(
         loop, answers, lambda: ControllerChannel(config.broker_id, base.image, answers, listener, timeout_ms, gate)
     )
+
+
+def feature_admin(
+    config: BrokerConfig,
+    base: BaseParts,
+    control: ControllerParts,
+    transactions: TransactionCoordinator,
+    gate: Gate,
+    *,
+    in_cluster: bool,
+) -> FeatureAdmin:
+    """Make the part that changes the finalised features, after the transactions that a downgrade waits for."""
+    downgrade = TransactionDowngrade(config, base.image, transactions, gate)
+    return FeatureAdmin(base.store, control.loop, base.features, [downgrade.prepare], in_cluster=in_cluster)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.coordinator_log import CoordinatorLog
+from gregor.broker.cluster.transaction_downgrade import TransactionsOfNewProtocol
 from gregor.broker.cluster.transaction_markers import LocalMarkers, TransactionMarkers
 from gregor.broker.cluster.transaction_verifier import PartitionVerifier
 from gregor.coordinator.group.config import GroupConfig
@@ -71,5 +72,6 @@ def make_coordinators(
         transaction_version=transaction_version,
         partition_count=config["transaction.state.log.num.partitions"],
     )
+    TransactionsOfNewProtocol(base.features, transactions, background.spawn)
     verifier = PartitionVerifier(config, base.image, transactions, background)
     return Coordinators(groups, transactions, local_markers, markers, verifier)

@@ -55,6 +55,9 @@ OFFSETS_TOPIC = "__consumer_offsets"
 # An operation of a shard cannot be interrupted; a request about more than this becomes several.
 GROUPS_PER_DELETION = 32
 
+NULL_PROTOCOL_FROM = 7
+"""JoinGroup responses without a protocol have null from this version on, and before an empty name."""
+
 LOADING_IS_ANSWERED_FROM = 2
 """Producers that send TxnOffsetCommit of an older version fail on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 
@@ -145,7 +148,9 @@ class GroupCoordinator:
             joiner = Joiner.of(request, client_id, client_host, version)
             response: JoinGroupResponse = await self._runtime.run(partition, lambda shard, now: shard.join(joiner, now))
         except KafkaError as error:
-            return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+            response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+        if version >= NULL_PROTOCOL_FROM and not response.protocol_name:
+            response.protocol_name = None
         return response
 
     def _check_join(self, request: JoinGroupRequest) -> None:

@@ -116,6 +116,7 @@ def _from_message(message: TransactionLogValue) -> Transaction:
     if state is None:
         raise MalformedMessage(f"a transaction in state {message.transaction_status}")
     previous = message.previous_producer_id
+    partitions = message.transaction_partitions if state is not TransactionState.EMPTY else None
     return Transaction(
         producer_id=message.producer_id,
         producer_epoch=message.producer_epoch,
@@ -125,7 +126,7 @@ def _from_message(message: TransactionLogValue) -> Transaction:
         start_ms=message.transaction_start_timestamp_ms,
         partitions=frozenset(
             TopicPartition(topic.topic, partition)
-            for topic in message.transaction_partitions or ()
+            for topic in partitions or ()
             for partition in topic.partition_ids
         ),
         client_version=message.client_transaction_version,

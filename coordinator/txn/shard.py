@@ -100,9 +100,9 @@ class TransactionShard:
         self._schedule_expiration()
 
     def _resume_markers(self, transactional_ids: list[str], now_ms: int) -> Result:
-        return Result(after_commit=partial(self._send_again, transactional_ids))
+        return Result(after_commit=partial(self.carry_out_decisions, transactional_ids))
 
-    def _send_again(self, transactional_ids: list[str]) -> None:
+    def carry_out_decisions(self, transactional_ids: list[str]) -> None:
         for transactional_id in transactional_ids:
             transaction = self.state.transactions.get(transactional_id)
             if transaction is not None and transaction.state in PREPARED:

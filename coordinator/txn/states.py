@@ -31,8 +31,13 @@ class TransactionState(StrEnum):
 
 
 STATUS = {state: number for number, state in enumerate(TransactionState)}
-"""The number of a state in the log."""
-STATE_OF = {number: state for state, number in STATUS.items()}
+"""The number of a state, in the log and in Apache Kafka's memory."""
+STATE_OF = {
+    number: state
+    for state, number in STATUS.items()
+    if state not in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE)
+}
+"""The states that the log can have, by number."""
 
 IDLE = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 """No transaction is open."""

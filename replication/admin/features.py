@@ -15,7 +15,13 @@ from typing import NamedTuple
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.replication.admin.controller_wait import Controller, present_context
 from gregor.replication.controller.context import LiveBroker
-from gregor.replication.store.features import SUPPORTED, TRANSACTION_VERSION, FinalizedFeatures, create_feature_node
+from gregor.replication.store.features import (
+    NEW_PROTOCOL,
+    SUPPORTED,
+    TRANSACTION_VERSION,
+    FinalizedFeatures,
+    create_feature_node,
+)
 from gregor.replication.store.metadata_store import BadVersion, MetadataStore, NoNode, Stat
 from gregor.replication.store.nodes import (
     FEATURE,
@@ -28,8 +34,8 @@ from gregor.replication.store.time_limit import TimeLimit
 
 _log = logging.getLogger(__name__)
 
-BeforeDowngrade = Callable[[str, int, int], Awaitable[None]]
-"""Receives the feature, its level, and the lower one that it is about to have."""
+BeforeDowngrade = Callable[[str, int, int, int], Awaitable[None]]
+"""Receives the feature, its level, the lower one that it is about to have, and the time limit in milliseconds."""
 
 
 class UpgradeType(IntEnum):
@@ -66,6 +72,17 @@ def updated(
             )
         after[update.name] = update.level
     return {name: level for name, level in after.items() if level}
+
+
+def next_step(levels: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """Return the levels to write next on the way to `after`.
+
+    transaction.version falls to 0 in two steps: at level 1 each broker ends the open transactions of the newer
+    protocol, while the node still names the feature, so that no broker of Apache Kafka 3.9 starts before they have
+    ended."""
+    if levels.get(TRANSACTION_VERSION, 0) >= NEW_PROTOCOL and not after.get(TRANSACTION_VERSION):
+        return {**after, TRANSACTION_VERSION: NEW_PROTOCOL - 1}
+    return dict(after)
 
 
 def _refusal(update: FeatureUpdate, present: int, brokers: Mapping[int, LiveBroker]) -> str | None:
@@ -107,14 +124,20 @@ class FeatureAdmin:
     """Applies updates on the controller's broker."""
 
     def __init__(
-        self, store: MetadataStore, controller: Controller, features: FinalizedFeatures, *, in_cluster: bool
+        self,
+        store: MetadataStore,
+        controller: Controller,
+        features: FinalizedFeatures,
+        before_downgrade: Sequence[BeforeDowngrade] = (),
+        *,
+        in_cluster: bool,
     ) -> None:
+        """`before_downgrade` are awaited before a level falls. With a KafkaError the level stays."""
         self._store = store
         self._controller = controller
         self._features = features
         self._in_cluster = in_cluster
-        self.before_downgrade: list[BeforeDowngrade] = []
-        """Awaited before a level falls. With a KafkaError the level stays."""
+        self._before_downgrade = before_downgrade
 
     async def update(self, updates: Sequence[FeatureUpdate], timeout_ms: int, *, validate_only: bool = False) -> None:
         """Return when the new levels are in force on this broker; the others follow. Raises KafkaError: those of
@@ -127,16 +150,17 @@ class FeatureAdmin:
             after = updated(levels, updates, cluster.brokers)
             if validate_only or (after == levels and present.enabled):
                 return
-            for name in sorted(levels):
-                if after.get(name, 0) < levels[name]:
-                    await self._prepare_downgrade(name, levels[name], after.get(name, 0), limit)
+            step = next_step(levels, after)
+            if step == after:
+                for name in sorted(levels):
+                    if after.get(name, 0) < levels[name]:
+                        await self._prepare_downgrade(name, levels[name], after.get(name, 0), limit)
             try:
-                await limit.within(partial(self._write, after, node))
+                await limit.within(partial(self._write, step, node))
             except (BadVersion, NoNode):
                 continue
             await limit.within(self._features.refresh)
-            self._report(levels, after)
-            return
+            self._report(levels, step)
 
     async def _present(self, limit: TimeLimit) -> tuple[Stat, FeatureLevels]:
         node = await limit.within(partial(self._store.get, FEATURE))
@@ -151,9 +175,9 @@ class FeatureAdmin:
             ) from None
 
     async def _prepare_downgrade(self, name: str, level: int, after: int, limit: TimeLimit) -> None:
-        for prepare in self.before_downgrade:
+        for prepare in self._before_downgrade:
             try:
-                await limit.within(partial(prepare, name, level, after))
+                await prepare(name, level, after, max(0, limit.left_ms))
             except KafkaError as error:
                 raise KafkaError(
                     error.code, f"{name} stays at {level}, as its downgrade to {after} failed: {error.message}"
@@ -163,8 +187,9 @@ class FeatureAdmin:
         """Raises BadVersion, NoNode. Where the node was deleted and created again, its version rises above every epoch
         that clients have seen."""
         data = encode_features(levels)
+        shown_epoch = self._features.highest_epoch
         stat = await self._store.set(FEATURE, data, node.version)
-        while stat.version <= self._features.highest_epoch:
+        while stat.version <= shown_epoch:
             stat = await self._store.set(FEATURE, data, stat.version)
 
     def _report(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:

@@ -24,7 +24,7 @@ def end_offset(
     """
     partition.check_epoch(current_leader_epoch)
     if replica_id != DEBUGGING:
-        partition.check_leads()
+        partition.leader_log()
     if replica_id != CONSUMER:
         return partition.log_end_offset
     return partition.last_stable_offset if read_committed else partition.high_watermark
@@ -47,12 +47,19 @@ def epoch_end_offset(partition: Partition, leader_epoch: int, *, current_leader_
     return partition.leader_log().epoch_end_offset(leader_epoch)
 
 
-def diverging_epoch(log: Log, last_fetched_epoch: int, offset: int) -> tuple[int, int] | None:
+def diverging_epoch(partition: Partition, last_fetched_epoch: int, offset: int) -> tuple[int, int] | None:
     """Return the (epoch, end offset) to which a reader must truncate before it can continue at `offset`, or None.
 
-    `last_fetched_epoch` is the epoch of the reader's record before `offset` (KIP-595). Raises KafkaError
-    OFFSET_OUT_OF_RANGE when that epoch has no position in `log`.
+    `last_fetched_epoch` is the epoch of the reader's record before `offset`, which it sends from Fetch version 12 on;
+    -1 without one (KIP-595). Raises KafkaError OFFSET_OUT_OF_RANGE when that epoch has no position in the log, and as
+    `Partition.leader_log` where there is no log.
     """
+    if last_fetched_epoch < 0:
+        return None
+    log = partition.log or partition.leader_log()
+    offsets = log.offsets
+    if log.latest_epoch() == last_fetched_epoch and offsets.log_start_offset <= offset <= offsets.log_end_offset:
+        return None  # nearly always
     epoch, end_offset = log.epoch_end_offset(last_fetched_epoch)
     if epoch < 0 or end_offset < 0 or offset < log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch}, offset {offset}")

@@ -23,16 +23,17 @@ from gregor.protocol.records.batch import (
     PRODUCER_ID_AT,
     RECORD_BATCH_OVERHEAD,
     TRANSACTIONAL_BIT,
+    Buffer,
 )
-from gregor.replication.partition import offset_lookup
 from gregor.replication.partition.in_sync_replicas import InSyncReplicas
 from gregor.replication.partition.purgatory import Committed, DelayedOperations
+from gregor.storage.producers import transaction_checks
 
 if TYPE_CHECKING:
     from gregor.protocol.messages import LeaderAndIsrRequest
     from gregor.protocol.records.control import EndTransaction
     from gregor.storage.log.log import AppendInfo, Log, LogSlice
-    from gregor.storage.producers.verification import VerificationGuard
+    from gregor.storage.producers.verification import OptionalGuard
 
 NO_LEADER = -1
 NO_EPOCH = -1
@@ -146,9 +147,7 @@ class Partition:
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def append(
-        self, records: memoryview | bytes | bytearray, now_ms: int, required_acks: int, *, from_client: bool = True
-    ) -> AppendInfo:
+    def append(self, records: Buffer, now_ms: int, required_acks: int, *, from_client: bool = True) -> AppendInfo:
         """Append one batch as the leader.
 
         With a single replica the records are committed when this returns. Otherwise, for acks=all, pass
@@ -168,40 +167,26 @@ class Partition:
         return self._append_replicated(records, now_ms, required_acks, from_client)
 
     def append_marker(self, marker: EndTransaction, now_ms: int) -> AppendInfo:
-        """Append the marker that ends a transaction, as `append` does with acks=all. Raises KafkaError as `append`, and
-        as Log.append_marker."""
-        self.leader_log().check_marker(marker)
+        """Append a marker as `append` does, with acks=all. Raises also as transaction_checks.check_marker."""
+        transaction_checks.check_marker(self.leader_log().producer_ids().get(marker.producer_id), marker)
         return self.append(marker.batch(now_ms), now_ms, -1, from_client=False)
 
-    def begin_verification(
-        self, producer_id: int, epoch: int, sequence: int, new_protocol: bool
-    ) -> VerificationGuard | None:
-        """Return a guard for `append_verified`; None if the transaction is open here already: then no verification is
-        needed. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH."""
-        return self.leader_log().begin_verification(producer_id, epoch, sequence, new_protocol)
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, new_protocol: bool) -> OptionalGuard:
+        """Do as ProducerStates.begin_verification. Raises KafkaError also as `leader_log`."""
+        return self.leader_log().producers.begin_verification(producer_id, epoch, sequence, new_protocol)
 
     def append_verified(
-        self,
-        records: memoryview | bytes | bytearray,
-        now_ms: int,
-        required_acks: int,
-        guard: VerificationGuard | None,
-        *,
-        from_client: bool = True,
+        self, records: Buffer, now_ms: int, required_acks: int, guard: OptionalGuard, *, from_client: bool = True
     ) -> AppendInfo:
-        """Append a transactional batch as `append` does, if its transaction is still the one that was verified.
-
-        Raises KafkaError as `append` and Log.check_verified.
-        """
+        """Append a batch as `append` does; if it is transactional, only to an open transaction or to the one that was
+        verified. Raises KafkaError as `append` and transaction_checks.check_verified."""
         # `append` refuses what is no batch.
         if len(records) >= RECORD_BATCH_OVERHEAD and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
-            producer_id, epoch, sequence = PRODUCER_FIELDS.unpack_from(records, PRODUCER_ID_AT)
-            self.leader_log().check_verified(producer_id, epoch, sequence, guard)
+            producers, fields = self.leader_log().producers, PRODUCER_FIELDS.unpack_from(records, PRODUCER_ID_AT)
+            transaction_checks.check_verified(producers.entries.get(fields[0]), producers.verifications, fields, guard)
         return self.append(records, now_ms, required_acks, from_client=from_client)
 
-    def _append_replicated(
-        self, records: memoryview | bytes | bytearray, now_ms: int, required_acks: int, from_client: bool
-    ) -> AppendInfo:
+    def _append_replicated(self, records: Buffer, now_ms: int, required_acks: int, from_client: bool) -> AppendInfo:
         log, in_sync = self.leader_log(), self.in_sync
         count = len(in_sync.isr)
         if (
@@ -251,12 +236,8 @@ class Partition:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def check_leads(self) -> None:
-        """Raise KafkaError: NOT_LEADER_OR_FOLLOWER where this broker does not lead, or the error of a failed disk."""
-        self.leader_log()
-
     def leader_log(self) -> Log:
-        """Return the log that this broker leads. Raises KafkaError as `check_leads`."""
+        """Return the log that this broker leads. Raises KafkaError NOT_LEADER_OR_FOLLOWER, or that of a failed disk."""
         log = self.log
         if log is None or not self.is_leader:
             raise KafkaError(self._offline_error)
@@ -302,22 +283,6 @@ class Partition:
         else:
             upper_offset = log.offsets.high_watermark if replica_id < 0 else log.offsets.log_end_offset
         return log.read(offset, max_bytes, upper_offset, min_one_batch, waits_for_disk)
-
-    def diverging_epoch(self, last_fetched_epoch: int, offset: int) -> tuple[int, int] | None:
-        """Return the (epoch, end offset) to which a reader must truncate before it can continue at `offset`, or None.
-
-        From Fetch version 12 on the reader sends the epoch of the record before `offset` (KIP-595). Raises KafkaError
-        as `offset_lookup.diverging_epoch`.
-        """
-        if last_fetched_epoch < 0:
-            return None
-        log = self.log
-        if log is None:
-            raise KafkaError(self._offline_error)
-        offsets = log.offsets
-        if log.latest_epoch() == last_fetched_epoch and offsets.log_start_offset <= offset <= offsets.log_end_offset:
-            return None  # nearly always
-        return offset_lookup.diverging_epoch(log, last_fetched_epoch, offset)
 
     # -- leadership --------------------------------------------------------------------------------------------
 
@@ -370,11 +335,7 @@ class Partition:
     # -- following ---------------------------------------------------------------------------------------------
 
     def append_as_follower(
-        self,
-        records: memoryview | bytes | bytearray,
-        leader_high_watermark: int,
-        leader_log_start_offset: int,
-        now_ms: int,
+        self, records: Buffer, leader_high_watermark: int, leader_log_start_offset: int, now_ms: int
     ) -> None:
         """Append the leader's batches, and advance the HW and the log start offset to the leader's.
 
@@ -437,7 +398,7 @@ class Partition:
     def check_follows(self, replica_id: int) -> None:
         """Raise KafkaError UNKNOWN_LEADER_EPOCH for a broker that is not known as a replica yet: it fetches again."""
         if replica_id not in self.in_sync.followers:
-            self.check_leads()
+            self.leader_log()
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {replica_id} is not a replica")
 
     def isr_decided(self, isr: list[int], partition_epoch: int, now_ms: int) -> None:

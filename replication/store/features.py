@@ -16,9 +16,11 @@ from gregor.replication.store.metadata_store import MetadataStore, NodeExists, S
 from gregor.replication.store.nodes import FEATURE, NodeFormatError, decode_features, encode_features
 
 TRANSACTION_VERSION = "transaction.version"
+NEW_PROTOCOL = 2
+"""Level of transaction.version from which clients use the protocol of KIP-890, part 2."""
 SUPPORTED: Mapping[str, tuple[int, int]] = {TRANSACTION_VERSION: (0, 2)}
 """Lowest and highest level that this release serves, by feature."""
-LEVELS_OF_NEW_STORE: Mapping[str, int] = {TRANSACTION_VERSION: 2}
+LEVELS_OF_NEW_STORE: Mapping[str, int] = {TRANSACTION_VERSION: NEW_PROTOCOL}
 """Finalised in the store of a single broker when it is created: there is no other broker that might not know them."""
 REGISTERED: Mapping[str, Mapping[str, int]] = {
     name: {"min_version": max(lowest, 1), "max_version": highest} for name, (lowest, highest) in SUPPORTED.items()

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NoReturn
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import CorruptBatch, RecordBatch
 from gregor.protocol.records.checksum import crc32c
-from gregor.protocol.records.control import EndMarker, EndTransaction, read_end_marker
+from gregor.protocol.records.control import EndMarker, read_end_marker
 from gregor.storage.log.prepare import PreparedBatch, is_special, prepare_quickly
 from gregor.storage.log.state import NEVER
 from gregor.storage.log.validate import check_batch, stamp_append_time
+from gregor.storage.producers.transaction_checks import aborted_by, check_in_transaction
 from gregor.storage.segment.batches import (
     CONTROL_BIT,
     CRC_START,
@@ -181,9 +182,9 @@ class Appender:
                 if duplicate is not None:
                     return self._repeated(duplicate)
                 if entry is not None:
-                    self._producers.check_in_transaction(entry, attributes)
+                    check_in_transaction(entry, attributes)
             elif entry.transaction_first_offset >= 0:
-                self._producers.check_in_transaction(entry, attributes)
+                check_in_transaction(entry, attributes)
 
         log_append_time_ms = NO_TIMESTAMP
         if self._stamps_append_time:
@@ -243,12 +244,6 @@ class Appender:
                     entry = self._producers.entry(producer_id)
                 entry.add(producer_epoch, (last_sequence, last_offset, offset_delta, max_timestamp))
         return AppendInfo(first_offset, last_offset, log_append_time_ms, offsets.log_start_offset, False)
-
-    def append_marker(self, marker: EndTransaction, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Append the control batch that ends a transaction. Raises KafkaError as ProducerStates.check_marker and
-        append_as_leader."""
-        self._producers.check_marker(marker)
-        return self.append_as_leader(marker.batch(now_ms), leader_epoch, now_ms, from_client=False)
 
     def append_as_follower(self, records: memoryview | bytes | bytearray, now_ms: int) -> AppendInfo:
         """Append batches as a leader sent them: offsets, epochs and timestamps are those of the leader. A batch that is
@@ -334,14 +329,15 @@ class Appender:
     def _end_transaction(self, batch: BatchHeader, marker: EndMarker | None, segment: Segment, position: int) -> None:
         """Add a control batch, which was written at this position but is not below the log end offset yet: without its
         entry in the transaction index it is removed again."""
-        aborted = self._producers.aborted_by(batch, marker)
+        producers = self._producers
+        aborted = aborted_by(producers.entries.get(batch.producer_id), producers.transactions, batch, marker)
         if aborted is not None:
             try:
                 self._segments.names_changed |= segment.transaction_index is None
                 segment.append_aborted(aborted)
             except OSError as error:
                 self._undo_write(segment, position, error)
-        self._producers.replay(batch, marker, self._offsets.high_watermark)
+        producers.replay(batch, marker, self._offsets.high_watermark)
 
     def _undo_write(self, segment: Segment, position: int, error: OSError) -> NoReturn:
         """Undo a write that has failed half way."""

@@ -37,14 +37,12 @@ from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
     from gregor.protocol.ids import Uuid
-    from gregor.protocol.records.control import EndTransaction
     from gregor.protocol.turns import Steps
     from gregor.storage.fs.files import Files
     from gregor.storage.log.compaction import DirtyRange
     from gregor.storage.producers.entry import ProducerEntry
-    from gregor.storage.producers.verification import VerificationGuard
     from gregor.storage.segment.segment import Segment
-    from gregor.storage.segment.transaction_index import AbortedTransaction
+    from gregor.storage.segment.transaction_index import Aborted
 
 __all__ = ["AppendInfo", "FlushPlan", "Log", "LogSlice", "ignore_error"]
 
@@ -297,8 +295,7 @@ class Log:
         return latest if latest >= 0 else None
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset): the largest epoch that is not above the given one, and its end; (-1, -1) if that
-        is not known. (Kafka's LeaderEpochFileCache.endOffsetFor.)"""
+        """Return (epoch, end offset) of the largest epoch up to the given one; (-1, -1) if that is not known."""
         return self.epochs.end_offset_for(leader_epoch, self.offsets.log_end_offset)
 
     def epoch_for_offset(self, offset: int) -> int | None:
@@ -339,8 +336,7 @@ class Log:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The lowest offset whose transaction is open, or ended by a marker that is not below the high watermark yet;
-        None without such a transaction."""
+        """The lowest offset of a transaction that is not decided; None without one (storage.producers.transactions)."""
         transactions = self.producers.transactions
         first = None if transactions is None else transactions.first_unstable(self.offsets.high_watermark)
         return first if first is None else max(first, self.offsets.log_start_offset)
@@ -351,32 +347,9 @@ class Log:
         high_watermark, first = self.offsets.high_watermark, self.first_unstable_offset
         return high_watermark if first is None else min(first, high_watermark)
 
-    def aborted_transactions(
-        self, from_offset: int, upper_offset: int, waits_for_disk: bool = True
-    ) -> list[AbortedTransaction]:
+    def aborted_transactions(self, from_offset: int, upper_offset: int, waits_for_disk: bool = True) -> Aborted:
         """As in Reader."""
         return self._reader.aborted_transactions(from_offset, upper_offset, waits_for_disk)
-
-    def check_marker(self, marker: EndTransaction) -> None:
-        """As in ProducerStates."""
-        self.producers.check_marker(marker)
-
-    def append_marker(self, marker: EndTransaction, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """As in Appender."""
-        return self._appender.append_marker(marker, leader_epoch, now_ms)
-
-    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        return self.producers.has_open_transaction(producer_id, epoch)
-
-    def begin_verification(
-        self, producer_id: int, epoch: int, sequence: int, new_protocol: bool
-    ) -> VerificationGuard | None:
-        """As in ProducerStates."""
-        return self.producers.begin_verification(producer_id, epoch, sequence, new_protocol)
-
-    def check_verified(self, producer_id: int, epoch: int, sequence: int, guard: VerificationGuard | None) -> None:
-        """As in ProducerStates."""
-        self.producers.check_verified(producer_id, epoch, sequence, guard)
 
     # Reading and searching
 
@@ -443,8 +416,8 @@ class Log:
 
     def dirty_range(self, now_ms: int, stable_offset: int | None = None, *, waits_for_disk: bool = True) -> DirtyRange:
         """Return how far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
-        stable_offset = self.last_stable_offset if stable_offset is None else stable_offset
-        return self.swap.dirty_range(self._config, now_ms, stable_offset, waits_for_disk)
+        stable = self.last_stable_offset if stable_offset is None else stable_offset
+        return self.swap.dirty_range(self._config, now_ms, stable, waits_for_disk)
 
     # Flushing and the end
 

@@ -75,6 +75,10 @@ class ProducerEntry:
         """Return whether one of the last batches begins with this sequence."""
         return any(AppendedBatch._make(batch).first_sequence == first_sequence for batch in self.batches)
 
+    def has_open_transaction(self, epoch: int) -> bool:
+        """Return whether a transaction of this epoch is open."""
+        return self.transaction_first_offset >= 0 and self.epoch == epoch
+
     def held_before(self, first_sequence: int, last_sequence: int) -> bool:
         """Return whether the log holds a batch of these sequences, in this epoch, from before the oldest of
         `batches`."""

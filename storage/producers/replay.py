@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gregor.protocol.records.batch import CorruptBatch, RecordBatch
 from gregor.protocol.records.control import EndMarker, read_end_marker
+from gregor.storage.producers.transaction_checks import aborted_by
 from gregor.storage.segment.batches import CONTROL_BIT, BatchHeader
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def replay_batches(
             if batch.attributes & CONTROL_BIT:
                 marker = _read_marker(segment, batch)
                 if batch.base_offset >= index_from:
-                    aborted = producers.aborted_by(batch, marker)
+                    entry = producers.entries.get(batch.producer_id)
+                    aborted = aborted_by(entry, producers.transactions, batch, marker)
                     if aborted is not None:
                         segment.append_aborted(aborted)
                 producers.replay(batch, marker, high_watermark)

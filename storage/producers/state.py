@@ -29,14 +29,14 @@ from gregor.storage.fs.disk_errors import is_full
 from gregor.storage.producers.entry import MAX_SEQUENCES_BACK, AppendedBatch, ProducerEntry
 from gregor.storage.producers.recall import batches_below
 from gregor.storage.producers.snapshot import format_snapshot, parse_snapshot
+from gregor.storage.producers.transaction_checks import check_epoch
 from gregor.storage.producers.transactions import Transactions
-from gregor.storage.producers.verification import VerificationGuard, Verifications
+from gregor.storage.producers.verification import OptionalGuard, Verifications
 from gregor.storage.segment.batches import CONTROL_BIT, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
 from gregor.storage.segment.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, OldMessageFormat, file_stem
-from gregor.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
-    from gregor.protocol.records.control import EndMarker, EndTransaction
+    from gregor.protocol.records.control import EndMarker
     from gregor.storage.fs.files import Files
     from gregor.storage.segment.segment import Segment
 
@@ -143,7 +143,7 @@ class ProducerStates:
                 batch = AppendedBatch._make(fields)
                 if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                     return batch
-        self._check_epoch(producer_id, epoch)
+        check_epoch(entry, epoch)
         if not from_client:
             return None
         if epoch != entry.epoch:
@@ -288,99 +288,20 @@ class ProducerStates:
         self.transactions = None
         self.recalled_from = None
 
-    def adopt(self, other: ProducerStates) -> None:
-        """Continue with the state of another log, of which this one is a copy."""
-        self.entries, self.transactions, self.verifications = other.entries, other.transactions, other.verifications
-
-    # Transactions
-
-    def check_in_transaction(self, entry: ProducerEntry, attributes: int) -> None:
-        """Raise INVALID_TXN_STATE for a batch that is not transactional while its producer has a transaction open."""
-        if entry.transaction_first_offset >= 0 and not attributes & TRANSACTIONAL_BIT:
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"producer {entry.producer_id} sent a batch that is not transactional while its transaction from offset"
-                f" {entry.transaction_first_offset} is open",
-            )
-
-    def check_marker(self, marker: EndTransaction) -> None:
-        """Check whether a marker may be appended. Raises INVALID_PRODUCER_EPOCH, and TRANSACTION_COORDINATOR_FENCED
-        for the marker of an earlier coordinator.
-
-        From transaction.version 2 on a marker has a new epoch. One with the epoch of the producer is a repetition,
-        which is appended once more if no transaction is open (KAFKA-19999), else it is that of an earlier transaction.
-        (Kafka's ProducerAppendInfo.appendEndTxnMarker.)
-        """
-        entry = self.entries.get(marker.producer_id)
-        if entry is None:
-            return
-        epoch = marker.producer_epoch
-        is_open = entry.transaction_first_offset >= 0
-        if epoch < entry.epoch or (epoch == entry.epoch and is_open and marker.transaction_version >= 2):
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"a marker of epoch {epoch} of producer {marker.producer_id}, whose last epoch is {entry.epoch}",
-            )
-        if marker.coordinator_epoch < entry.coordinator_epoch:
-            raise KafkaError(
-                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"a marker of coordinator epoch {marker.coordinator_epoch} for producer {marker.producer_id}, where"
-                f" {entry.coordinator_epoch} has written one",
-            )
-
-    def aborted_by(self, batch: BatchHeader, marker: EndMarker | None) -> AbortedTransaction | None:
-        """Return the transaction that this control batch aborts, before the batch is replayed; None if it commits one,
-        or if no batch of the transaction is in the log."""
-        entry = self.entries.get(batch.producer_id)
-        if marker is None or marker.commit or entry is None or self.transactions is None:
-            return None
-        first_offset, offset = entry.transaction_first_offset, batch.base_offset
-        if first_offset < 0:
-            return None
-        stable_offset = self.transactions.stable_offset_after(entry.producer_id, offset)
-        return AbortedTransaction(entry.producer_id, first_offset, offset, stable_offset)
-
-    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        entry = self.entries.get(producer_id)
-        return entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == epoch
-
-    def begin_verification(
-        self, producer_id: int, epoch: int, sequence: int, new_protocol: bool
-    ) -> VerificationGuard | None:
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, new_protocol: bool) -> OptionalGuard:
         """Return a guard for the verification of a batch; None if the transaction is open here already. Raises
         INVALID_PRODUCER_EPOCH. (Kafka's UnifiedLog.maybeStartTransactionVerification.)"""
-        self._check_epoch(producer_id, epoch)
-        if self.has_open_transaction(producer_id, epoch):
+        entry = self.entries.get(producer_id)
+        check_epoch(entry, epoch)
+        if entry is not None and entry.has_open_transaction(epoch):
             return None
         if self.verifications is None:
             self.verifications = Verifications()
         return self.verifications.begin(producer_id, epoch, sequence, new_protocol)
 
-    def check_verified(self, producer_id: int, epoch: int, sequence: int, guard: VerificationGuard | None) -> None:
-        """Raise INVALID_TXN_STATE for a transactional batch that neither belongs to an open transaction, nor was
-        verified with the guard that is the current one. A batch that may be a repetition passes: `check` decides.
-        Raises also INVALID_PRODUCER_EPOCH and OUT_OF_ORDER_SEQUENCE_NUMBER. (Kafka's
-        UnifiedLog.analyzeAndValidateProducerState.)"""
-        entry = self.entries.get(producer_id)
-        if entry is not None and entry.epoch == epoch and entry.has_batch_from(sequence):
-            return
-        self._check_epoch(producer_id, epoch)
-        if self.has_open_transaction(producer_id, epoch):
-            return
-        if guard is None or self.verifications is None or not self.verifications.is_current(producer_id, guard):
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"producer {producer_id}, epoch {epoch}: the batch is not part of an open transaction",
-            )
-        guard.check_sequence(producer_id, sequence, knows_batches=entry is not None and bool(entry.batches))
-
-    def _check_epoch(self, producer_id: int, epoch: int) -> None:
-        entry = self.entries.get(producer_id)
-        if entry is not None and epoch < entry.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {epoch} of producer {producer_id} is older than {entry.epoch}, the last one seen",
-            )
+    def adopt(self, other: ProducerStates) -> None:
+        """Continue with the state of another log, of which this one is a copy."""
+        self.entries, self.transactions, self.verifications = other.entries, other.transactions, other.verifications
 
     # Snapshots
 

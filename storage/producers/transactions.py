@@ -26,6 +26,11 @@ class Transactions:
         """Return the number of open transactions."""
         return len(self._open)
 
+    @property
+    def ended_count(self) -> int:
+        """The number of ended transactions that are not forgotten yet."""
+        return len(self._ended)
+
     def begin(self, producer_id: int, first_offset: int) -> None:
         """Note that the producer, which has no open transaction, begins one behind all others."""
         self._open[producer_id] = first_offset

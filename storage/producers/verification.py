@@ -44,6 +44,10 @@ class VerificationGuard:
             )
 
 
+OptionalGuard = VerificationGuard | None
+"""None: the transaction is open in the log already, and no verification is needed."""
+
+
 class Verifications:
     """The guards of one log, by producer id. A log without transactions has no such object."""
 

@@ -36,6 +36,9 @@ class AbortedTransaction(NamedTuple):
     """After the marker: all that begins below it is decided by markers up to this one."""
 
 
+Aborted = list[AbortedTransaction]
+
+
 def parse_transaction_index(data: bytes | bytearray) -> list[AbortedTransaction]:
     """Parse the entries of a file; bytes after the last whole one are ignored. ValueError for an unknown version."""
     entries = []

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, UpdateFeaturesRequest
+from gregor.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    DescribeTransactionsRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+    UpdateFeaturesRequest,
+)
+from gregor.protocol.records.batch import build_batch
+from tests.compat.cluster_load import create
 from tests.compat.records import until
 from tests.support.mixed_cluster import GREGOR, KAFKA, WAIT_S, MixedCluster
 from tests.support.wire import ask
@@ -18,7 +28,17 @@ pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
 FEATURE = "transaction.version"
 UPGRADE, SAFE_DOWNGRADE = 1, 2
-SETTINGS = {"offsets.topic.replication.factor": "1", "default.replication.factor": "1", "min.insync.replicas": "1"}
+SETTINGS = {
+    "offsets.topic.replication.factor": "1",
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "2",
+}
+TOPIC = "orders"
+ADDS_PARTITIONS_FROM = 12
+"""Version of Produce: the newer protocol."""
 
 
 def update(cluster: MixedCluster, broker_id: int, level: int, kind: int = UPGRADE, version: int = 1) -> Any:
@@ -50,6 +70,49 @@ def in_zookeeper(cluster: MixedCluster) -> tuple[int, dict[str, int]]:
     return cluster.store.get("/feature")[1].version, levels
 
 
+def answer_of(cluster: MixedCluster, broker_id: int, request: Any, version: int) -> Any:
+    """Return the first response without an error: a coordinator may be elected, or load, meanwhile."""
+    answers: list[Any] = []
+
+    def answered() -> bool:
+        answers.append(ask(cluster.brokers[broker_id].port, request, version, WAIT_S))
+        return not answers[-1].error_code
+
+    until(answered, f"an answer to {type(request).__name__}", WAIT_S)
+    return answers[-1]
+
+
+def open_transactions(cluster: MixedCluster) -> dict[str, int]:
+    """Begin transactions of the newer protocol; return their coordinators by transactional id."""
+    create(cluster, TOPIC, [[0]])
+    coordinators = {}
+    for name in ("a", "b", "c", "d"):
+        find = FindCoordinatorRequest(key=name, key_type=1)
+        coordinators[name] = answer_of(cluster, 0, find, 3).node_id
+        init = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=600_000)
+        made = answer_of(cluster, coordinators[name], init, 5)
+        records = build_batch(
+            [(None, b"x")],
+            producer_id=made.producer_id,
+            producer_epoch=made.producer_epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        data = ProduceRequest.PartitionProduceData(index=0, records=bytes(records))
+        wanted = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])
+        request = ProduceRequest(transactional_id=name, acks=-1, timeout_ms=10_000, topic_data=[wanted])
+        answer = ask(cluster.brokers[0].port, request, ADDS_PARTITIONS_FROM, WAIT_S)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    return coordinators
+
+
+def state_of(cluster: MixedCluster, name: str, coordinator: int) -> str:
+    request = DescribeTransactionsRequest(transactional_ids=[name])
+    (found,) = ask(cluster.brokers[coordinator].port, request, 0, WAIT_S).transaction_states
+    state: str = found.transaction_state
+    return state
+
+
 def test_apache_kafka_joins_again_after_a_downgrade(tmp_path: pathlib.Path) -> None:
     with MixedCluster(tmp_path, [GREGOR, KAFKA], SETTINGS) as cluster:
         cluster.start()
@@ -74,7 +137,11 @@ def test_apache_kafka_joins_again_after_a_downgrade(tmp_path: pathlib.Path) -> N
         cluster.become(1, GREGOR)
         cluster.start(1)
         assert shown(cluster, 1) == finalized
-        assert update(cluster, 1, 0, SAFE_DOWNGRADE).error_code == 0
+        open_ids = open_transactions(cluster)
+        assert set(open_ids.values()) == {0, 1}, "both brokers coordinate some"
+        assert {state_of(cluster, *one) for one in open_ids.items()} == {"Ongoing"}
+        assert update(cluster, 0, 0, SAFE_DOWNGRADE).error_code == 0
+        assert {state_of(cluster, *one) for one in open_ids.items()} == {"CompleteAbort"}
         ended = in_zookeeper(cluster)
         assert ended[1] == {} and ended[0] > finalized[0]
         for broker_id in (0, 1):

@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 import io
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -16,6 +17,7 @@ from gregor.protocol.messages import ProduceRequest
 from gregor.protocol.records.batch import build_batch
 from tests.compat.records import WAIT_S, until
 from tests.support.kafka_tools import KafkaTools
+from tests.support.processes import BrokerProcess
 from tests.support.wire import RawConnection
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
@@ -56,6 +58,16 @@ class Tools:
         ours, theirs = (sorted(run(name, *arguments).splitlines()) for run in (self.ours, self.theirs))
         assert ours == theirs
         return ours
+
+    def same_files(self, files: Iterable[Path], flag: str) -> str:
+        """Return the output of both tools about the files of a log."""
+        arguments = ("--files", ",".join(map(str, files)), flag)
+        theirs = self._tools.run("org.apache.kafka.tools.DumpLogSegments", *arguments)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            assert gregor(["dump-log", *arguments]) == theirs.code == 0
+        assert out.getvalue().splitlines() == theirs.out.splitlines()
+        return out.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +172,7 @@ def test_absent_transactional_ids_and_topics(tools: Tools) -> None:
 
 @pytest.fixture
 def no_verification(tools: Tools) -> Iterator[None]:
-    """Leaders append transactional records without asking a coordinator, as before Kafka 3.6."""
+    """Leaders append transactional records without a query of the coordinator, as before Kafka 3.6."""
     key = "transaction.partition.verification.enable"
     tools.ours("configs", "--alter", "--broker-defaults", "--add-config", f"{key}=false")
     until(lambda: f"{key}=false" in tools.ours("configs", "--describe", "--broker-defaults"), "the setting")
@@ -183,20 +195,40 @@ def write_without_coordinator(bootstrap: str, topic: str) -> None:
 
 
 def test_hanging_transaction_is_found_named_and_aborted(
-    tools: Tools, bootstrap: str, new_topic: Callable[..., str], no_verification: None
+    tools: Tools, bootstrap: str, new_topic: Callable[..., str], no_verification: None, request: pytest.FixtureRequest
 ) -> None:
     topic = new_topic(1)
     write_without_coordinator(bootstrap, topic)
     found = tools.same("transactions", "find-hanging", "--topic", topic)
     assert len(found) == 2 and any(line.startswith(topic) for line in found)
     report = tools.ours("doctor", code=1)
-    assert f"the transaction of producer {UNKNOWN_PRODUCER}, epoch 0 hangs" in report
+    client = "" if request.config.getoption("--against") else ", client raw at 127.0.0.1"
+    assert f"the transaction of producer {UNKNOWN_PRODUCER}, epoch 0{client} hangs" in report
     assert f"wait for 1 offsets of 1 partition ({topic}-0)" in report
     command = f"transactions abort --topic {topic} --partition 0 --start-offset 0"
     assert f"`gregor {command}`" in report
     tools.ours(*command.split())
     assert len(tools.same("transactions", "find-hanging", "--topic", topic)) == 1
     assert f"({topic}-0)" not in tools.ours("doctor", code=None)
+
+
+def test_files_of_transactions_are_shown_the_same(
+    tools: Tools, transaction: Transaction, request: pytest.FixtureRequest
+) -> None:
+    """The log of a partition with an aborted transaction, its .txnindex, and the log of transactional ids."""
+    if request.config.getoption("--against"):
+        pytest.skip("the folder of the broker of --against is not known")
+    broker: BrokerProcess = request.getfixturevalue("broker")
+    transaction.producer.abort_transaction(WAIT_S)
+    name = transaction.transactional_id
+    until(lambda: "CompleteAbort" in tools.ours("transactions", "describe", "--transactional-id", name), "the abort")
+    data = broker.folder / "data"
+    files = [path for path in (data / f"{transaction.topic}-0").iterdir() if path.suffix in (".log", ".txnindex")]
+    shown = tools.same_files(files, "--print-data-log")
+    assert "endTxnMarker: ABORT" in shown and "lastStableOffset: " in shown
+    logs = sorted(data.glob("__transaction_state-*/*.log"))
+    decoded = tools.same_files([path for path in logs if path.stat().st_size], "--transaction-log-decoder")
+    assert f'"transactionalId":"{name}"' in decoded and '"version":"1"' in decoded
 
 
 def test_features_are_the_same(tools: Tools) -> None:

@@ -240,3 +240,18 @@ def test_a_group_falls_back_to_the_protocol_that_all_members_still_offer() -> No
         upgraded = context.join(first, protocols=both)
         context.join(second, protocols=both)
         assert upgraded.response.protocol_name == "cooperative-sticky"
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_a_response_without_a_protocol_has_null_where_the_version_can(version: int) -> None:
+    """As Kafka's JoinGroupResponse."""
+    with Context() as context:
+        context.stable_group()
+        expected = "" if version < 7 else None
+        for refused in (
+            context.join("nobody", version=version),
+            context.join(protocols=[("other", b"")], version=version),
+            context.join(session_ms=1, version=version),
+        ):
+            assert refused.response.error_code
+            assert refused.response.protocol_name == expected

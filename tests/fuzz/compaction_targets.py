@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 from gregor.protocol.records.batch import CorruptBatch, RecordBatch, build_batch
@@ -9,6 +10,7 @@ from gregor.storage.cleaner.batch_filter import filter_batch, with_delete_horizo
 from gregor.storage.cleaner.offset_map import OffsetMap
 from gregor.storage.segment.transaction_index import (
     AbortedTransaction,
+    TransactionIndex,
     TransactionTrail,
     format_transaction,
     parse_transaction_index,
@@ -16,6 +18,7 @@ from gregor.storage.segment.transaction_index import (
 from tests.fuzz.record_targets import batch_seeds, mend_batch
 from tests.fuzz.runner import Seed, Target
 from tests.storage.logs import NOW_MS
+from tests.storage.memory_files import MemoryFiles
 
 
 def targets() -> list[Target]:
@@ -76,4 +79,25 @@ def index_seeds() -> list[Seed]:
 
 
 def read_index(context: None, data: bytes) -> None:
-    assert len(parse_transaction_index(data)) == len(data) // 34
+    """The index of a segment finds what a look at every entry finds, where the entries ascend as they must."""
+    entries = parse_transaction_index(data)
+    assert len(entries) == len(data) // 34
+    files = MemoryFiles()
+    files.make_directory("/d")
+    files.create("/d/0.txnindex").write(data)
+    index = TransactionIndex(files, "/d/0.txnindex")
+    ascends = all(one.last_offset < other.last_offset for one, other in pairwise(entries))
+    middle = entries[len(entries) // 2].last_offset if entries else 0
+    found: list[AbortedTransaction] = []
+    is_complete = index.collect(middle, middle + 5, found)
+    if ascends:
+        seen = [one for one in entries if one.last_offset >= middle]
+        ends = [at for at, one in enumerate(seen) if one.last_stable_offset >= middle + 5]
+        assert is_complete == bool(ends)
+        seen = seen[: ends[0] + 1] if ends else seen
+        assert found == [one for one in seen if one.first_offset < middle + 5]
+    index.prepare_appends()
+    index.truncate_to(middle)
+    assert len(files.read_bytes("/d/0.txnindex")) % 34 == 0
+    if ascends:
+        assert index.entries() == [one for one in entries if one.last_offset < middle]

@@ -19,6 +19,7 @@ from tests.fuzz import (
     storage_targets,
     store_targets,
     text_targets,
+    transaction_targets,
     wire_targets,
 )
 from tests.fuzz.runner import Report, Target, fuzz
@@ -36,6 +37,7 @@ def all_targets(only: str = "") -> list[Target]:
         store_targets,
         group_targets,
         text_targets,
+        transaction_targets,
         broker_targets,
     )
     return [target for module in modules for target in module.targets() if only in target.name]

@@ -14,6 +14,7 @@ from gregor.broker.cli.errors import CommandError
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import uuid_to_text
 from gregor.protocol.records.batch import CorruptBatch
+from gregor.protocol.records.control import EndTransaction
 from gregor.storage.folders.checkpoints import MalformedFile, format_offsets, parse_offsets
 from gregor.storage.folders.identity import (
     MetaProperties,
@@ -31,7 +32,7 @@ from gregor.storage.recovery.recovery import FolderLoader, LogCheckpoint
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
 from gregor.storage.segment.segment import OldMessageFormat
 from tests.fuzz.runner import Seed, Target
-from tests.storage.logs import NOW_MS, batch, log_config, open_log, sequenced
+from tests.storage.logs import NOW_MS, append_marker, batch, log_config, open_log, sequenced
 from tests.storage.memory_files import MemoryFiles
 
 FOLDER = "/data/orders-0"
@@ -225,12 +226,17 @@ def read_folder_name(context: None, data: bytes) -> None:
 
 @cache
 def good_folder() -> dict[str, bytes]:
-    """The files of a partition with two segments, producers, and three epochs."""
+    """The files of a partition with two segments, producers, three epochs, and transactions that are aborted and
+    open."""
     files = MemoryFiles()
     log = open_log(files, FOLDER, segment_bytes=1500, index_interval_bytes=200)
     for number in range(24):
         data = sequenced(number % 3, 0, number // 6 * 2, 2) if number % 2 else batch(3, timestamp_ms=NOW_MS + number)
         log.append_as_leader(data, number // 8, NOW_MS)
+    for producer_id in (10, 11, 12):
+        log.append_as_leader(sequenced(producer_id, 0, 0, transactional=True), 2, NOW_MS)
+    for producer_id in (11, 10):
+        append_marker(log, EndTransaction(producer_id, 0, 3, commit=False), 2)
     log.close(True)
     return {entry.name: files.read_bytes(f"{FOLDER}/{entry.name}") for entry in files.list_directory(FOLDER)}
 
@@ -274,8 +280,18 @@ def load_folder(context: tuple[str, bool], data: bytes) -> None:
         if clean and offset <= log.log_start_offset:
             break
     end = log.log_end_offset
+    log.restore_high_watermark(end)
+    assert log.log_start_offset <= log.last_stable_offset <= end
+    aborted = log.aborted_transactions(0, end)
+    assert aborted == sorted(aborted, key=lambda one: one.first_offset)
     info = log.append_as_leader(batch(2), 9, NOW_MS)
     assert (info.first_offset, log.log_end_offset) == (end, end + 2)
+    log.append_as_leader(sequenced(99, 0, 0, transactional=True), 9, NOW_MS)
+    append_marker(log, EndTransaction(99, 0, 0, commit=False), 9)
+    if not clean:  # a clean start trusts the transaction indexes, too
+        assert [one[:3] for one in log.aborted_transactions(end, end + 3) if one[0] == 99] == [(99, end + 2, end + 3)]
+        log.truncate_to(end, NOW_MS)
+        assert all(one.last_offset < end for one in log.aborted_transactions(0, end))
     log.close(True)
 
 

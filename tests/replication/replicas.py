@@ -12,6 +12,7 @@ from gregor.protocol.messages import FetchRequest, FetchResponse
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import run_all
 from gregor.replication.partition.fetcher import Fetcher, FetcherSettings
+from gregor.replication.partition.offset_lookup import diverging_epoch
 from gregor.replication.partition.partition import Partition
 from gregor.storage.log.log import Log
 from tests.storage.logs import batch, open_log
@@ -108,7 +109,7 @@ def answer(leader: Replica, asker: Replica, request: FetchRequest, max_bytes: in
     if wanted_now is not None:
         try:
             partition.check_epoch(wanted_now.current_leader_epoch)
-            diverging = partition.diverging_epoch(wanted_now.last_fetched_epoch, wanted_now.fetch_offset)
+            diverging = diverging_epoch(partition, wanted_now.last_fetched_epoch, wanted_now.fetch_offset)
             if diverging is not None:
                 data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
             else:

@@ -179,6 +179,8 @@ FATAL = (
 class Consumer(Client):
     """Reads one partition from its beginning, again and again."""
 
+    isolation_level = 0
+
     def __init__(self, world: World, rng: random.Random, key: Key) -> None:
         super().__init__(world, rng)
         self.key = key
@@ -209,16 +211,20 @@ class Consumer(Client):
             partition_index=self.key[1], current_leader_epoch=epoch, timestamp=LATEST
         )
         topic = ListOffsetsRequest.ListOffsetsTopic(name=self.key[0], partitions=[one])
-        answer = await self.peer(broker_id).send(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7)
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=self.isolation_level, topics=[topic])
+        answer = await self.peer(broker_id).send(request, 7)
         told = answer.topics[0].partitions[0]
         if told.error_code == ErrorCode.NONE:
-            if told.offset < self._latest:
-                self.world.ledger.violation(
-                    f"latest offset of {self.key} goes back from {self._latest} to {told.offset} at broker {broker_id}"
-                )
-            self._latest = told.offset
+            self._note_latest(told.offset, broker_id)
         else:
             await self.pause()
+
+    def _note_latest(self, offset: int, broker_id: int) -> None:
+        if offset < self._latest:
+            self.world.ledger.violation(
+                f"latest offset of {self.key} goes back from {self._latest} to {offset} at broker {broker_id}"
+            )
+        self._latest = offset
 
     async def _fetch(self, broker_id: int, epoch: int) -> None:
         one = FetchRequest.FetchPartition(
@@ -233,6 +239,7 @@ class Consumer(Client):
             max_wait_ms=500,
             min_bytes=1,
             max_bytes=1 << 20,
+            isolation_level=self.isolation_level,
             session_epoch=-1,
             rack_id=self._rack,
             topics=[FetchRequest.FetchTopic(topic=self.key[0], topic_id=topic_id, partitions=[one])],
@@ -257,6 +264,10 @@ class Consumer(Client):
             self.world.ledger.sent_to(self.key, broker_id, told.preferred_read_replica, self._rack)
             self._preferred = told.preferred_read_replica, epoch
             return
+        self._use(told)
+
+    def _use(self, told: FetchResponse.PartitionData) -> None:
+        ledger = self.world.ledger
         records: Any = told.records
         for batch in iter_batches(records or b""):
             for record in batch.records():

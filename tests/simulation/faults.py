@@ -155,7 +155,7 @@ class Faults:
 
     def _all_well_but(self, broker_id: int) -> bool:
         world = self._world
-        for key in world.keys:
+        for key in world.all_keys:
             # A replica that its leader is about to remove from the ISR may lack records.
             kept = self._proposed(key)
             counted = [id_ for id_ in world.ledger.isr(key) if all(id_ in isr for isr in kept)]
@@ -200,7 +200,7 @@ class Faults:
         leader relies on records that it has lost.
         """
         world = self._world
-        for key in world.keys:
+        for key in world.all_keys:
             if self._is_counted_on(key):
                 return False
             if self._lossy in world.ledger.isr(key) or any(self._lossy in isr for isr in self._proposed(key)):
@@ -248,7 +248,7 @@ class Faults:
         if self._rng.random() < 0.5:
             others.append("zk")
         if self._rng.random() < 0.5:
-            others += ["c0", "c1", "c2", "r0", "r1", "r2"]
+            others += ["c0", "c1", "c2", "r0", "r1", "r2", *world.transactional_hosts]
         self._cut_links([(host, other) for other in others] + [(other, host) for other in others])
 
     def _cut_links(self, links: list[tuple[str, str]]) -> None:
@@ -298,7 +298,7 @@ class Faults:
         """Request the move of a partition, by the node that old tools write."""
         world = self._world
         if world.zk.tree.exists(nodes.REASSIGNMENT, None) is None:
-            key = self._rng.choice(world.keys)
+            key = self._rng.choice(world.all_keys)
             replicas = self._rng.sample(world.broker_ids, 3)
             world.trace(f"{key[0]}-{key[1]} is to move to {replicas}")
             world.zk.write([Create(nodes.REASSIGNMENT, nodes.encode_reassignments({key: replicas}))], 0)

@@ -6,7 +6,8 @@ import asyncio
 import functools
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 from gregor.broker.cluster.controlled_shutdown import controlled_shutdown
@@ -18,6 +19,7 @@ from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.responses import encode_response
+from gregor.broker.node.coordinators import Coordinators, make_coordinators
 from gregor.broker.node.topic_events import TopicEvents
 from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
@@ -25,6 +27,7 @@ from gregor.config.broker import BrokerConfig
 from gregor.config.listeners import Listener
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred, DeferredCancelled, outcome_of
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.messages import ApiVersionsResponse, RequestHeader, request_header_version
 from gregor.protocol.turns import Steps, run_all
@@ -42,7 +45,7 @@ from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.store.metadata_store import StoreError
-from gregor.replication.store.nodes import BrokerRegistration
+from gregor.replication.store.nodes import TOPICS, BrokerRegistration
 from gregor.replication.store.registration import announce_disk_event, join_cluster, make_persistent_nodes
 from gregor.replication.store.topic_configs import TopicConfigs
 from gregor.storage.folders.manager import LogManager
@@ -97,8 +100,10 @@ class Node:
         zk: Ensemble,
         settings: dict[str, str],
         loading_s: float = 0.0,
+        transaction_version: int = 0,
     ) -> None:
-        """`loading_s`: the duration of the check of each log, at least of the first."""
+        """`loading_s`: the duration of the check of each log, at least of the first; `transaction_version`: the level
+        of the feature, which is the same in all brokers."""
         self.broker_id = broker_id
         self.process = process
         self.files = files
@@ -130,8 +135,8 @@ class Node:
             is_alive=self.image.is_alive,
             folder_removed=files.remove_directory,
         )
-        no_groups = cast("Any", _NoGroups())
-        TopicEvents(self.replicas, self.image, self.configs, no_groups, no_groups)
+        self.coordinators = self._coordinators(transaction_version)
+        TopicEvents(self.replicas, self.image, self.configs, self.coordinators.groups, self.coordinators.transactions)
         self.recovering = RecoveringPartitions(self.replicas, self.logs.is_loading)
         self.local = ControllerRequestHandler(self.replicas, self.image, self.configs, gate, self.recovering.hold_back)
         self.member = Membership(
@@ -151,6 +156,20 @@ class Node:
         self.answers = ControllerAnswers(self.controller, self.store)
         self.handlers = load_handlers()
         self.broker: Any = None
+
+    def _coordinators(self, transaction_version: int) -> Coordinators:
+        async def next_producer_id() -> int:
+            return await self.producer_ids.next_id()
+
+        base = SimpleNamespace(image=self.image, replicas=self.replicas)
+        return make_coordinators(
+            self.config,
+            cast("Any", base),
+            cast("Any", self),
+            self._clock_ms,
+            next_producer_id,
+            lambda: transaction_version,
+        )
 
     def _live(self) -> dict[int, LiveBroker]:
         cluster = self.controller.cluster
@@ -196,6 +215,7 @@ class Node:
         self.broker = Broker(**nothing)
         self._fill(self.broker)
         await self.configs.start()
+        self.image.expect_topics(bool(await store.children(TOPICS)))
         self._network.listen(host_of(self.broker_id), self.process, lambda source: _ServerEnd(self, source))
         await self.member.join()
         await self.controller.start()
@@ -226,7 +246,7 @@ class Node:
     async def run(self, call: Callable[[], Any]) -> Any:
         return call()
 
-    fsync = run
+    fsync = read = run
 
     async def search(self, work: Steps[Any]) -> Any:
         return run_all(work)
@@ -254,7 +274,12 @@ class Node:
         )
         broker.controller = self.answers
         blocks = BlocksOfController(self._link(), self.store, self.broker_id, self._broker_epoch)
-        broker.producer_ids = ProducerIdAllocator(self.store, self.broker_id, blocks.claim)
+        broker.producer_ids = self.producer_ids = ProducerIdAllocator(self.store, self.broker_id, blocks.claim)
+        broker.groups = self.coordinators.groups
+        broker.transactions = self.coordinators.transactions
+        broker.transaction_verifier = self.coordinators.verifier
+        broker.local_markers = self.coordinators.local_markers
+        broker.topic_creator = cast("Any", _NoTopics())
         broker.follower_sessions = self.replicating.follower_sessions
         broker.fetch_sessions = FetchSessions(1000)
         broker.addresses = OwnAddresses(self.config, True, self._clock_ms)
@@ -273,6 +298,7 @@ class Node:
         if await controlled_shutdown(self.config, self._link(), self.store, self.image, self.replicas, epoch):
             await self.replicating.close()
         await self.controller.until_notified(TOLD_WITHIN_S)
+        self.coordinators.close()
         self._network.stop_listening(host_of(self.broker_id), self.process)
         await self.controller.stop()
         await self.replicating.close()
@@ -299,11 +325,11 @@ class Node:
             self.logs.report(run_all(self.logs.checkpoints.high_watermarks())())
 
 
-class _NoGroups:
-    """The group coordinator of a broker without groups."""
+class _NoTopics:
+    """Stands for the creation of internal topics, which exist from the beginning: the broker does not know them yet."""
 
-    def on_topics_deleted(self, _topics: Collection[str]) -> None:
-        return
+    async def create(self, name: str) -> None:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} is not known")
 
 
 class _ServerEnd:
@@ -321,7 +347,7 @@ class _ServerEnd:
     def hold(self) -> None:
         return
 
-    def go_on(self) -> None:
+    def end_hold(self) -> None:
         return
 
     def fail(self, reason: str) -> None:

@@ -14,7 +14,7 @@ from gregor.config.definitions import LONG_MAX
 from gregor.replication.partition.throttle import WINDOW_S
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import Create, Set
-from tests.simulation.ledger import bytes_below
+from tests.simulation.reading import bytes_below
 
 if TYPE_CHECKING:
     from gregor.storage.log.log import Log

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import random
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gregor.protocol.ids import Uuid
+from gregor.protocol.topic_names import TRANSACTION_STATE_TOPIC
 from gregor.protocol.turns import run_all
 from gregor.replication.partition.partition import Partition
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -21,11 +23,13 @@ from tests.simulation.clients import Consumer, Deleter, Producer
 from tests.simulation.disks import Disk
 from tests.simulation.faults import Faults
 from tests.simulation.hasty import HastyProducer
-from tests.simulation.ledger import MIN_IN_SYNC, Ledger, Violated
+from tests.simulation.ledger import MIN_IN_SYNC, Ledger, Violated, is_compacted
 from tests.simulation.loop import Process, Stuck, VirtualLoop
 from tests.simulation.network import Network
 from tests.simulation.node import SETTINGS, Node, host_of
 from tests.simulation.throttles import Throttles
+from tests.simulation.transaction_ledger import TransactionLedger
+from tests.simulation.transactions import CommittedConsumer, TransactionalProducer
 from tests.simulation.virtual_time import virtual, wall_ms
 from tests.simulation.zookeeper import Ensemble
 
@@ -38,6 +42,12 @@ LOOK_S = 0.7
 STARTED_WITHIN_S = 20.0
 WHOLE_WITHIN_S = 60.0
 STOPPED_WITHIN_S = 3.0
+TRANSACTIONAL_SEEDS = 0.4
+"""The share of the seeds that have transactions."""
+TRANSACTION_SETTINGS = {
+    "request.timeout.ms": "1500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
 
 
 class Machine:
@@ -84,9 +94,10 @@ class World:
             self.topics.append(TABLE)
             self.keys[-1] = TABLE, 0
         self._first_assignment = {key: tuple(rng.sample(self.broker_ids, 3)) for key in self.keys}
+        self._plan_transactions(self.rng("transactions"))
         self.producing = True
-        self.is_calm = False
-        """Whether faults and throttles are over, and all replicas were in sync: nothing may fail for long now."""
+        self.calm = asyncio.Event()
+        """Set when faults and throttles are over, and all replicas were in sync: nothing may fail for long now."""
         self.produce_every_s = rng.choice((0.15, 0.3, 0.6))
         self.settings = SETTINGS | {
             "replica.lag.time.max.ms": rng.choice(("600", "2000")),
@@ -100,8 +111,36 @@ class World:
         self.faults = Faults(self, self.rng("faults"))
         self.throttles = Throttles(self, self.rng("throttles"))
         self.settings |= self.throttles.broker_settings
+        if self.transactional_names:
+            self.settings |= TRANSACTION_SETTINGS
         self._graveyard: list[Node] = []
         self._ids = self.rng("ids")
+
+    def _plan_transactions(self, rng: random.Random) -> None:
+        """Let some seeds have transactions, and the topic of their coordinators."""
+        self.transactions = TransactionLedger(self)
+        self.transactional_names: list[str] = []
+        self.transaction_version = rng.choice((0, 2, 2))
+        self.internal_keys: list[Key] = []
+        self._read_again: dict[Key, dict[int, bytes]] = {}
+        if rng.random() < TRANSACTIONAL_SEEDS and not all(map(is_compacted, self.keys)):
+            self.transactional_names = ["t0", "t1", "t2"]
+            self.internal_keys = [(TRANSACTION_STATE_TOPIC, index) for index in range(2)]
+            for key in self.internal_keys:
+                self._first_assignment[key] = tuple(rng.sample(self.broker_ids, 3))
+
+    @property
+    def all_keys(self) -> list[Key]:
+        """The partitions of clients, and those of internal topics."""
+        return self.keys + self.internal_keys
+
+    @property
+    def transactional_hosts(self) -> list[str]:
+        return [*self.transactional_names, "rc0", "rc1", "rc2"] if self.transactional_names else []
+
+    @property
+    def is_calm(self) -> bool:
+        return self.calm.is_set()
 
     def rng(self, name: str) -> random.Random:
         return random.Random(f"{self.seed}/{name}")
@@ -178,7 +217,15 @@ class World:
         self.trace(f"broker {broker_id} boots")
         loading_s = self._loading.choice((0.0, 0.0, 0.1, 1.0))
         node = machine.node = Node(
-            broker_id, process, machine.files, self.loop, self.network, self.zk, self.settings, loading_s
+            broker_id,
+            process,
+            machine.files,
+            self.loop,
+            self.network,
+            self.zk,
+            self.settings,
+            loading_s,
+            self.transaction_version,
         )
         node.replicas.on_leadership.append(self.ledger.roles)
         self.loop.spawn(process, self._life(node), f"broker {broker_id}")
@@ -263,10 +310,12 @@ class World:
         self.throttles.lift()
         self._until("not whole again", self.lacking)
         self.producing = False
-        self.is_calm = True
+        self.calm.set()
         self._until("producers do not end", lambda: None if all(task.done() for task in self._producers) else "")
         self._until("not whole in the end", self.lacking)
         self._go_on(1.0)
+        if not self.ledger.violations:
+            self._read_all_again()
         if not self.ledger.violations:
             self.ledger.close()
 
@@ -299,7 +348,7 @@ class World:
             "internal.segment.bytes": str(self.rng("segments").choice((600, 1500, 1 << 20))),
         }
         compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "internal.segment.bytes": "600"}
-        for name, more in ((TOPIC, {}), (TABLE, compacted)):
+        for name, more in ((TOPIC, {}), (TABLE, compacted), (TRANSACTION_STATE_TOPIC, compacted)):
             assigned = {key[1]: ReplicaAssignment(to) for key, to in self._first_assignment.items() if key[0] == name}
             if assigned:
                 self.zk.write([Create(nodes.config_path("topics", name), nodes.encode_config(settings | more))], 0)
@@ -325,6 +374,33 @@ class World:
             consumer = Consumer(self, self.rng(f"consumer {number}"), key)
             self.loop.spawn(Process(f"r{number}"), consumer.run(), f"consumer {number}")
 
+        for name in self.transactional_names:
+            transactional = TransactionalProducer(self, self.rng(name), name)
+            self._producers.append(self.loop.spawn(Process(name), transactional.run(), name))
+        for number, key in enumerate(self.keys if self.transactional_names else ()):
+            committed = CommittedConsumer(self, self.rng(f"committed consumer {number}"), key)
+            self.loop.spawn(Process(f"rc{number}"), committed.run(), f"committed consumer {number}")
+
+    def _read_all_again(self) -> None:
+        """Read everything once more with the isolation level read_committed, now that no transaction is open."""
+        for number, key in enumerate(self.keys if self.transactional_names else ()):
+            log = self.log(self.replicas(key)[0], key)
+            assert log is not None
+            reader = CommittedConsumer(self, self.rng(f"last consumer {number}"), key)
+            reading = self._read_partition(reader, log.log_start_offset, log.log_end_offset)
+            self.loop.spawn(Process(f"rc{number}"), reading, f"last consumer {number}")
+        self._until(
+            "not all is read in the end",
+            lambda: None if not self.transactional_names or len(self._read_again) == len(self.keys) else "",
+        )
+        for key, found in self._read_again.items():
+            log = self.log(self.replicas(key)[0], key)
+            if not self.ledger.violations and log is not None and not is_compacted(key):
+                self.transactions.close(key, log, found)
+
+    async def _read_partition(self, reader: CommittedConsumer, start: int, end: int) -> None:
+        self._read_again[reader.key] = await reader.read_all(start, end)
+
     def _all_started(self) -> bool:
         return all(m.node is not None and m.node.started for m in self.machines.values())
 
@@ -346,7 +422,7 @@ class World:
             return "a topic is still to be deleted"
         if self.zk.tree.exists(nodes.REASSIGNMENT, None) is not None:
             return "partitions are still to be moved"
-        for key in self.keys:
+        for key in self.all_keys:
             replicas, adding, removing = self.assignment(key)
             if adding or removing:
                 return f"{key} is still on the move"
@@ -365,6 +441,8 @@ class World:
             ):
                 marks = [p and p.high_watermark for _, p in found]
                 return f"{key} has high watermarks {marks} of {leaders[0].log_end_offset}"
+            if not self.producing and leaders[0].last_stable_offset != leaders[0].log_end_offset:
+                return f"{key} has the last stable offset {leaders[0].last_stable_offset}"
             begins = [p.log_start_offset for _, p in found if p is not None]
             if not self.producing and min(begins) < leaders[0].log_start_offset:
                 return f"{key} begins at {begins}, at its leader at {leaders[0].log_start_offset}"

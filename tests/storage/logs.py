@@ -9,9 +9,11 @@ from crc32c import crc32c
 
 from gregor.config.topic import LogConfig
 from gregor.protocol.records.batch import RecordBatch, build_batch
+from gregor.protocol.records.control import EndTransaction
 from gregor.storage.fs.files import Files
 from gregor.storage.log.contents import LogIdentity
-from gregor.storage.log.log import Log
+from gregor.storage.log.log import AppendInfo, Log
+from gregor.storage.producers.transaction_checks import check_marker
 from gregor.storage.segment.batches import BatchHeader
 from gregor.storage.segment.segment import Segment
 
@@ -55,6 +57,18 @@ def open_log(files: Files, directory: str = DIRECTORY, *, now_ms: int = NOW_MS, 
     }
     config = log_config(**settings)
     return Log.open(directory, LogIdentity("orders", 0), config, files, now_ms=now_ms, **arguments)  # type: ignore[arg-type]
+
+
+def append_marker(log: Log, marker: EndTransaction, leader_epoch: int = 0) -> AppendInfo:
+    """Append the marker as a partition does."""
+    check_marker(log.producer_ids().get(marker.producer_id), marker)
+    return log.append_as_leader(marker.batch(NOW_MS), leader_epoch, NOW_MS, from_client=False)
+
+
+def is_open(log: Log, producer_id: int, epoch: int = 0) -> bool:
+    """Return whether the producer has a transaction open."""
+    entry = log.producer_ids().get(producer_id)
+    return entry is not None and entry.has_open_transaction(epoch)
 
 
 def header_fields(batch: BatchHeader) -> tuple[int, ...]:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from gregor.protocol.records.batch import Record, build_batch
+from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.turns import run_all
 from gregor.storage.fs.files import OsFiles
 from gregor.storage.log.log import Log
 from gregor.storage.log.prepare import prepare
-from tests.storage.logs import NOW_MS, batch, log_config, open_log, sequenced
+from tests.storage.logs import NOW_MS, append_marker, batch, log_config, open_log, sequenced
 from tests.support.kafka import java_command
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
@@ -93,6 +94,35 @@ def test_dump_log_accepts_our_files(tmp_path: Path, restart_after: int | None) -
     last_sequence, last_offset = log.producer_ids()[4711].batches[-1][:2]
     assert "producerId: 4711 producerEpoch: 0 " in dumped
     assert f"lastSequence: {last_sequence} lastOffset: {last_offset} offsetDelta: 1" in dumped
+
+
+@pytest.mark.jvm
+@pytest.mark.slow
+def test_dump_log_reads_our_transactions(tmp_path: Path) -> None:
+    """Markers, the transaction index, and the snapshot with a transaction that is open."""
+    directory = tmp_path / "orders-0"
+    log = open_log(OsFiles(), str(directory))
+    for producer_id in (7, 8, 9):
+        log.append_as_leader(sequenced(producer_id, 2, 0, transactional=True), 0, NOW_MS)
+    append_marker(log, EndTransaction(7, 2, 5, commit=False))
+    append_marker(log, EndTransaction(8, 3, 6, commit=True, transaction_version=2))
+    log.close(clean=True)
+    stem = str(directory / f"{0:020d}")
+    listed = dump("--deep-iteration", "--files", f"{stem}.log")
+    assert COMPLAINTS.findall(listed) == []
+    assert re.findall(r"endTxnMarker: (\w+) coordinatorEpoch: (\d+)", listed) == [("ABORT", "5"), ("COMMIT", "6")]
+    assert (
+        "version: 0 producerId: 7 firstOffset: 0 lastOffset: 3 lastStableOffset: 1"
+        in dump("--files", f"{stem}.txnindex").splitlines()
+    )
+    producers = dump("--files", str(directory / f"{5:020d}.snapshot"))
+    assert COMPLAINTS.findall(producers) == []
+    entry = r"producerId: (\d+) producerEpoch: (\d+) coordinatorEpoch: (-?\d+) currentTxnFirstOffset: (\S+)"
+    assert re.findall(entry, producers) == [
+        ("7", "2", "5", "OptionalLong.empty"),
+        ("8", "3", "6", "OptionalLong.empty"),
+        ("9", "2", "-1", "OptionalLong[2]"),
+    ]
 
 
 @pytest.mark.jvm

@@ -12,7 +12,7 @@ from gregor.protocol.records.control import EndTransaction, end_marker
 from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.log.log import Log
 from gregor.storage.segment.transaction_index import AbortedTransaction
-from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, sequenced
+from tests.storage.logs import DIRECTORY, NOW_MS, append_marker, batch, is_open, open_log, sequenced
 from tests.storage.memory_files import MemoryFiles
 from tests.storage.transaction_life import TransactionLife
 from tests.storage.transaction_twin import consumed, index_entries
@@ -34,7 +34,7 @@ def transactional(log: Log, producer_id: int, count: int = 1, epoch: int = 0) ->
 
 def end(log: Log, producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 1) -> int:
     marker = EndTransaction(producer_id, epoch, coordinator_epoch, commit)
-    return log.append_marker(marker, 0, NOW_MS).first_offset
+    return append_marker(log, marker).first_offset
 
 
 def commit_all(log: Log) -> None:
@@ -60,19 +60,20 @@ def test_offsets_are_stable_once_the_marker_is_below_the_high_watermark() -> Non
 
 
 def test_a_log_without_transactions_has_no_object_for_them() -> None:
-    log = open_log(MemoryFiles())
+    files = MemoryFiles()
+    log = open_log(files)
     log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
     assert log.producers.transactions is None
     assert log.producers.verifications is None
     assert log.segments[0].transaction_index is None
-    assert not any(entry.name.endswith(".txnindex") for entry in log.segments[0]._files.list_directory(DIRECTORY))
+    assert not any(entry.name.endswith(".txnindex") for entry in files.list_directory(DIRECTORY))
 
 
 def test_markers_are_stored_as_kafka_stores_them() -> None:
     files = MemoryFiles()
     log = open_log(files)
     transactional(log, 7)
-    info = log.append_marker(EndTransaction(7, 0, 5, commit=True), 3, NOW_MS)
+    info = append_marker(log, EndTransaction(7, 0, 5, commit=True), 3)
     assert (info.first_offset, info.last_offset, info.duplicate) == (1, 1, False)
     stored = list(iter_batches(files.read_bytes(f"{DIRECTORY}/{0:020d}.log")))[1]
     expected = RecordBatch(end_marker(7, 0, 5, True, NOW_MS))
@@ -113,12 +114,12 @@ def test_a_repeated_marker_of_the_new_protocol_is_appended_once_more() -> None:
     log = open_log(MemoryFiles())
     transactional(log, 7)
     marker = EndTransaction(7, 1, 1, commit=False, transaction_version=2)
-    log.append_marker(marker, 0, NOW_MS)
-    log.append_marker(marker, 0, NOW_MS)
+    append_marker(log, marker)
+    append_marker(log, marker)
     assert log.log_end_offset == 3
     transactional(log, 7, epoch=1)
     with pytest.raises(KafkaError) as raised:
-        log.append_marker(marker, 0, NOW_MS)
+        append_marker(log, marker)
     assert raised.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
@@ -145,7 +146,7 @@ def test_a_marker_without_its_index_entry_is_not_appended(operation: str) -> Non
         end(log, 7, commit=False)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert (log.log_end_offset, log.size_bytes) == (1, before)
-    assert log.has_open_transaction(7, 0)
+    assert is_open(log, 7, 0)
     end(log, 7, commit=False)
     assert index_entries(log) == [AbortedTransaction(7, 0, 1, 2)]
 
@@ -219,7 +220,7 @@ def test_open_transactions_keep_their_producers() -> None:
     log = open_log(MemoryFiles())
     transactional(log, 7)
     log.expire_producers(NOW_MS + 10 * log.producer_expiration_ms)
-    assert log.has_open_transaction(7, 0)
+    assert is_open(log, 7, 0)
     end(log, 7, commit=True)
     log.expire_producers(NOW_MS + 10 * log.producer_expiration_ms)
     assert log.producer_ids() == {}

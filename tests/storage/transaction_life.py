@@ -14,7 +14,7 @@ from gregor.storage.log.contents import LogIdentity
 from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS
 from gregor.storage.recovery.recovery import FolderLoader, LogCheckpoint
 from tests.storage.compacting import compact
-from tests.storage.logs import DIRECTORY, NOW_MS, log_config, open_log
+from tests.storage.logs import DIRECTORY, NOW_MS, append_marker, is_open, log_config, open_log
 from tests.storage.memory_files import MemoryFiles
 from tests.storage.transaction_twin import Appended, TransactionTwin, consumed, index_entries
 
@@ -85,9 +85,7 @@ class TransactionLife:
 
     def append_plain(self) -> None:
         producer_id = self.random.choice((-1, *PRODUCERS))
-        if producer_id in self.twin.open_transactions() and self.log.has_open_transaction(
-            producer_id, self._next(producer_id)[0]
-        ):
+        if producer_id in self.twin.open_transactions() and is_open(self.log, producer_id, self._next(producer_id)[0]):
             with pytest.raises(KafkaError) as raised:
                 self._append(producer_id, "plain")
             assert raised.value.code is ErrorCode.INVALID_TXN_STATE
@@ -102,7 +100,7 @@ class TransactionLife:
         epoch = self._next(producer_id)[0] + (version == 2)
         commit = self.random.random() < 0.5
         marker = EndTransaction(producer_id, epoch, self.coordinator_epoch, commit, version)
-        info = self.log.append_marker(marker, 0, NOW_MS)
+        info = append_marker(self.log, marker)
         kind = "commit" if commit else "abort"
         self.twin.batches.append(
             Appended(info.first_offset, info.last_offset, producer_id, epoch, kind, (), self.coordinator_epoch)
@@ -118,12 +116,12 @@ class TransactionLife:
         if entry.coordinator_epoch >= 0:
             older = EndTransaction(producer_id, current + 1, entry.coordinator_epoch - 1, False, 2)
             refused.append((older, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
-        if self.log.has_open_transaction(producer_id, current):
+        if is_open(self.log, producer_id, current):
             old_marker = EndTransaction(producer_id, current, 2**30, False, 2)
             refused.append((old_marker, ErrorCode.INVALID_PRODUCER_EPOCH))
         for marker, code in refused:
             with pytest.raises(KafkaError) as raised:
-                self.log.append_marker(marker, 0, NOW_MS)
+                append_marker(self.log, marker)
             assert raised.value.code is code
 
     # Everything else

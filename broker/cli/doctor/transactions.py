@@ -171,6 +171,8 @@ def _overdue(held: Sequence[Held], now_ms: int) -> Finding:
 def _producer(held: Held) -> str:
     producer = held.transaction.producer
     ids = f"producer {producer.producer_id}, epoch {producer.producer_epoch}"
+    if producer.client:
+        ids += f", client {producer.client}"
     return ids if held.transactional_id is None else f"transactional id '{held.transactional_id}' ({ids})"
 
 

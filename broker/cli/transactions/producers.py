@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from gregor.broker.answers.producer_clients import clients_in
 from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
@@ -31,6 +32,8 @@ class ProducerState(NamedTuple):
     last_sequence: int
     last_timestamp: int
     start_offset: int
+    client: str = ""
+    """Client id and address of a producer with an open transaction, if the broker is gregor and knows them."""
 
 
 class OpenTransaction(NamedTuple):
@@ -95,7 +98,10 @@ def describe_producers(client: WireClient, brokers: Mapping[TopicPartition, int]
                     if part.error_code:
                         refused[partition] = BrokerRefusal(part.error_code, part.error_message)
                     else:
-                        found[partition] = [_state(one) for one in part.active_producers]
+                        clients = clients_in(part.error_message)
+                        found[partition] = [
+                            _state(one, clients.get(one.producer_id, "")) for one in part.active_producers
+                        ]
     return found, refused
 
 
@@ -104,7 +110,7 @@ def _batches(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPar
         yield partitions[start : start + PARTITIONS_PER_REQUEST]
 
 
-def _state(one: DescribeProducersResponse.ProducerState) -> ProducerState:
+def _state(one: DescribeProducersResponse.ProducerState, client: str) -> ProducerState:
     return ProducerState(
         producer_id=one.producer_id,
         producer_epoch=one.producer_epoch,
@@ -112,6 +118,7 @@ def _state(one: DescribeProducersResponse.ProducerState) -> ProducerState:
         last_sequence=one.last_sequence,
         last_timestamp=one.last_timestamp,
         start_offset=one.current_txn_start_offset,
+        client=client,
     )
 
 

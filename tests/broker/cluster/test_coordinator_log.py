@@ -126,6 +126,13 @@ def marker(commit: bool = True, *, epoch: int = EPOCH, coordinator_epoch: int = 
     return EndTransaction(PRODUCER_ID, epoch, coordinator_epoch, commit, 0)
 
 
+def is_open(harness: Harness) -> bool:
+    """Whether the producer's transaction is open in the log, so that it needs no verification."""
+    replica = harness.broker.replicas.get(GROUP_METADATA_TOPIC, 0)
+    assert replica is not None
+    return replica.begin_verification(PRODUCER_ID, EPOCH, -1, False) is None
+
+
 def test_records_of_a_producer_begin_a_transaction_that_the_marker_ends(
     harness: Harness, coordinator_log: CoordinatorLog
 ) -> None:
@@ -134,9 +141,9 @@ def test_records_of_a_producer_begin_a_transaction_that_the_marker_ends(
     assert coordinator_log.append(0, [(b"k", b"one"), (b"k", b"two")], producer) == 2
     assert coordinator_log.append(0, [(b"k", b"three")], producer) == 3
     assert coordinator_log.append(0, [(b"k", b"plain")]) == 4
-    assert (log.has_open_transaction(PRODUCER_ID, EPOCH), log.last_stable_offset) == (True, 0)
+    assert (log.producer_ids()[PRODUCER_ID].has_open_transaction(EPOCH), log.last_stable_offset) == (True, 0)
     assert coordinator_log.append_marker(0, marker()) == 5
-    assert (log.has_open_transaction(PRODUCER_ID, EPOCH), log.last_stable_offset) == (False, 5)
+    assert (log.producer_ids()[PRODUCER_ID].has_open_transaction(EPOCH), log.last_stable_offset) == (False, 5)
     batches = list(iter_batches(harness.run(coordinator_log.read(0, 0, 1 << 20))))
     assert [(batch.is_transactional, batch.is_control) for batch in batches] == [
         (True, False),

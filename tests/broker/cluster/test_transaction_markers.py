@@ -17,7 +17,7 @@ from gregor.protocol.deferred import Deferred, outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import UpdateMetadataRequest, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from gregor.protocol.records.control import EndTransaction
-from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import Gate, run_all
 from gregor.replication.channels.peer import PeerError
@@ -351,6 +351,7 @@ def test_partitions_without_a_leader_are_waited_for(run: Callable[[Test], None])
 
 def test_deleted_topics_need_no_marker(run: Callable[[Test], None]) -> None:
     async def test(world: World) -> None:
+        world.told(TRANSACTION_STATE_TOPIC, OWN)
         world.told("t", SECOND, SECOND)
         FakePeer.errors[7, "t", 0] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3
         FakePeer.errors[7, "t", 1] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 100
@@ -372,6 +373,19 @@ def test_before_the_metadata_is_known_no_topic_counts_as_deleted(run: Callable[[
         world.told("t", SECOND)
         await done(outcome)
         assert FakePeer.written == [(SECOND, (7, "t", 0))]
+
+    run(test)
+
+
+def test_metadata_without_the_coordinators_topic_is_not_complete(run: Callable[[Test], None]) -> None:
+    async def test(world: World) -> None:
+        world.told("other", SECOND)
+        outcome = world.send(COMMIT, "t", 0)
+        await turns(50)
+        assert world.image.is_informed
+        assert not outcome.done
+        world.told("t", SECOND)
+        await done(outcome)
 
     run(test)
 

@@ -16,6 +16,7 @@ from gregor.broker.cluster.coordinator_log import CoordinatorLog
 from gregor.broker.net.connection import Connection
 from gregor.protocol.messages import FindCoordinatorRequest, ListOffsetsRequest, ListOffsetsResponse
 from gregor.protocol.records.batch import Record, build_batch, iter_batches
+from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from tests.broker.harness import Harness, fetch_request, produce_request, records_of, running
 from tests.broker.loop_lag import loop_lag_during
@@ -104,10 +105,38 @@ class SlowDisk:
 REQUESTS: list[tuple[str, Callable[[], Any], int]] = [
     *((f"fetch {offset}", lambda offset=offset: fetch_request([(TOPIC, 0, offset)], max_wait_ms=0), 12)
       for offset in (0, 777, 2500, RECORDS - 30)),
+    ("fetch of read_committed", lambda: fetch_request([(TOPIC, 0, 777)], max_wait_ms=0, isolation_level=1,
+                                                      partition_max_bytes=50_000), 12),
     ("fetch that waits", lambda: fetch_request([(TOPIC, 0, 100)], max_wait_ms=5000), 12),
     *((f"offset at {stamp}", lambda stamp=stamp: list_offsets_request(stamp), 7) for stamp in (0, 1999, 3999, 4000)),
     ("offset of the latest", lambda: list_offsets_request(-3), 7),
 ]  # fmt: skip
+
+
+def test_aborted_transactions_are_read_on_threads(cold: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    cold.create_topic("aborted", internal_segment_bytes="20000")
+    partition = cold.broker.replicas.get("aborted", 0)
+    assert partition is not None and partition.log is not None
+    now_ms = cold.broker.now_ms()
+    for number in range(30):
+        records = [(None, bytes(1000))]
+        partition.append(
+            build_batch(records, producer_id=7, producer_epoch=0, base_sequence=number, transactional=True), now_ms, 1
+        )
+        partition.append_marker(EndTransaction(7, 0, 0, False, 0), now_ms)
+    wanted = fetch_request([("aborted", 0, 0)], max_wait_ms=0, isolation_level=1)
+    warm = cold.ask(wanted, 12)
+    (data,) = warm.responses[0].partitions
+    assert len(data.aborted_transactions) > 10
+    for segment in partition.log.segments[:-1]:
+        segment.close()
+    disk = SlowDisk(monkeypatch)
+    answer = cold.ask(wanted, 12)
+    monkeypatch.undo()
+    assert answer.encode(12) == warm.encode(12)
+    assert disk.refusals > 0
+    # The harness reads the piece of a file that the answer has on the loop.
+    assert disk.waits_on_the_loop <= 1
 
 
 @pytest.mark.parametrize(("name", "request_of", "version"), REQUESTS, ids=[name for name, _, _ in REQUESTS])

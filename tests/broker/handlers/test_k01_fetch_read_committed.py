@@ -204,6 +204,19 @@ def test_minimum_bytes_count_below_the_last_stable_offset(log: Log) -> None:
     assert seen(only(log.harness.run(poll))) == [b"x" * 100, b"y" * 1000, b"z" * 1000]
 
 
+def test_minimum_bytes_count_in_an_old_segment_too(harness: Harness, topic: str) -> None:
+    log = Log(harness, topic, internal_segment_bytes="2048")
+    harness.produce(topic, b"x" * 100)
+    log.append(7, b"open")
+    for _ in range(4):
+        harness.produce(topic, b"y" * 900)
+    assert log.partition.log is not None and log.partition.log.segments_count >= 2
+    poll = harness.begin(log.request(0, max_wait_ms=10_000, min_bytes=1000), 12)
+    assert not poll.done()
+    log.end(7, commit=True)
+    assert seen(only(harness.run(poll)))[:2] == [b"x" * 100, b"open"]
+
+
 def test_waiting_fetch_wakes_when_its_transaction_is_aborted(log: Log) -> None:
     log.append(7, b"x")
     log.append(8, b"y")

@@ -6,6 +6,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ApiVersionsRequest, UpdateFeaturesRequest, UpdateFeaturesResponse
+from tests.broker.handlers.test_transactions import NEW, Producer
 from tests.broker.harness import Harness
 
 VERSIONS = range(3)
@@ -43,10 +44,10 @@ def test_level_falls_and_rises_with_growing_epochs(harness: Harness, version: in
     assert (response.error_code, response.error_message) == (0, None)
     listed = [(one.feature, one.error_code, one.error_message) for one in response.results]
     assert listed == ([(TRANSACTIONS, 0, None)] if version < 2 else [])
-    assert finalized(harness) == (epoch + 1, {})
+    assert finalized(harness) == (epoch + 2, {}), "by way of level 1"
     assert harness.broker.features.transaction_version() == 0
     assert update(harness, version, 2).error_code == 0
-    assert finalized(harness) == (epoch + 2, {TRANSACTIONS: (2, 2)})
+    assert finalized(harness) == (epoch + 3, {TRANSACTIONS: (2, 2)})
     assert harness.broker.features.transaction_version() == 2
 
 
@@ -77,3 +78,17 @@ def test_validation_alone_and_unknown_types(harness: Harness, version: int) -> N
 def test_another_broker_is_the_controller(harness: Harness, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness.node.controller, "cluster", None)
     assert update(harness, version, 0, down=True).error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_downgrade_ends_the_open_transactions_of_the_newer_protocol(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    older, newer = Producer(harness, topic), Producer(harness, f"{topic}-newer")
+    assert older.add(topic, 0) == [ErrorCode.NONE]
+    assert newer.produce(topic, b"x", version=NEW).error_code == 0
+    assert (older.state(), newer.state()) == ("Ongoing", "Ongoing")
+    assert update(harness, 2, 0, down=True).error_code == 0
+    assert finalized(harness)[1] == {}
+    newer.until_ended()
+    assert (older.state(), newer.state()) == ("Ongoing", "CompleteAbort")
+    assert older.end() == ErrorCode.NONE
+    assert update(harness, 2, 2).error_code == 0

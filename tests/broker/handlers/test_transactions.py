@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.answers.producer_clients import clients_in
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
@@ -23,6 +24,7 @@ from gregor.protocol.messages import (
     MetadataRequest,
     ProduceRequest,
     ProduceResponse,
+    UpdateFeaturesRequest,
     WriteTxnMarkersRequest,
 )
 from gregor.protocol.topic_names import TRANSACTION_STATE_TOPIC
@@ -421,7 +423,7 @@ def test_offsets_of_a_group_become_part_of_a_transaction(producer: Producer, top
     producer.until_ended()
 
 
-def write_marker(harness: Harness, producer: Producer, topic: str, version: int, *indexes: int) -> list[ErrorCode]:
+def marker_request(producer: Producer, topic: str, *indexes: int) -> WriteTxnMarkersRequest:
     marker = WriteTxnMarkersRequest.WritableTxnMarker(
         producer_id=producer.id,
         producer_epoch=producer.epoch,
@@ -429,7 +431,11 @@ def write_marker(harness: Harness, producer: Producer, topic: str, version: int,
         coordinator_epoch=100,
         topics=[WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=topic, partition_indexes=list(indexes))],
     )
-    (answer,) = harness.ask(WriteTxnMarkersRequest(markers=[marker]), version).markers
+    return WriteTxnMarkersRequest(markers=[marker])
+
+
+def write_marker(harness: Harness, producer: Producer, topic: str, version: int, *indexes: int) -> list[ErrorCode]:
+    (answer,) = harness.ask(marker_request(producer, topic, *indexes), version).markers
     assert answer.producer_id == producer.id
     return [ErrorCode(one.error_code) for one in answer.topics[0].partitions]
 
@@ -458,6 +464,29 @@ def test_marker_of_an_earlier_coordinator_is_refused(producer: Producer, topic: 
     assert end_offset(producer.harness, topic) == 2
 
 
+def test_markers_that_followers_do_not_have_in_time(producer: Producer, topic: str) -> None:
+    harness = producer.harness
+    producer.add(topic, 0, 1)
+    for partition in (0, 1):
+        producer.produce(topic, b"x", partition=partition)
+    harness.add_follower(topic)
+    with harness.settings(request_timeout_ms="20"):
+        assert write_marker(harness, producer, topic, 2, 0, 1) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+    assert end_offset(harness, topic) == 2
+
+
+def test_leader_that_resigns_before_the_marker_is_committed(producer: Producer, topic: str) -> None:
+    harness = producer.harness
+    producer.add(topic, 0)
+    producer.produce(topic, b"x")
+    harness.add_follower(topic)
+    task = harness.begin(marker_request(producer, topic, 0), 2)
+    assert not task.done()
+    harness.hand_over(topic)
+    (answer,) = harness.run(task).markers
+    assert [one.error_code for one in answer.topics[0].partitions] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
 def open_since(harness: Harness, topic: str) -> list[int]:
     request = DescribeProducersRequest(
         topics=[DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[0])]
@@ -465,6 +494,21 @@ def open_since(harness: Harness, topic: str) -> list[int]:
     (answer,) = harness.ask(request, 0).topics[0].partitions
     assert answer.error_code == 0
     return [one.current_txn_start_offset for one in answer.active_producers]
+
+
+def test_client_of_an_open_transaction_is_in_the_details(producer: Producer, topic: str) -> None:
+    producer.add(topic, 0)
+    producer.produce(topic, b"x")
+    request = DescribeProducersRequest(
+        topics=[DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[0])]
+    )
+    (described,) = producer.harness.ask(request, 0).topics[0].partitions
+    (state,) = described.active_producers
+    assert clients_in(described.error_message) == {state.producer_id: f"tests at {producer.harness.connection.host}"}
+    assert producer.end(commit=True) == ErrorCode.NONE
+    producer.harness.until(lambda: open_since(producer.harness, topic) == [-1])
+    (described,) = producer.harness.ask(request, 0).topics[0].partitions
+    assert described.error_message is None
 
 
 def test_producers_of_partitions_that_are_not_here(producer: Producer, topic: str) -> None:
@@ -499,3 +543,34 @@ def test_end_that_was_decided_before_a_restart_is_written_after_it(tmp_path: Pat
         assert [end_offset(harness, "t", index) for index in (0, 1)] == [2, 2]
         later: Any = Producer(harness, "id")
         assert (later.id, later.epoch) == (producer.id, producer.epoch + 1)
+
+
+def set_transaction_version(harness: Harness, level: int, *, upgrade_type: int) -> None:
+    wanted = UpdateFeaturesRequest.FeatureUpdateKey(
+        feature="transaction.version", max_version_level=level, upgrade_type=upgrade_type
+    )
+    assert harness.ask(UpdateFeaturesRequest(feature_updates=[wanted], timeout_ms=5000), 2).error_code == 0
+
+
+def test_downgrade_of_the_protocol_ends_its_open_transactions(tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        harness.create_topic("t", 2)
+        new, old = Producer(harness, "new"), Producer(harness, "old")
+        assert new.produce("t", b"x", version=NEW).error_code == 0
+        old.add("t", 1)
+        assert old.produce("t", b"x", partition=1).error_code == 0
+        set_transaction_version(harness, 0, upgrade_type=2)
+        assert (new.state(), end_offset(harness, "t")) == ("CompleteAbort", 2)
+        assert (old.state(), end_offset(harness, "t", 1)) == ("Ongoing", 1)
+        assert old.end() == ErrorCode.NONE
+        later = Producer(harness, "new")
+        later.add("t", 0)
+        assert later.produce("t", b"y").base_offset == 2
+        # One that begins while the level falls is ended when the lower level is in force.
+        set_transaction_version(harness, 2, upgrade_type=1)
+        later.init()
+        assert later.produce("t", b"z", partition=1, version=NEW).error_code == 0
+        admin = harness.broker.feature_admin
+        admin.before_downgrade.clear()
+        set_transaction_version(harness, 0, upgrade_type=2)
+        later.until_ended()

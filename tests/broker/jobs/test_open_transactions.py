@@ -26,7 +26,7 @@ class Rounds:
     """The rounds over the logs, with the warnings of each."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        self._open = OpenTransactions(MAX_TIMEOUT_MS)
+        self._open = OpenTransactions(MAX_TIMEOUT_MS, {7: "billing at 192.0.2.7"}.get)
         self._caplog = caplog
 
     def warnings(self, now_ms: int, *logs: Any) -> list[str]:
@@ -48,7 +48,8 @@ def test_an_old_transaction_is_reported_once(rounds: Rounds) -> None:
     assert rounds.warnings(LIMIT_MS, log) == []
     [warning] = rounds.warnings(LIMIT_MS + 1, log)
     assert warning.startswith(
-        "t-0: the transaction of producer 7, epoch 3, has been open from offset 120 on for more than 20 min"
+        "t-0: the transaction of producer 7, epoch 3 (client: billing at 192.0.2.7), has been open from offset 120 on "
+        "for more than 20 min"
     )
     assert warning.endswith("`gregor transactions abort --topic t --partition 0 --start-offset 120` aborts it")
     assert rounds.warnings(2 * LIMIT_MS, log) == []

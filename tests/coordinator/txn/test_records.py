@@ -117,9 +117,10 @@ def test_a_key_of_another_kind_is_skipped() -> None:
         (KEY, b"\x00"),
         (KEY, b"\xff\xff"),
         (KEY, b"\x00\x00" + FIXED),
+        (KEY, b"\x00\x00" + FIXED + b"\x06" + b"\xff\xff\xff\xff" + NO_START),
         (KEY, b"\x00\x00" + FIXED + b"\x08" + b"\xff\xff\xff\xff" + NO_START),
     ],
-    ids=["no key", "short key", "cut key", "short value", "negative version", "cut value", "unknown state"],
+    ids=["no key", "short key", "cut key", "short value", "negative version", "cut value", "dead", "unknown state"],
 )
 def test_broken_records_are_refused(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(MalformedMessage):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.replication.admin.features import FeatureAdmin, FeatureUpdate, UpgradeType, updated
+from gregor.replication.admin.features import BeforeDowngrade, FeatureAdmin, FeatureUpdate, UpgradeType, updated
 from gregor.replication.controller.context import Cluster, LiveBroker
 from gregor.replication.store import nodes
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
@@ -79,9 +79,10 @@ class Subject:
 
     def __init__(self, store: EmbeddedStore, brokers: dict[int, LiveBroker], in_cluster: bool) -> None:
         self.store = store
+        self.before_downgrade: list[BeforeDowngrade] = []
         self.controller: Any = SimpleNamespace(cluster=Cluster(0, 1, brokers))
         self.features = FinalizedFeatures(store, lambda work: work.close())
-        self.admin = FeatureAdmin(store, self.controller, self.features, in_cluster=in_cluster)
+        self.admin = FeatureAdmin(store, self.controller, self.features, self.before_downgrade, in_cluster=in_cluster)
 
     async def update(self, level: int, kind: UpgradeType = UPGRADE, **options: Any) -> None:
         await self.admin.update([FeatureUpdate(TRANSACTIONS, level, kind)], 5000, **options)
@@ -110,8 +111,8 @@ async def test_level_is_written_and_in_force_on_return(tmp_path: Path, caplog: p
     await tested.update(2)
     assert (await tested.node())[1] == 1, "nothing to change"
     await tested.update(0, SAFE)
-    assert await tested.node() == (nodes.encode_features({}), 2)
-    assert tested.features.finalized == (2, {})
+    assert await tested.node() == (nodes.encode_features({}), 3)
+    assert tested.features.finalized == (3, {})
     await tested.store.close()
 
 
@@ -138,15 +139,18 @@ async def test_transactions_end_before_the_level_falls(tmp_path: Path) -> None:
     tested = await subject(tmp_path)
     seen: list[tuple[str, int, int, int]] = []
 
-    async def prepare(name: str, level: int, after: int) -> None:
+    async def prepare(name: str, level: int, after: int, timeout_ms: int) -> None:
+        assert 0 < timeout_ms <= 5000
         seen.append((name, level, after, tested.features.transaction_version()))
 
-    tested.admin.before_downgrade.append(prepare)
+    tested.before_downgrade.append(prepare)
     await tested.update(2)
     await tested.update(2, UNSAFE)
     assert seen == []
     await tested.update(1, SAFE)
+    await tested.update(2)
     await tested.update(0, UNSAFE)
+    # The level that is in force meanwhile keeps brokers out that do not know the feature.
     assert seen == [(TRANSACTIONS, 2, 1, 2), (TRANSACTIONS, 1, 0, 1)]
     await tested.store.close()
 
@@ -156,14 +160,14 @@ async def test_downgrade_that_fails_leaves_the_level(tmp_path: Path) -> None:
     tested = await subject(tmp_path)
     await tested.update(2)
 
-    async def prepare(_name: str, _level: int, _after: int) -> None:
+    async def prepare(_name: str, _level: int, _after: int, _timeout_ms: int) -> None:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "transaction a is open")
 
-    tested.admin.before_downgrade.append(prepare)
-    with pytest.raises(KafkaError, match="stays at 2.*transaction a is open") as error:
+    tested.before_downgrade.append(prepare)
+    with pytest.raises(KafkaError, match="stays at 1.*transaction a is open") as error:
         await tested.update(0, SAFE)
     assert error.value.code == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert tested.features.transaction_version() == 2
+    assert tested.features.transaction_version() == 1
     await tested.store.close()
 
 
@@ -172,13 +176,13 @@ async def test_another_write_in_between_is_read_first(tmp_path: Path) -> None:
     tested = await subject(tmp_path)
     await create_feature_node(tested.store, {TRANSACTIONS: 2})
 
-    async def prepare(_name: str, _level: int, _after: int) -> None:
-        tested.admin.before_downgrade.clear()
-        await tested.store.set(nodes.FEATURE, nodes.encode_features({TRANSACTIONS: 1}))
+    async def prepare(_name: str, _level: int, _after: int, _timeout_ms: int) -> None:
+        tested.before_downgrade.clear()
+        await tested.store.set(nodes.FEATURE, nodes.encode_features({TRANSACTIONS: 2}))
 
-    tested.admin.before_downgrade.append(prepare)
+    tested.before_downgrade.append(prepare)
     await tested.update(0, SAFE)
-    assert await tested.node() == (nodes.encode_features({}), 2)
+    assert await tested.node() == (nodes.encode_features({}), 4)
     await tested.store.close()
 
 
@@ -189,8 +193,8 @@ async def test_version_of_a_node_created_again_rises_above_the_epoch(tmp_path: P
         await tested.update(level, kind)
     await tested.store.delete(nodes.FEATURE)
     await tested.update(2)
-    assert await tested.node() == (nodes.encode_features({TRANSACTIONS: 2}), 4)
-    assert tested.features.finalized == (4, {TRANSACTIONS: 2})
+    assert await tested.node() == (nodes.encode_features({TRANSACTIONS: 2}), 5)
+    assert tested.features.finalized == (5, {TRANSACTIONS: 2})
     await tested.store.close()
 
 

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.replication.partition.offset_lookup import DEBUGGING, end_offset, hides_committed, truncation_offset
+from gregor.replication.partition.offset_lookup import (
+    DEBUGGING,
+    diverging_epoch,
+    end_offset,
+    hides_committed,
+    truncation_offset,
+)
 from tests.replication.fakes import CountingLog
 from tests.replication.replicas import NOW, code_of, leader_of
 
@@ -23,14 +29,14 @@ def test_latest_offset_is_withheld_while_it_would_go_backwards() -> None:
 def test_diverging_readers_get_the_epoch_to_which_to_truncate() -> None:
     log = CountingLog(log_end_offset=10, high_watermark=10, epochs=[(1, 0), (3, 6)])
     partition = leader_of(log, [0], epoch=5)
-    assert partition.diverging_epoch(-1, 10) is None
-    assert partition.diverging_epoch(1, 6) is None
-    assert partition.diverging_epoch(1, 7) == (1, 6)
-    assert partition.diverging_epoch(2, 7) == (1, 6)
-    assert partition.diverging_epoch(3, 10) is None
+    assert diverging_epoch(partition, -1, 10) is None
+    assert diverging_epoch(partition, 1, 6) is None
+    assert diverging_epoch(partition, 1, 7) == (1, 6)
+    assert diverging_epoch(partition, 2, 7) == (1, 6)
+    assert diverging_epoch(partition, 3, 10) is None
     for epoch, offset in ((0, 3), (6, 3)):
         with pytest.raises(KafkaError) as error:
-            partition.diverging_epoch(epoch, offset)
+            diverging_epoch(partition, epoch, offset)
         assert code_of(error) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 

@@ -18,9 +18,10 @@ from gregor.storage.folders.manager import LogManager
 from gregor.storage.folders.move import LogMove
 from gregor.storage.folders.move_progress import CopiedSegment, format_progress, parse_progress
 from gregor.storage.log.log import Log
+from gregor.storage.producers.transaction_checks import check_verified
 from gregor.storage.segment.index import SparseIndex
 from gregor.storage.segment.transaction_index import AbortedTransaction
-from tests.storage.logs import NOW_MS, batch, log_config, read_offsets, sequenced
+from tests.storage.logs import NOW_MS, append_marker, batch, log_config, read_offsets, sequenced
 from tests.storage.memory_files import MemoryFiles
 from tests.storage.transaction_twin import index_entries as aborted_entries
 from tests.support.cycles import left_in_cycles
@@ -297,7 +298,7 @@ def test_transactions_move_with_their_log() -> None:
 
     def abort(producer_id: int) -> None:
         log.append_as_leader(sequenced(producer_id, 0, 0, transactional=True), 0, NOW_MS)
-        log.append_marker(EndTransaction(producer_id, 0, 3, commit=False), 0, NOW_MS)
+        append_marker(log, EndTransaction(producer_id, 0, 3, commit=False))
 
     abort(1)
     copied(move)
@@ -307,7 +308,7 @@ def test_transactions_move_with_their_log() -> None:
     abort(6)
     log.append_as_leader(sequenced(7, 0, 0, transactional=True), 0, NOW_MS)
     log.restore_high_watermark(log.log_end_offset)
-    guard = log.begin_verification(8, 0, 0, False)
+    guard = log.producers.begin_verification(8, 0, 0, False)
     assert log.segments_count > 2
     expected = aborted_entries(log)
     assert move.is_caught_up()
@@ -315,9 +316,9 @@ def test_transactions_move_with_their_log() -> None:
     assert aborted_entries(moved) == expected
     assert [one.producer_id for one in expected] == [1, 2, 3, 4, 5, 6]
     assert moved.last_stable_offset == 12
-    moved.check_verified(8, 0, 0, guard)
+    check_verified(moved.producer_ids().get(8), moved.producers.verifications, (8, 0, 0), guard)
     for base in (segment.base_offset for segment in moved.segments if segment.transaction_index is not None):
         assert len(files.read_bytes(f"{TARGET}/t-0/{base:020d}.txnindex")) % 34 == 0
-    moved.append_marker(EndTransaction(7, 0, 3, commit=False), 0, NOW_MS)
+    append_marker(moved, EndTransaction(7, 0, 3, commit=False))
     moved.restore_high_watermark(moved.log_end_offset)
     assert aborted_entries(moved)[-1] == AbortedTransaction(7, 12, 13, 14)

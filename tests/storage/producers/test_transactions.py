@@ -39,4 +39,4 @@ def test_ended_transactions_are_forgotten_where_no_consumer_reads_committed_reco
     for offset in range(0, 1000, 2):
         transactions.begin(7, offset)
         transactions.end(7, offset + 1, offset)
-    assert len(transactions._ended) == 1
+    assert transactions.ended_count == 1

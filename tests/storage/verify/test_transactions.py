@@ -14,7 +14,7 @@ from gregor.storage.segment.transaction_index import (
 )
 from gregor.storage.verify.segment import Expected, verify_segment
 from gregor.storage.verify.transactions import MAX_PER_FILE, Problem, TransactionCheck
-from tests.storage.logs import DIRECTORY, NOW_MS, open_log, sequenced
+from tests.storage.logs import DIRECTORY, NOW_MS, append_marker, open_log, sequenced
 from tests.storage.memory_files import MemoryFiles
 
 INDEXES = [f"{DIRECTORY}/{base:020d}.txnindex" for base in (0, 4)]
@@ -26,12 +26,12 @@ def written() -> MemoryFiles:
     log = open_log(files)
     log.append_as_leader(sequenced(7, 0, 0, transactional=True), 0, NOW_MS)
     log.append_as_leader(sequenced(8, 0, 0, transactional=True), 0, NOW_MS)
-    log.append_marker(EndTransaction(7, 0, 1, commit=False), 0, NOW_MS)
+    append_marker(log, EndTransaction(7, 0, 1, commit=False))
     log.append_as_leader(sequenced(7, 0, 1, transactional=True), 0, NOW_MS)
     log.roll(NOW_MS)
-    log.append_marker(EndTransaction(9, 0, 1, commit=False), 0, NOW_MS)
-    log.append_marker(EndTransaction(7, 0, 1, commit=False), 0, NOW_MS)
-    log.append_marker(EndTransaction(8, 0, 1, commit=True), 0, NOW_MS)
+    append_marker(log, EndTransaction(9, 0, 1, commit=False))
+    append_marker(log, EndTransaction(7, 0, 1, commit=False))
+    append_marker(log, EndTransaction(8, 0, 1, commit=True))
     log.close(clean=True)
     return files
 

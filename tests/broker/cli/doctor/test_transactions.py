@@ -76,6 +76,14 @@ def test_transaction_that_its_coordinator_has_elsewhere_hangs() -> None:
     assert finding.text.endswith("wait for 10 offsets of 1 partition (t-0)")
 
 
+def test_client_of_a_producer_is_named_where_the_broker_knows_it() -> None:
+    cluster = Cluster(
+        {"t": [1, 2, 1]}, {("t", 0): [producer(7, 90)]}, details='{"clients": {"7": "billing at 192.0.2.7"}}'
+    )
+    [finding] = examine(cluster)
+    assert finding.text.startswith("the transaction of producer 7, epoch 3, client billing at 192.0.2.7 hangs: ")
+
+
 def test_transaction_that_exceeds_its_timeout() -> None:
     stuck = state(
         *("billing", 7, {"t": [0]}),

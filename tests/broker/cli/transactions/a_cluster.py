@@ -54,6 +54,8 @@ class Cluster:
     leaders: Mapping[str, Sequence[int]]
     producers: dict[TopicPartitionKey, list[DescribeProducersResponse.ProducerState]] = field(default_factory=dict)
     transactions: dict[str, DescribeTransactionsResponse.TransactionState] = field(default_factory=dict)
+    details: str | None = None
+    """The detail text of each partition in descriptions of producers."""
     after_describe: Callable[[], None] = lambda: None
     """Called after each description of producers."""
 
@@ -83,7 +85,9 @@ class Cluster:
             parts = []
             for index in topic.partition_indexes:
                 states = self.producers.get((topic.name, index), [])
-                part = DescribeProducersResponse.PartitionResponse(partition_index=index, active_producers=states)
+                part = DescribeProducersResponse.PartitionResponse(
+                    partition_index=index, active_producers=states, error_message=self.details
+                )
                 parts.append(part)
             topics.append(DescribeProducersResponse.TopicResponse(name=topic.name, partitions=parts))
         self.after_describe()
