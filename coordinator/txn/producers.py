@@ -139,7 +139,7 @@ class Producers:
         timer = ("add", transactional_id, id(ended))
 
         def run(now_ms: int) -> Result:
-            if answer.done:  # nobody waits any more
+            if answer.done:  # the request was cancelled
                 return Result()
             result = operation(now_ms)
             result.releases.append((answer, result.response))

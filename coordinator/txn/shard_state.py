@@ -31,7 +31,7 @@ class ShardState:
         return ended
 
     def forget_end_of(self, transactional_id: str, ended: Deferred[None]) -> None:
-        """Nobody waits for this end any more."""
+        """Drop a wait that is over."""
         waiting = self.waiting_for_end.get(transactional_id, [])
         if ended in waiting:
             waiting.remove(ended)
