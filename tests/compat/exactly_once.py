@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_INVALID,
     Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
@@ -44,6 +45,7 @@ _QUICK: dict[str, str | int] = {
     "retry.backoff.ms": 50,
     "topic.metadata.refresh.fast.interval.ms": 100,
     "topic.metadata.refresh.interval.ms": 5_000,
+    "metadata.recovery.strategy": "none",
     "log_level": 0,
 }
 
@@ -292,6 +294,8 @@ class Oracle:
                     found = future.result().offset
                 except KafkaException:
                     continue  # a leader moves, or does not know its high watermark yet
+                if found == OFFSET_INVALID:
+                    continue  # librdkafka had no answer
                 self.stable_offsets += 1
                 if found < self._stable[part.partition]:
                     before = self._stable[part.partition]

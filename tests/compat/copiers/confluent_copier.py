@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -19,6 +20,8 @@ QUICK: dict[str, str | int] = {
     "retry.backoff.ms": 50,
     "socket.timeout.ms": 10_000,
     "topic.metadata.refresh.interval.ms": 5_000,
+    # librdkafka 2.16 loses a request to a transaction coordinator that it has decommissioned in a re-bootstrap.
+    "metadata.recovery.strategy": "none",
     "log_level": 0,
 }
 
@@ -75,15 +78,29 @@ class Copier:
         retried(lambda: producer.init_transactions(WAIT_S))
         return producer
 
-    def _committed(self, partitions: object) -> list[TopicPartition]:
+    def _committed(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return the partitions with the offset from which to copy."""
-        found = self._consumer.committed(list(partitions), WAIT_S)  # type: ignore[call-overload]
+        found = self._fetch_committed(list(partitions))
         for one in found:
-            if one.error is not None:
-                raise KafkaException(one.error)
             if one.offset < 0:
                 one.offset = OFFSET_BEGINNING
-        return list(found)
+        return found
+
+    def _fetch_committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Repeat the request while the coordinator of the group moves: librdkafka does not."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                found = self._consumer.committed(partitions, WAIT_S)
+                errors = [one.error for one in found if one.error is not None]
+                if not errors:
+                    return found
+                raise KafkaException(errors[0])
+            except KafkaException as failure:
+                if time.monotonic() > deadline:
+                    raise
+                report(f"waits {failure.args[0].name()}")
+                time.sleep(0.1)
 
     def run(self) -> None:
         number = 0
