@@ -15,6 +15,9 @@ class TransactionConfig:
     abort_retry_ms: int = 10_000
     """The pause before an overdue transaction whose abort could not be written is aborted again. Overdue ones are not
     searched for: each has a timer."""
+    end_wait_ms: int = 20
+    """For so long partitions of the next transaction wait for the end of the one before. Then the request is refused,
+    and its sender retries."""
     commit_timeout_ms: int = 30_000
     load_buffer_bytes: int = 5 * 1024 * 1024
 
@@ -26,6 +29,7 @@ class TransactionConfig:
             expiration_ms=broker["transactional.id.expiration.ms"],
             expiration_interval_ms=broker["transaction.remove.expired.transaction.cleanup.interval.ms"],
             abort_retry_ms=broker["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
+            end_wait_ms=broker["add.partitions.to.txn.retry.backoff.ms"],
             commit_timeout_ms=broker["request.timeout.ms"],
             load_buffer_bytes=broker["transaction.state.log.load.buffer.size"],
         )

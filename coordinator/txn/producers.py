@@ -5,8 +5,11 @@ handleVerifyPartitionsInTransaction.
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
 
+from gregor.coordinator.ports import ShardContext, TimedOperation
 from gregor.coordinator.result import Record, Result
+from gregor.coordinator.txn.config import TransactionConfig
 from gregor.coordinator.txn.endings import NEEDS_PRODUCER_ID, Endings
 from gregor.coordinator.txn.shard_state import ShardState
 from gregor.coordinator.txn.states import ANSWERS, PREPARED, Action, Request, TransactionState
@@ -16,6 +19,7 @@ from gregor.coordinator.txn.transaction import (
     ProducerIdAndEpoch,
     Transaction,
 )
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from gregor.protocol.topic_partition import TopicPartition
@@ -26,8 +30,17 @@ _NO_IDENTITY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 class Producers:
     """The producers of one shard."""
 
-    def __init__(self, state: ShardState, endings: Endings, transaction_version: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        config: TransactionConfig,
+        state: ShardState,
+        context: ShardContext,
+        endings: Endings,
+        transaction_version: Callable[[], int],
+    ) -> None:
+        self._config = config
         self._state = state
+        self._context = context
         self._endings = endings
         self._transaction_version = transaction_version
 
@@ -91,9 +104,17 @@ class Producers:
         partitions: Collection[TopicPartition],
         client_version: int,
         now_ms: int,
+        *,
+        waits: bool = True,
     ) -> Result:
-        """Make partitions a part of the transaction, which the first ones begin. Answers with an ErrorCode."""
+        """Make partitions a part of the transaction, which the first ones begin. Answers with an ErrorCode.
+
+        If the transaction before is about to end, the answer `waits` for that, but not for long.
+        """
         transaction = self._state.transactions.get(transactional_id)
+        if waits and transaction is not None and self._is_next(transaction, identity):
+            add = partial(self.add, transactional_id, identity, partitions, client_version, waits=False)
+            return Result(self._after_end(transactional_id, add))
         # A producer of the new protocol may come with its next id while the markers of the one before are written.
         answer = ANSWERS[Request.ADD][self._state.state_of(transactional_id)]
         if transaction is None or isinstance(answer, ErrorCode):
@@ -105,6 +126,40 @@ class Producers:
             return Result(ErrorCode.NONE, needs_commit=True)
         added = transaction.with_partitions(partitions, client_version, now_ms)
         return Result(ErrorCode.NONE, [Record(transactional_id, added)])
+
+    def _is_next(self, transaction: Transaction, identity: ProducerIdAndEpoch) -> bool:
+        return (
+            transaction.state in PREPARED and identity == transaction.identity_of_next and self._config.end_wait_ms > 0
+        )
+
+    def _after_end(self, transactional_id: str, operation: TimedOperation) -> Deferred[ErrorCode]:
+        """Run an operation once the transaction has ended or the wait is over; return its answer."""
+        answer: Deferred[ErrorCode] = Deferred()
+        ended = self._state.end_of(transactional_id)
+        timer = ("add", transactional_id, id(ended))
+
+        def run(now_ms: int) -> Result:
+            if answer.done:  # nobody waits any more
+                return Result()
+            result = operation(now_ms)
+            result.releases.append((answer, result.response))
+            result.response = None
+            return result
+
+        def wait_is_over(now_ms: int) -> Result:
+            self._state.forget_end_of(transactional_id, ended)
+            return run(now_ms)
+
+        def decided(_: Deferred[None]) -> None:
+            self._context.timers.cancel(timer)
+            if ended.error is not None:
+                answer.fail(ended.error)
+            else:
+                self._context.submit(run)
+
+        self._context.timers.schedule(timer, self._config.end_wait_ms, wait_is_over)
+        ended.then(decided)
+        return answer
 
     def verify(
         self, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Collection[TopicPartition]

@@ -125,9 +125,7 @@ def _from_message(message: TransactionLogValue) -> Transaction:
         update_ms=message.transaction_last_update_timestamp_ms,
         start_ms=message.transaction_start_timestamp_ms,
         partitions=frozenset(
-            TopicPartition(topic.topic, partition)
-            for topic in partitions or ()
-            for partition in topic.partition_ids
+            TopicPartition(topic.topic, partition) for topic in partitions or () for partition in topic.partition_ids
         ),
         client_version=message.client_transaction_version,
         previous_producer_id=NO_PRODUCER_ID if previous == message.producer_id else previous,

@@ -48,7 +48,7 @@ class TransactionShard:
         self._loaded = False
         self.state = ShardState()
         self.endings = Endings(config, self.state, context, markers)
-        self.producers = Producers(self.state, self.endings, transaction_version)
+        self.producers = Producers(config, self.state, context, self.endings, transaction_version)
         self.queries = Queries(self.state.transactions)
 
     # --- hard state

@@ -30,6 +30,14 @@ class ShardState:
         self.waiting_for_end.setdefault(transactional_id, []).append(ended)
         return ended
 
+    def forget_end_of(self, transactional_id: str, ended: Deferred[None]) -> None:
+        """Nobody waits for this end any more."""
+        waiting = self.waiting_for_end.get(transactional_id, [])
+        if ended in waiting:
+            waiting.remove(ended)
+        if not waiting:
+            self.waiting_for_end.pop(transactional_id, None)
+
     def set_identity_before(self, transactional_id: str, identity: ProducerIdAndEpoch | None) -> None:
         """Remember the identity before the current one, or forget it: only one other producer can follow."""
         if identity is None:

@@ -83,6 +83,11 @@ class _Wire(asyncio.BufferedProtocol):
     def has_bytes(self) -> bool:
         return self._end > 0
 
+    @property
+    def lost(self) -> bool:
+        """Whether the connection has ended, perhaps while no request was in flight."""
+        return self._lost is not None
+
     def _complete(self) -> None:
         on_response, self._on_response = self._on_response, None
         if on_response is not None:
@@ -250,14 +255,14 @@ class Peer:
             raise
 
     async def _send(self, request: ApiMessage, version: int | None, newest: int | None) -> Any:
-        if self._wire is None:
+        if self._wire is None or self._wire.lost:
             await self._connect()
         if version is None:
             version = newest_version(self._versions, request, newest)
         return await self._exchange(request, version)
 
     async def _offered(self, api_key: int) -> tuple[int, int] | None:
-        if self._wire is None:
+        if self._wire is None or self._wire.lost:
             await self._connect()
         return self._versions.get(api_key)
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
+from gregor.broker.answers.producer_clients import ProducerClients
 from gregor.broker.cluster.controlled_shutdown import controlled_shutdown
 from gregor.broker.cluster.membership import Membership
 from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
@@ -44,6 +45,7 @@ from gregor.replication.partition.controller_request_handler import ControllerRe
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
+from gregor.replication.store.features import FinalizedFeatures
 from gregor.replication.store.metadata_store import StoreError
 from gregor.replication.store.nodes import TOPICS, BrokerRegistration
 from gregor.replication.store.registration import announce_disk_event, join_cluster, make_persistent_nodes
@@ -100,10 +102,8 @@ class Node:
         zk: Ensemble,
         settings: dict[str, str],
         loading_s: float = 0.0,
-        transaction_version: int = 0,
     ) -> None:
-        """`loading_s`: the duration of the check of each log, at least of the first; `transaction_version`: the level
-        of the feature, which is the same in all brokers."""
+        """`loading_s`: the duration of the check of each log, at least of the first."""
         self.broker_id = broker_id
         self.process = process
         self.files = files
@@ -126,6 +126,7 @@ class Node:
         self.store = SimulatedStore(zk, process, config["zookeeper.session.timeout.ms"])
         self.image = MetadataImage()
         self.configs = TopicConfigs(self.store, config, broker_id, self.spawn, clock_ms, gate)
+        self.features = FinalizedFeatures(self.store, self.spawn)
         self.replicas = ReplicaManager(
             broker_id,
             self.logs,
@@ -135,7 +136,7 @@ class Node:
             is_alive=self.image.is_alive,
             folder_removed=files.remove_directory,
         )
-        self.coordinators = self._coordinators(transaction_version)
+        self.coordinators = self._coordinators()
         TopicEvents(self.replicas, self.image, self.configs, self.coordinators.groups, self.coordinators.transactions)
         self.recovering = RecoveringPartitions(self.replicas, self.logs.is_loading)
         self.local = ControllerRequestHandler(self.replicas, self.image, self.configs, gate, self.recovering.hold_back)
@@ -157,18 +158,18 @@ class Node:
         self.handlers = load_handlers()
         self.broker: Any = None
 
-    def _coordinators(self, transaction_version: int) -> Coordinators:
+    def _coordinators(self) -> Coordinators:
         async def next_producer_id() -> int:
             return await self.producer_ids.next_id()
 
-        base = SimpleNamespace(image=self.image, replicas=self.replicas)
+        base = SimpleNamespace(image=self.image, replicas=self.replicas, features=self.features)
         return make_coordinators(
             self.config,
             cast("Any", base),
             cast("Any", self),
             self._clock_ms,
             next_producer_id,
-            lambda: transaction_version,
+            self.features.transaction_version,
         )
 
     def _live(self) -> dict[int, LiveBroker]:
@@ -215,6 +216,7 @@ class Node:
         self.broker = Broker(**nothing)
         self._fill(self.broker)
         await self.configs.start()
+        await self.features.start()
         self.image.expect_topics(bool(await store.children(TOPICS)))
         self._network.listen(host_of(self.broker_id), self.process, lambda source: _ServerEnd(self, source))
         await self.member.join()
@@ -280,6 +282,7 @@ class Node:
         broker.transaction_verifier = self.coordinators.verifier
         broker.local_markers = self.coordinators.local_markers
         broker.topic_creator = cast("Any", _NoTopics())
+        broker.producer_clients = ProducerClients()
         broker.follower_sessions = self.replicating.follower_sessions
         broker.fetch_sessions = FetchSessions(1000)
         broker.addresses = OwnAddresses(self.config, True, self._clock_ms)

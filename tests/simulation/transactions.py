@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gregor.protocol.errors import ErrorCode
@@ -25,7 +26,7 @@ from gregor.protocol.records.batch import build_batch, iter_batches
 from gregor.replication.channels.peer import PeerError
 from tests.simulation.clients import PATIENCE, Client, Consumer
 from tests.simulation.ledger import is_compacted
-from tests.simulation.transaction_ledger import is_abort
+from tests.simulation.transaction_ledger import Outcome, is_abort
 
 if TYPE_CHECKING:
     from tests.simulation.transaction_ledger import Transaction
@@ -76,6 +77,8 @@ class Instance(Client):
         self._producer = (-1, -1)
         self._sequences: dict[Key, int] = {}
         self._coordinator: int | None = None
+        self._added: set[tuple[bytes, Key]] = set()
+        self._late: set[asyncio.Task[None]] = set()
         self._adds_itself = world.transaction_version < EPOCH_PER_TRANSACTION
         self._values = 0
 
@@ -135,19 +138,21 @@ class Instance(Client):
         while True:
             answer = await self._coordinated(request, 5, "InitProducerId")
             if answer is not None and self._settled(ErrorCode(answer.error_code), "InitProducerId"):
-                self._adopt(answer.producer_id, answer.producer_epoch)
+                self.adopt(answer.producer_id, answer.producer_epoch)
                 self.world.transactions.initialised(self.name, self.generation)
                 return
             attempts += self.world.is_calm
             await self._again(attempts, "InitProducerId")
 
-    def _adopt(self, producer_id: int, epoch: int) -> None:
+    def adopt(self, producer_id: int, epoch: int) -> None:
         if (producer_id, epoch) != self._producer:
             self._producer = producer_id, epoch
             self._sequences.clear()
             self._trace("has a new epoch")
 
-    async def _add(self, key: Key) -> None:
+    async def _add(self, one: Transaction, key: Key) -> None:
+        if (one.name, key) in self._added:
+            return
         topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=key[0], partitions=[key[1]])
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.name,
@@ -160,8 +165,9 @@ class Instance(Client):
         while True:
             answer = await self._coordinated(request, 3, what)
             if answer is not None:
-                one = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
-                if self._settled(ErrorCode(one.partition_error_code), what):
+                result = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
+                if self._settled(ErrorCode(result.partition_error_code), what):
+                    self._added.add((one.name, key))
                     return
             attempts += self.world.is_calm
             await self._again(attempts, what)
@@ -194,7 +200,7 @@ class Instance(Client):
                 else:
                     transactions.aborted(one, "the abort was acknowledged")
                 if not self._adds_itself:
-                    self._adopt(answer.producer_id, answer.producer_epoch)
+                    self.adopt(answer.producer_id, answer.producer_epoch)
                 return
             if is_in_doubt and self._adds_itself:
                 raise Refused(f"{what}: no answer")
@@ -205,8 +211,31 @@ class Instance(Client):
 
     async def write(self, one: Transaction, key: Key) -> None:
         """Append one batch as a part of the transaction. Raises Refused."""
+        request, values, what = await self._next_batch(one, key)
+        attempts = 0
+        while not await self._append(one, key, values, request, what):
+            attempts += self.world.is_calm
+            await self._again(attempts, what)
+
+    async def write_late(self, one: Transaction, key: Key) -> None:
+        """Have one batch held up on its way, and give up meanwhile: the transaction must be aborted. Raises Refused."""
+        request, values, what = await self._next_batch(one, key)
+
+        async def send() -> None:
+            await asyncio.sleep(self.rng.choice((0.2, 2.0)) * self.rng.random())
+            other = Instance(self.world, self.rng, self.name, self.generation)  # with connections of its own
+            other.adopt(*producer)
+            with suppress(Refused):
+                await other._append(one, key, values, request, f"late: {what}")
+
+        producer = self._producer
+        task = asyncio.get_running_loop().create_task(send())
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    async def _next_batch(self, one: Transaction, key: Key) -> tuple[ProduceRequest, list[bytes], str]:
         if self._adds_itself:
-            await self._add(key)
+            await self._add(one, key)
         values = []
         for _ in range(self.rng.choice((1, 1, 2, 4))):
             self._values += 1
@@ -223,16 +252,12 @@ class Instance(Client):
         data = ProduceRequest.PartitionProduceData(index=key[1], records=bytes(batch))
         topic = ProduceRequest.TopicProduceData(name=key[0], partition_data=[data])
         request = ProduceRequest(transactional_id=self.name, acks=-1, timeout_ms=1000, topic_data=[topic])
-        attempts = 0
-        what = f"{key[0]}-{key[1]} {values[0].decode()}x{len(values)}, sequence {sequence}"
-        while not await self._append(one, key, values, request, what):
-            attempts += self.world.is_calm
-            await self._again(attempts, what)
         self._sequences[key] = sequence + len(values)
+        return request, values, f"{key[0]}-{key[1]} {values[0].decode()}x{len(values)}, sequence {sequence}"
 
     async def _append(self, one: Transaction, key: Key, values: list[bytes], request: Any, what: str) -> bool:
         broker_id, _ = await self.leader(key)
-        was_fenced = self.world.transactions.is_fenced(one)
+        was_over = one.outcome is Outcome.ABORTED
         sent_s = asyncio.get_running_loop().time()
         try:
             answer = await self.peer(broker_id).send(request, PRODUCE_BEFORE_KIP_890 if self._adds_itself else PRODUCE)
@@ -243,8 +268,8 @@ class Instance(Client):
         code = ErrorCode(answered.error_code)
         self._trace(f"{what} at {broker_id}: {code.name}")
         if code == ErrorCode.NONE:
-            if was_fenced:
-                self.world.ledger.violation(f"{self.name}: {what} is appended though its producer was fenced before")
+            if was_over:
+                self.world.ledger.violation(f"{self.name}: {what} is appended, but before it was sent, {one.why}")
             self.world.ledger.acknowledged(key, answered.base_offset, values, self.name, sent_s)
             self.world.transactions.acknowledged(one, key, answered.base_offset, values)
             return True
@@ -289,6 +314,10 @@ class TransactionalProducer:
                 await instance.write(one, rng.choice(self._keys))
                 if rng.random() < 0.3:
                     await asyncio.sleep(rng.random())
+            if not is_last and rng.random() < 0.15:
+                await instance.write_late(one, rng.choice(self._keys))
+                await instance.end(one, commit=False)
+                raise Refused("a request had no answer")
             end = 0.0 if is_last else rng.random()
             if end < 0.7:
                 await instance.end(one, commit=end < 0.55)

@@ -16,6 +16,7 @@ from gregor.protocol.turns import run_all
 from gregor.replication.partition.partition import Partition
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.store import nodes
+from gregor.replication.store.features import TRANSACTION_VERSION
 from gregor.replication.store.metadata_store import Create
 from gregor.replication.store.nodes import ReplicaAssignment, TopicAssignment
 from gregor.storage.log.log import Log
@@ -225,7 +226,6 @@ class World:
             self.zk,
             self.settings,
             loading_s,
-            self.transaction_version,
         )
         node.replicas.on_leadership.append(self.ledger.roles)
         self.loop.spawn(process, self._life(node), f"broker {broker_id}")
@@ -288,6 +288,8 @@ class World:
             raise Violated(self.ledger.violations[0])
 
     def _run(self) -> None:
+        levels = {TRANSACTION_VERSION: self.transaction_version}
+        self.zk.write([Create(nodes.FEATURE, nodes.encode_features(levels))], 0)
         for broker_id in self.broker_ids:
             self.boot(broker_id)
         started = self.loop.run_for(STARTED_WITHIN_S, self._all_started)

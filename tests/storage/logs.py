@@ -59,10 +59,10 @@ def open_log(files: Files, directory: str = DIRECTORY, *, now_ms: int = NOW_MS, 
     return Log.open(directory, LogIdentity("orders", 0), config, files, now_ms=now_ms, **arguments)  # type: ignore[arg-type]
 
 
-def append_marker(log: Log, marker: EndTransaction, leader_epoch: int = 0) -> AppendInfo:
+def append_marker(log: Log, marker: EndTransaction, leader_epoch: int = 0, *, now_ms: int = NOW_MS) -> AppendInfo:
     """Append the marker as a partition does."""
     check_marker(log.producer_ids().get(marker.producer_id), marker)
-    return log.append_as_leader(marker.batch(NOW_MS), leader_epoch, NOW_MS, from_client=False)
+    return log.append_as_leader(marker.batch(now_ms), leader_epoch, now_ms, from_client=False)
 
 
 def is_open(log: Log, producer_id: int, epoch: int = 0) -> bool:

@@ -86,7 +86,7 @@ class Context:
         self.loop = SkippingLoop()
         self.log = MemoryLog()
         self.markers = Markers()
-        self.config = TransactionConfig(**config)
+        self.config = TransactionConfig(**{"end_wait_ms": 0, **config})
         self.transaction_version = transaction_version
         self.partition_count = partition_count
         self.next_producer_id = FIRST_PRODUCER_ID
@@ -148,6 +148,15 @@ class Context:
 
     def hold(self) -> None:
         self.log.held = True
+
+    def write_markers(self) -> None:
+        """As `markers.write`, on the loop."""
+
+        async def write() -> None:
+            self.markers.write()
+
+        self.run(write())
+        self.settle()
 
     def commit(self) -> None:
         self.log.held = False

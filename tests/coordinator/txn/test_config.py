@@ -15,8 +15,9 @@ def test_every_setting_is_read() -> None:
             "transactional.id.expiration.ms": "2",
             "transaction.remove.expired.transaction.cleanup.interval.ms": "3",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "4",
-            "request.timeout.ms": "5",
-            "transaction.state.log.load.buffer.size": "6",
+            "add.partitions.to.txn.retry.backoff.ms": "5",
+            "request.timeout.ms": "6",
+            "transaction.state.log.load.buffer.size": "7",
         }
     )
-    assert TransactionConfig.from_broker(broker) == TransactionConfig(1, 2, 3, 4, 5, 6)
+    assert TransactionConfig.from_broker(broker) == TransactionConfig(1, 2, 3, 4, 5, 6, 7)

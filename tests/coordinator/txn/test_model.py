@@ -120,7 +120,9 @@ class Leaders:
 class Model:
     def __init__(self, seed: int, transaction_version: int) -> None:
         self.random = Random(seed)
-        self.context = Context(transaction_version=transaction_version, commit_timeout_ms=500)
+        self.context = Context(
+            transaction_version=transaction_version, commit_timeout_ms=500, end_wait_ms=20 * (seed % 2)
+        )
         self.leaders = Leaders()
         self.context.markers = self.leaders  # type: ignore[assignment]
         self.context.restart()
@@ -245,7 +247,11 @@ class Model:
 
     def markers(self) -> None:
         self.leaders.held = self.random.random() < 0.5
-        self.leaders.deliver(self.random)
+
+        async def deliver() -> None:
+            self.leaders.deliver(self.random)
+
+        self.context.run(deliver())
         self.context.settle()
 
     def move(self) -> None:

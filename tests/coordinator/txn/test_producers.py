@@ -286,6 +286,72 @@ def test_the_next_producer_id_has_to_wait_for_the_markers_of_the_one_before() ->
         assert context.add(*producer, 1, version=5) is ErrorCode.NONE
 
 
+# --- partitions of the next transaction
+
+
+@BOTH
+def test_partitions_of_the_next_transaction_wait_for_the_end_of_the_one_before(transaction_version: int) -> None:
+    with Context(transaction_version=transaction_version, end_wait_ms=20) as context:
+        version = 5 if transaction_version else 3
+        producer = context.init()
+        context.add(*producer, 1, version=version)
+        context.markers.hold()
+        producer = context.end(*producer)
+        first = context.start_add(*producer, 2, version=version)
+        second = context.start_add(*producer, 3, version=version)
+        context.sleep(10)
+        assert not first.done and not second.done
+        context.hold()
+        context.write_markers()
+        assert context.transaction().partitions == set(partitions(2, 3))
+        assert not first.done
+        context.commit()
+        assert first.done and second.done
+        assert context.state() is TransactionState.ONGOING
+        context.sleep(100)
+        assert context.transaction().partitions == set(partitions(2, 3))
+
+
+def test_the_wait_for_an_end_is_short() -> None:
+    with Context(end_wait_ms=20) as context:
+        producer = context.init()
+        context.add(*producer, 1, version=5)
+        context.markers.hold()
+        producer = context.end(*producer)
+        waiting = context.start_add(*producer, 2, version=5)
+        context.sleep(21)
+        (result,) = waiting.response.results_by_transaction[0].topic_results[0].results_by_partition
+        assert result.partition_error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        context.markers.write()
+        assert context.state() is TransactionState.COMPLETE_COMMIT
+        assert not context.shard.state.waiting_for_end
+
+
+def test_others_do_not_wait_for_an_end() -> None:
+    with Context(end_wait_ms=20) as context:
+        producer_id, epoch = context.init()
+        context.add(producer_id, epoch, 1, version=5)
+        context.markers.hold()
+        context.end(producer_id, epoch)
+        for other in ((producer_id, epoch), (producer_id, epoch + 2), (7, epoch + 1)):
+            assert context.add(*other, 2, version=5) is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def test_a_wait_for_an_end_is_over_with_the_coordinator() -> None:
+    with Context(end_wait_ms=20) as context:
+        producer = context.init()
+        context.add(*producer, 1)
+        context.markers.hold()
+        context.end(*producer, version=4)
+        waiting = context.start_verify  # a verification never waits
+        assert waiting(*producer, 1).result() == {partitions(1)[0]: ErrorCode.CONCURRENT_TRANSACTIONS}
+        added = context.start_add(*producer, 2)
+        assert not added.done
+        context.resign()
+        (result,) = added.response.results_by_topic_v3_and_below[0].results_by_partition
+        assert result.partition_error_code == ErrorCode.NOT_COORDINATOR
+
+
 def test_verification_says_for_each_partition_whether_it_is_part() -> None:
     with Context() as context:
         producer = context.init()

@@ -102,6 +102,28 @@ async def test_the_newest_common_version_over_one_connection() -> None:
 
 
 @on_loop
+async def test_connection_that_ended_while_it_was_idle_is_made_anew() -> None:
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+    protocols: list[Any] = []
+
+    async def connect_and_note(*args: Any) -> Any:
+        found = await connect(*args)
+        protocols.append(found[1])
+        return found
+
+    loop.create_connection = connect_and_note  # type: ignore[method-assign,assignment]
+
+    async with broker(metadata) as (peer, asked):
+        await peer.send(MetadataRequest())
+        protocols[0].connection_lost(None)
+        assert (await peer.send(MetadataRequest())).controller_id == 7
+        protocols[1].connection_lost(None)
+        assert await peer.offered(3) == (1, 9)
+        assert [key for key, _ in asked] == [18, 3, 18, 3, 18]
+
+
+@on_loop
 async def test_what_is_offered_is_known_before_anything_is_asked() -> None:
     async with broker(metadata) as (peer, asked):
         assert [await peer.offered(key) for key in (3, 4, 18)] == [(1, 9), None, (0, 3)]
