@@ -281,7 +281,8 @@ class Instance(Client):
 
 
 class TransactionalProducer:
-    """Runs one transaction after the other, until `world.producing` ends, and then a last one that must succeed."""
+    """Runs one transaction after the other, until `world.producing` ends, and then a last one that must succeed. Some
+    leave another one open behind it, which only its timeout ends."""
 
     def __init__(self, world: World, rng: random.Random, name: str) -> None:
         self._world = world
@@ -300,6 +301,8 @@ class TransactionalProducer:
         await world.calm.wait()
         for _ in range(PATIENCE):
             if await self._transaction(is_last=True):
+                if self._rng.random() < 0.3:
+                    await self._leave_open()
                 return
         world.ledger.violation(f"{self._name}: no transaction succeeds though all is well")
 
@@ -333,6 +336,13 @@ class TransactionalProducer:
             world.trace(f"{self._name} begins anew: {error}")
             self._instance = None
         return False
+
+    async def _leave_open(self) -> None:
+        instance = self._instance
+        assert instance is not None
+        one = self._world.transactions.begin(self._name, instance.generation, self._number + 1)
+        with suppress(Refused):
+            await instance.write(one, self._rng.choice(self._keys))
 
     async def _new_instance(self) -> Instance:
         self._generation += 1
