@@ -43,8 +43,9 @@ class Result:
     did not change. `after_commit` is called when they, and all records before them, are committed: after the answers,
     however late, and not at all once another broker leads the partition. `atomic` False lets the runtime spread the
     records over several batches. With a `producer` the records are part of its transaction. A `marker` ends a
-    transaction; it comes without records. `needs_commit`: the response confirms the effect of earlier records, so
-    that it must not be given, even after a long wait, before they are committed.
+    transaction; it comes without records. `confirms_below`: without records, the response confirms the effect of
+    those before this offset. It waits for their commit alone, however long that lasts, where a read sees all that was
+    loaded, and all that is there once a wait has timed out.
     """
 
     response: Any = None
@@ -55,7 +56,7 @@ class Result:
     atomic: bool = True
     producer: Producer | None = None
     marker: EndTransaction | None = None
-    needs_commit: bool = False
+    confirms_below: int = 0
 
 
 _APPEND_ERRORS = {

@@ -361,10 +361,16 @@ class CoordinatorRuntime(Generic[S]):
         if response is not None and pending is None:
             pending = Deferred()
             answers.append((pending, response))
-        wrote = bool(result.records) or result.marker is not None or result.needs_commit
-        readable_offset = owned.committed_offset if result.needs_commit else owned.readable_offset
-        if answers and owned.end_offset > readable_offset and (wrote or not owned.commit_timed_out):
-            self._await_commit(partition, owned, answers, wrote=wrote)
+        wrote = bool(result.records) or result.marker is not None
+        if answers and result.confirms_below > owned.committed_offset:
+            self._await_commit(partition, owned, answers, result.confirms_below, wrote=True)
+        elif (
+            answers
+            and not result.confirms_below
+            and owned.end_offset > owned.readable_offset
+            and (wrote or not owned.commit_timed_out)
+        ):
+            self._await_commit(partition, owned, answers, owned.end_offset, wrote=wrote)
         else:
             for waiting, answer in answers:
                 waiting.complete(answer)
@@ -383,9 +389,14 @@ class CoordinatorRuntime(Generic[S]):
             _log.debug("%s-%d: the commit of records cannot be awaited: %s", self._name, partition, error)
 
     def _await_commit(
-        self, partition: int, owned: _Owned[S], answers: list[tuple[Deferred[Any], Any]], *, wrote: bool
+        self,
+        partition: int,
+        owned: _Owned[S],
+        answers: list[tuple[Deferred[Any], Any]],
+        end_offset: int,
+        *,
+        wrote: bool,
     ) -> None:
-        end_offset = owned.end_offset
         commit: Deferred[None] = Deferred()
         timeout: asyncio.TimerHandle | None = None
 

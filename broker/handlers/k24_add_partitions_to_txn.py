@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from gregor.broker.registry import handles
@@ -18,6 +18,7 @@ from gregor.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToT
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, TransactionContext
+    from gregor.protocol.turns import Turns
 
 MANY_TRANSACTIONS_FROM = 4
 
@@ -29,17 +30,17 @@ _TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 async def add_partitions_to_txn(
     broker: TransactionContext, request: AddPartitionsToTxnRequest, call: Call
 ) -> AddPartitionsToTxnResponse:
+    turns = broker.gate.turns()
     if call.version < MANY_TRANSACTIONS_FROM:
-        missing = _refusal(broker, request.v3_and_below_topics)
+        missing = await _refusal(broker, request.v3_and_below_topics, turns)
         if missing is not None:
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=missing)
         return await broker.transactions.add_partitions(request, call.version)
     known = []
     refused = []
-    turns = broker.gate.turns()
     for transaction in request.transactions:
         await turns.next()
-        missing = _refusal(broker, transaction.topics)
+        missing = await _refusal(broker, transaction.topics, turns)
         if missing is None:
             known.append(transaction)
         else:
@@ -56,14 +57,17 @@ async def add_partitions_to_txn(
     return response
 
 
-def _refusal(broker: TransactionContext, topics: Iterable[_Topic]) -> list[_TopicResult] | None:
+async def _refusal(broker: TransactionContext, topics: Collection[_Topic], turns: Turns) -> list[_TopicResult] | None:
     """Return the errors of all partitions of a transaction if one of them does not exist."""
-    exists = {
-        (topic.name, index): broker.metadata.partition(topic.name, index) is not None
-        for topic in topics
-        for index in topic.partitions
-    }
-    if all(exists.values()):
+    present = {}
+    all_exist = True
+    for topic in topics:
+        state = broker.metadata.topic(topic.name)
+        there = present[topic.name] = {} if state is None else state.partitions
+        for index in topic.partitions:
+            await turns.next()
+            all_exist = all_exist and index in there
+    if all_exist:
         return None
     return [
         _TopicResult(
@@ -72,7 +76,7 @@ def _refusal(broker: TransactionContext, topics: Iterable[_Topic]) -> list[_Topi
                 AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
                     partition_index=index,
                     partition_error_code=ErrorCode.OPERATION_NOT_ATTEMPTED
-                    if exists[topic.name, index]
+                    if index in present[topic.name]
                     else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 )
                 for index in topic.partitions

@@ -37,6 +37,7 @@ async def describe_producers(
 
 
 async def _describe(broker: DataContext, topic: str, index: int, turns: Turns) -> _Partition:
+    await turns.next()
     partition = broker.replicas.get(topic, index)
     if partition is None:
         return _Partition(partition_index=index, error_code=why_absent(broker, topic, index))

@@ -16,8 +16,8 @@ class TransactionConfig:
     """The pause before an overdue transaction whose abort could not be written is aborted again. Overdue ones are not
     searched for: each has a timer."""
     end_wait_ms: int = 20
-    """For so long partitions of the next transaction wait for the end of the one before. Then the request is refused,
-    and its sender retries."""
+    """The longest wait of the next transaction's partitions for the end of the one before. After it the request is
+    refused, and its sender retries."""
     commit_timeout_ms: int = 30_000
     load_buffer_bytes: int = 5 * 1024 * 1024
 

@@ -222,9 +222,7 @@ class TransactionCoordinator:
         if verify_only:
             pending = self._start(
                 transactional_id,
-                lambda shard, _now: Result(
-                    shard.producers.verify(transactional_id, identity, partitions), needs_commit=True
-                ),
+                lambda shard, _now: shard.producers.verify(transactional_id, identity, partitions),
             )
         else:
             pending = self._start_add(transactional_id, identity, partitions, EPOCH_PER_TRANSACTION)

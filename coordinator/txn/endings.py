@@ -72,7 +72,7 @@ class Endings:
                 _log.info("%r cannot %s its transaction, which is %s", transactional_id, wanted, transaction.state)
             return _refusal(answer)
         if answer is Action.REPEAT:
-            return Result(_success(transaction.identity), needs_commit=True)
+            return Result(_success(transaction.identity), confirms_below=self._state.end_offsets[transactional_id])
         next_id = NO_PRODUCER_ID
         if bumps and transaction.exhausted:
             if new_id is None:

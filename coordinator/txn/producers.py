@@ -123,7 +123,7 @@ class Producers:
         if error:
             return Result(error)
         if transaction.state is TransactionState.ONGOING and transaction.partitions.issuperset(partitions):
-            return Result(ErrorCode.NONE, needs_commit=True)
+            return Result(ErrorCode.NONE, confirms_below=self._state.end_offsets[transactional_id])
         added = transaction.with_partitions(partitions, client_version, now_ms)
         return Result(ErrorCode.NONE, [Record(transactional_id, added)])
 
@@ -139,7 +139,7 @@ class Producers:
         timer = ("add", transactional_id, id(ended))
 
         def run(now_ms: int) -> Result:
-            if answer.done:  # nobody waits any more
+            if answer.done:  # the request was cancelled
                 return Result()
             result = operation(now_ms)
             result.releases.append((answer, result.response))
@@ -163,8 +163,14 @@ class Producers:
 
     def verify(
         self, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+    ) -> Result:
+        """Answer for each partition whether it is a part of the transaction, with an ErrorCode."""
+        errors = self._verified(transactional_id, identity, partitions)
+        return Result(errors, confirms_below=self._state.end_offsets.get(transactional_id, 0))
+
+    def _verified(
+        self, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Return for each partition whether it is a part of the transaction."""
         transaction = self._state.transactions.get(transactional_id)
         error = ErrorCode.INVALID_PRODUCER_ID_MAPPING if transaction is None else _identity_error(transaction, identity)
         if transaction is None or error:

@@ -59,6 +59,7 @@ class TransactionShard:
         transaction: Transaction | None = record.value
         if transaction is None:
             self.state.transactions.pop(transactional_id, None)
+            self.state.end_offsets.pop(transactional_id, None)
             self.state.set_identity_before(transactional_id, None)
             self._context.timers.cancel(_timeout_key(transactional_id))
             return
@@ -66,6 +67,7 @@ class TransactionShard:
             self.state.state_of(transactional_id) is not TransactionState.ONGOING
         )
         self.state.transactions[transactional_id] = transaction
+        self.state.end_offsets[transactional_id] = offset + 1
         if transaction.state in IDLE:
             for ended in self.state.waiting_for_end.pop(transactional_id, ()):
                 ended.complete(None)

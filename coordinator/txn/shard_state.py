@@ -8,10 +8,12 @@ from gregor.protocol.deferred import Deferred
 class ShardState:
     """`transactions` is hard state, which only `replay` of the shard changes; the rest is soft."""
 
-    __slots__ = ("identities_before", "markers", "transactions", "waiting_for_end")
+    __slots__ = ("end_offsets", "identities_before", "markers", "transactions", "waiting_for_end")
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
+        # The offset after the last record of each transactional id.
+        self.end_offsets: dict[str, int] = {}
         # The identity that the same producer had before its epoch was bumped: it may retry with that one, because it
         # may never have received the answer (KIP-360). Apache Kafka, too, forgets it when the coordinator moves.
         self.identities_before: dict[str, ProducerIdAndEpoch] = {}
@@ -31,7 +33,7 @@ class ShardState:
         return ended
 
     def forget_end_of(self, transactional_id: str, ended: Deferred[None]) -> None:
-        """Nobody waits for this end any more."""
+        """Drop a wait that is over."""
         waiting = self.waiting_for_end.get(transactional_id, [])
         if ended in waiting:
             waiting.remove(ended)

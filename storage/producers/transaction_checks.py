@@ -76,14 +76,15 @@ def check_verified(
     if entry is not None and entry.epoch == epoch and entry.has_batch_from(sequence):
         return
     check_epoch(entry, epoch)
-    if entry is not None and entry.has_open_transaction(epoch):
-        return
-    if guard is None or verifications is None or not verifications.is_current(producer_id, guard):
+    current = None if verifications is None else verifications.current(producer_id)
+    is_open = entry is not None and entry.has_open_transaction(epoch)
+    if not is_open and (guard is None or guard is not current):
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,
             f"producer {producer_id}, epoch {epoch}: the batch is not part of an open transaction",
         )
-    guard.check_sequence(producer_id, sequence, knows_batches=entry is not None and bool(entry.batches))
+    if current is not None:
+        current.check_sequence(producer_id, sequence, knows_batches=entry is not None and bool(entry.batches))
 
 
 def aborted_by(

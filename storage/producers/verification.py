@@ -64,8 +64,9 @@ class Verifications:
         guard.join(epoch, sequence)
         return guard
 
-    def is_current(self, producer_id: int, guard: VerificationGuard | None) -> bool:
-        return guard is not None and self._guards.get(producer_id) is guard
+    def current(self, producer_id: int) -> OptionalGuard:
+        """Return the guard of the verification that is under way."""
+        return self._guards.get(producer_id)
 
     def appended(self, producer_id: int, epoch: int, is_marker: bool) -> None:
         """Note that a transactional batch or a marker was appended. The guard stays if a marker ends the transaction

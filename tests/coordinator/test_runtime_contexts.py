@@ -94,7 +94,7 @@ def test_without_records_the_call_waits_for_those_before() -> None:
         assert events == ["commit"]
 
 
-# --- needs_commit
+# --- confirms_below
 
 
 def test_a_confirmation_waits_where_reads_do_not() -> None:
@@ -104,12 +104,23 @@ def test_a_confirmation_waits_where_reads_do_not() -> None:
         bench.write("a")
         bench.settle(2 * COMMIT_TIMEOUT_MS)
         read = bench.start(lambda _shard, _now: Result("read"))
-        confirmation = bench.start(lambda _shard, _now: Result("confirmed", needs_commit=True))
+        confirmation = bench.start(lambda _shard, _now: Result("confirmed", confirms_below=1))
         assert read.result() == "read"
         assert not confirmation.done()
         bench.log.commit()
         bench.settle()
         assert confirmation.result() == "confirmed"
+
+
+def test_a_confirmation_waits_for_what_it_confirms_alone() -> None:
+    with Bench() as bench:
+        bench.load()
+        bench.write("a")
+        bench.log.held = True
+        bench.write("b")
+        confirmation = bench.start(lambda _shard, _now: Result("confirmed", confirms_below=1))
+        assert confirmation.result() == "confirmed"
+        assert not bench.start(lambda _shard, _now: Result("confirmed", confirms_below=2)).done()
 
 
 def test_a_confirmation_of_what_was_loaded_waits() -> None:
@@ -119,7 +130,7 @@ def test_a_confirmation_of_what_was_loaded_waits() -> None:
         bench.write("a")
         bench.runtime.resign(0)
         bench.load()
-        confirmation = bench.start(lambda _shard, _now: Result("confirmed", needs_commit=True))
+        confirmation = bench.start(lambda _shard, _now: Result("confirmed", confirms_below=1))
         assert not confirmation.done()
         bench.settle(2 * COMMIT_TIMEOUT_MS)
         assert code_of(confirmation) is ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -247,6 +247,25 @@ def test_a_marker_that_stays_uncommitted_is_an_error_on_which_it_is_sent_again()
         assert context.fetch_offset(stable=True) == 9
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_a_coordinator_leaves_unanswered_is_decided_by_the_log(lost: bool) -> None:
+    with Context() as context:
+        context.commit_in_transaction(8)
+        context.hold()
+        commit = context.commit_in_transaction(9, producer_id=8)
+        marker = context.end_transaction(commit=True)
+        context.resign()
+        assert commit.response.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+        assert isinstance(marker.error, KafkaError)
+        assert marker.error.code is ErrorCode.NOT_COORDINATOR
+        if lost:
+            context.log.lose_uncommitted()
+        context.commit()
+        context.restart()
+        assert context.pending() == {("g", "t", 0): {7: 8} if lost else {8: 9}}
+        assert context.fetch_offset() == (-1 if lost else 8)
+
+
 def test_a_marker_for_another_coordinator_is_refused() -> None:
     with Context() as context:
         marker = EndTransaction(7, 0, 0, True, 2)

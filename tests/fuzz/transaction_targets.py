@@ -111,7 +111,7 @@ class Transactions:
             self._use(record.key)
 
     def _use(self, name: str) -> None:
-        """Whatever the log has, the producer of the last transaction can end it, and the next one can begin."""
+        """Check that a producer can end the last transaction and begin the next, for any content of the log."""
         shard = self.shard()
         shard.carry_out_decisions([name])
         transaction = shard.state.transactions[name]

@@ -37,6 +37,15 @@ class Edit(NamedTuple):
     times: int = 1
 
 
+class Mutant(NamedTuple):
+    """One mistake. It needs several edits where the code makes up for one alone."""
+
+    name: str
+    edits: tuple[Edit, ...]
+    seed: int = 0
+    """The first seed that is tried."""
+
+
 def apply(edits: tuple[Edit, ...], root: Path) -> dict[Path, str]:
     """Return the new text of every file below `root` that changes. Raises DoesNotApply."""
     trees: dict[Path, ast.Module] = {}

@@ -3,6 +3,7 @@ import java.io.File;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.util.Comparator;
+import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.Map;
 import java.util.Optional;
@@ -14,6 +15,7 @@ import org.apache.kafka.common.record.internal.EndTransactionMarker;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.common.RequestLocal;
+import org.apache.kafka.server.common.TransactionVersion;
 import org.apache.kafka.server.util.KafkaScheduler;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
 import org.apache.kafka.storage.internals.log.LogAppendInfo;
@@ -28,12 +30,14 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  * Apache Kafka's own log under transactions. A line in, a line out:
  *
  *   open <folder> <clean> <segment bytes>                      state
- *   append <batch as hex>                                      first offset, or the name of the error
+ *   append <batch as hex> <producer>                           first offset, or the name of the error
+ *   verify <producer> <epoch> <sequence> <new protocol>        open or guard, or the name of the error
  *   mark <producer> <epoch> <coordinator epoch> <commit> <transaction version> <now>     the same
  *   hw <offset> | roll | truncate <offset> | start <offset>    state
  *   close                                                      closed
  */
 public class TransactionLogs {
+    private static final Map<String, VerificationGuard> GUARDS = new HashMap<>();
     private static UnifiedLog log;
 
     public static void main(String[] arguments) throws Exception {
@@ -61,12 +65,19 @@ public class TransactionLogs {
                 LogConfig config = new LogConfig(Map.of(
                     "internal.segment.bytes", words[3], "index.interval.bytes", "100", "retention.ms", "-1"));
                 log = UnifiedLog.create(new File(words[1]), config, 0, 0, scheduler, new BrokerTopicStats(), Time.SYSTEM,
-                    60_000, new ProducerStateManagerConfig(86_400_000, false), 600_000, new LogDirFailureChannel(1),
+                    60_000, new ProducerStateManagerConfig(86_400_000, true), 600_000, new LogDirFailureChannel(1),
                     words[2].equals("1"), Optional.empty());
+                GUARDS.clear();
                 return state();
             case "append":
                 MemoryRecords batch = MemoryRecords.readableRecords(ByteBuffer.wrap(HexFormat.of().parseHex(words[1])));
-                return offset(log.appendAsLeader(batch, 0));
+                return offset(log.appendAsLeader(batch, 0, AppendOrigin.CLIENT, RequestLocal.noCaching(),
+                    GUARDS.getOrDefault(words[2], VerificationGuard.SENTINEL), TransactionVersion.TV_UNKNOWN));
+            case "verify":
+                VerificationGuard guard = log.maybeStartTransactionVerification(Long.parseLong(words[1]),
+                    Integer.parseInt(words[3]), Short.parseShort(words[2]), words[4].equals("1"));
+                GUARDS.put(words[1], guard);
+                return guard == VerificationGuard.SENTINEL ? "open" : "guard";
             case "mark":
                 EndTransactionMarker marker = new EndTransactionMarker(
                     words[4].equals("1") ? ControlRecordType.COMMIT : ControlRecordType.ABORT,

@@ -11,6 +11,7 @@ from gregor.broker.jobs import turns
 from gregor.coordinator.group.coordinator import GROUPS_PER_DELETION
 from gregor.coordinator.group.pieces import PARTITIONS_PER_FETCH
 from gregor.protocol.messages import (
+    AddPartitionsToTxnRequest,
     AlterConfigsRequest,
     AlterReplicaLogDirsRequest,
     CreatePartitionsRequest,
@@ -20,7 +21,9 @@ from gregor.protocol.messages import (
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
+    DescribeProducersRequest,
     DescribeTopicPartitionsRequest,
+    DescribeTransactionsRequest,
     ElectLeadersRequest,
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
@@ -28,6 +31,7 @@ from gregor.protocol.messages import (
     MetadataRequest,
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
+    WriteTxnMarkersRequest,
 )
 from tests.broker.harness import Harness
 
@@ -214,6 +218,48 @@ REQUESTS: dict[str, tuple[Any, int, int]] = {
         8,
         GROUP_PIECES,
     ),
+    "AddPartitionsToTxn": (
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="id",
+            v3_and_below_topics=[
+                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="no-topic", partitions=list(INDEXES))
+            ],
+        ),
+        3,
+        MANY,
+    ),
+    "AddPartitionsToTxn of many transactions": (
+        AddPartitionsToTxnRequest(
+            transactions=[
+                AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(transactional_id=name) for name in NAMES
+            ]
+        ),
+        5,
+        MANY,
+    ),
+    "WriteTxnMarkers": (
+        WriteTxnMarkersRequest(
+            markers=[
+                WriteTxnMarkersRequest.WritableTxnMarker(
+                    producer_id=7,
+                    topics=[
+                        WriteTxnMarkersRequest.WritableTxnMarkerTopic(name="wide", partition_indexes=list(INDEXES))
+                    ],
+                )
+            ]
+        ),
+        1,
+        MANY,
+    ),
+    "DescribeProducers": (
+        DescribeProducersRequest(
+            topics=[DescribeProducersRequest.TopicRequest(name="wide", partition_indexes=list(INDEXES))]
+        ),
+        0,
+        MANY,
+    ),
+    "DescribeTransactions": (DescribeTransactionsRequest(transactional_ids=NAMES), 0, MANY),
+    "FindCoordinator of transactional ids": (FindCoordinatorRequest(key_type=1, coordinator_keys=NAMES), 4, MANY),
 }
 
 

@@ -566,11 +566,3 @@ def test_downgrade_of_the_protocol_ends_its_open_transactions(tmp_path: Path) ->
         later = Producer(harness, "new")
         later.add("t", 0)
         assert later.produce("t", b"y").base_offset == 2
-        # One that begins while the level falls is ended when the lower level is in force.
-        set_transaction_version(harness, 2, upgrade_type=1)
-        later.init()
-        assert later.produce("t", b"z", partition=1, version=NEW).error_code == 0
-        admin = harness.broker.feature_admin
-        admin.before_downgrade.clear()
-        set_transaction_version(harness, 0, upgrade_type=2)
-        later.until_ended()

@@ -3,7 +3,7 @@
 The partitions of the data are lists: a leader accepts a write that its coordinator has verified or added, and markers
 as Apache Kafka's ProducerAppendInfo does. The oracle knows of each transaction only what its client was answered:
 
-- atomicity: all writes of a transaction are committed, or none is; an answer to EndTxn says which;
+- atomicity: all writes of a transaction are committed, or none is; an answer to EndTxn is the outcome;
 - a write of an epoch that was fenced is never committed after that;
 - every decision reaches every partition, and hard state at any time is what a reload of the log makes of it.
 """
@@ -57,7 +57,7 @@ class Producer:
 
 
 class Leaders:
-    """The leaders of the data, and MarkerSender of the coordinator. Markers arrive when the test says so."""
+    """The leaders of the data, and MarkerSender of the coordinator. Markers arrive on command."""
 
     def __init__(self) -> None:
         self.epochs: dict[tuple[int, int], int] = {}
@@ -219,7 +219,7 @@ class Model:
         )
         error = self.settle(call)
         if error is ErrorCode.NONE:
-            # The coordinator may have aborted by itself; a client that aborts cannot tell, and need not.
+            # The coordinator may have aborted by itself; a client that aborts gets the same answer.
             assert not (producer.fenced and commit and not attempt.outcomes), "a fenced producer commits"
             attempt.answered = commit
             if producer.new_protocol:

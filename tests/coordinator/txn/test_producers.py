@@ -12,7 +12,7 @@ BOTH = pytest.mark.parametrize("transaction_version", [0, 2])
 
 
 def exhaust(context: Context, epoch: int = LAST_CLIENT_EPOCH) -> None:
-    """Let the log say that only this epoch is left, as after many transactions."""
+    """Write a record with which only this epoch is left, as after many transactions."""
     context.write("t", context.transaction()._replace(producer_epoch=epoch))
     context.restart()
 

@@ -105,3 +105,13 @@ def test_a_broker_that_coordinates_nothing_lists_nothing() -> None:
 def test_names_of_states_are_those_of_filters() -> None:
     with Context() as context:
         assert context.list(state_filters=[state.value for state in TransactionState]).unknown_state_filters == []
+
+
+def test_a_pattern_cannot_hold_the_event_loop_up() -> None:
+    """One that backtracks needs 2 ** 40 steps; RE2 does not backtrack, and refuses patterns that need it."""
+    transactional_id = "a" * 40 + "!"
+    with Context() as context:
+        context.init(transactional_id)
+        assert names(context, transactional_id_pattern="(a|aa|a*)+") == set()
+        assert names(context, transactional_id_pattern="((a|aa)+)+!") == {transactional_id}
+        assert context.list(transactional_id_pattern="(a)\\1").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -1,4 +1,4 @@
-"""Life of a shard: what it takes up after a load, timeouts, expiration of transactional ids."""
+"""Life of a shard: decisions of the coordinator before, timeouts, expiration of transactional ids."""
 
 import asyncio
 
