@@ -13,7 +13,8 @@ from tests.compat.copiers.commands import Commands, copied, output_partition, re
 
 WAIT_S = 120.0
 CALL_S = 15.0
-"""For one call. librdkafka 2.16 may wait in vain for a group coordinator that it remembers; another call requests it again."""
+"""For one call. librdkafka 2.16 may wait in vain for a group coordinator that it remembers; another call requests it
+again."""
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 FENCED_EXIT = 3
 QUICK: dict[str, str | int] = {
