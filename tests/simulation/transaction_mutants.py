@@ -12,7 +12,7 @@ _ANSWERED_AT_ONCE = Edit(
 )
 
 TRANSACTION_MUTANTS = (
-    # What read_committed consumers see.
+    # The view of read_committed consumers.
     Mutant(
         "the last stable offset ignores open transactions",
         (

@@ -1,4 +1,4 @@
-"""Transactional producers: instances of one transactional id after the other, some of which go on after the next has
+"""Transactional producers: instances of one transactional id after the other, some of which continue after the next has
 begun; and read_committed consumers. Some transactions commit an offset of a group, too: their own number, so that the
 group's offset names the last one that was committed.
 
@@ -441,7 +441,7 @@ class TransactionalProducer:
         return instance
 
     def _continue(self, instance: Instance, one: Transaction) -> None:
-        """Let an instance go on beside the next."""
+        """Let an instance continue beside the next."""
         task = asyncio.get_running_loop().create_task(self._zombie(instance, one))
         self._zombies.add(task)
         task.add_done_callback(self._zombies.discard)
