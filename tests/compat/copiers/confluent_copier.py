@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 
@@ -13,10 +15,11 @@ from tests.compat.copiers.commands import Commands, copied, output_partition, re
 
 WAIT_S = 120.0
 CALL_S = 15.0
-"""For one call. librdkafka 2.16 may wait in vain for a group coordinator that it remembers; another call requests it
-again."""
+"""For one call, which is then repeated."""
+STUCK_S = 40.0
+"""librdkafka 2.16 waits in vain, beyond the timeout of a call, for a coordinator whose broker it has decommissioned."""
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
-FENCED_EXIT = 3
+FENCED_EXIT, STUCK_EXIT = 3, 4
 QUICK: dict[str, str | int] = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
@@ -30,13 +33,23 @@ QUICK: dict[str, str | int] = {
 
 
 def retried(call: Callable[[], None]) -> None:
-    """Repeat a call that librdkafka calls retriable: its own time for it was over."""
+    """Repeat a call that librdkafka calls retriable: its own time for it was over. One that never returns ends the
+    program."""
     while True:
+        watch = threading.Timer(STUCK_S, end_stuck)
+        watch.start()
         try:
             return call()
         except KafkaException as failure:
             if not failure.args[0].retriable():
                 raise
+        finally:
+            watch.cancel()
+
+
+def end_stuck() -> None:
+    report("stuck")
+    os._exit(STUCK_EXIT)
 
 
 class Copier:
