@@ -140,9 +140,9 @@ class TransactionMarkers:
         if not partitions:
             pending.outcome.complete(None)
         elif len(partitions) <= WRITTEN_AT_ONCE:
-            self._route(pending, partitions)
+            self._route(pending, sorted(partitions))  # not in the order of hashes: a simulated run can be repeated
         else:
-            self._background.spawn(self._route_in_turns(pending, list(partitions)))
+            self._background.spawn(self._route_in_turns(pending, sorted(partitions)))
         return pending.outcome
 
     def close(self) -> None:

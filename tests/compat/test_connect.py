@@ -1,0 +1,115 @@
+"""Kafka Connect 4.3.1, distributed: lines of a file to a topic and on to another file, with workers that stop."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
+
+from tests.compat.confluent import read_to_end, reading
+from tests.compat.records import WAIT_S, until
+from tests.support.connect import Worker
+
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+
+PATIENCE_S = 90
+FILE = "org.apache.kafka.connect.file.FileStream"
+
+Unique = Callable[[str], str]
+
+
+class Way:
+    """A file, the topic with its lines, and the file that these are written to."""
+
+    def __init__(self, folder: pathlib.Path, bootstrap: str, topic: str) -> None:
+        self.topic = topic
+        self.source = folder / "source.txt"
+        self.sink = folder / "sink.txt"
+        self.lines: list[str] = []
+        self._bootstrap = bootstrap
+        self.source.touch()
+
+    def write(self, count: int) -> None:
+        new = [f"line {len(self.lines) + number}" for number in range(count)]
+        self.lines += new
+        with self.source.open("a") as source:
+            source.write("".join(f"{line}\n" for line in new))
+
+    def set_up(self, worker: Worker, **source: str) -> None:
+        common = {"tasks.max": "1", "connector.class": f"{FILE}SourceConnector", "file": str(self.source)}
+        worker.put_connector("source", {**common, "topic": self.topic, **source})
+        common |= {"connector.class": f"{FILE}SinkConnector", "file": str(self.sink)}
+        worker.put_connector("sink", {**common, "topics": self.topic})
+
+    def in_topic(self) -> list[str]:
+        """Return the committed lines of the topic."""
+        consumer = reading(self._bootstrap, **{"isolation.level": "read_committed"})
+        try:
+            return [(message.value() or b"").decode() for message in read_to_end(consumer, self.topic, 0)]
+        finally:
+            consumer.close()
+
+    def in_sink(self) -> list[str]:
+        return self.sink.read_text().splitlines() if self.sink.exists() else []
+
+    def until_through(self, worker: Worker) -> None:
+        """Wait for the last line; each is in the topic and in the sink once, in order."""
+        until(lambda: self.lines[-1] in self.in_sink(), f"the last line in the sink\n{worker.log()}", PATIENCE_S)
+        assert self.in_topic() == self.lines
+        assert self.in_sink() == self.lines
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def way(tmp_path: pathlib.Path, bootstrap: str, new_topic: Callable[..., str]) -> Way:
+    return Way(tmp_path, bootstrap, new_topic())
+
+
+def test_worker_continues_where_it_stopped(
+    way: Way, bootstrap: str, unique: Unique, admin: AdminClient, tmp_path: pathlib.Path, stack: ExitStack
+) -> None:
+    group = unique("connect")
+    worker = Worker(tmp_path, "one", bootstrap, group)
+    stack.enter_context(worker)
+    way.set_up(worker)
+    way.write(50)
+    way.until_through(worker)
+    for kind in ("config", "offset", "status"):
+        resource = ConfigResource(ConfigResource.Type.TOPIC, f"{group}-{kind}")
+        settings = admin.describe_configs([resource])[resource].result(WAIT_S)
+        assert settings["cleanup.policy"].value == "compact"
+    worker.stop()
+    way.write(50)
+    worker.start()
+    worker.until_tasks_run("source")
+    worker.until_tasks_run("sink")
+    way.until_through(worker)
+
+
+def test_other_worker_takes_over(
+    way: Way, bootstrap: str, unique: Unique, tmp_path: pathlib.Path, stack: ExitStack
+) -> None:
+    group = unique("connect")
+    workers = [Worker(tmp_path, name, bootstrap, group) for name in ("one", "two")]
+    for worker in workers:
+        stack.enter_context(worker)
+    for worker in workers:
+        worker.until_ready()
+    way.set_up(workers[0])
+    way.write(50)
+    way.until_through(workers[0])
+    holder = workers[0].until_tasks_run("source")
+    stopped, other = sorted(workers, key=lambda worker: worker.worker_id != holder)
+    stopped.stop()
+    way.write(50)
+    other.until_tasks_run("source", other)
+    other.until_tasks_run("sink", other)
+    way.until_through(other)

@@ -1,0 +1,189 @@
+"""Workers of Kafka Connect 4.3.1 as processes, and their REST interface."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.support.kafka import java_command, kafka_jars
+from tests.support.processes import ROOT, free_port
+
+VERSION = "4.3.1"
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
+HEAP_MB = 256
+
+_LOG4J = """\
+Configuration:
+  Appenders:
+    Console: {name: out, PatternLayout: {pattern: '%d{HH:mm:ss.SSS} %p %c{1} %m%n%throwable'}}
+  Loggers:
+    Root: {level: WARN, AppenderRef: {ref: out}}
+"""
+
+_WORKER = {
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "config.storage.replication.factor": "1",
+    "offset.storage.replication.factor": "1",
+    "offset.storage.partitions": "3",
+    "status.storage.replication.factor": "1",
+    "status.storage.partitions": "2",
+    "offset.flush.interval.ms": "1000",
+    # A worker that leaves gives its connectors to the others at once, not after five minutes.
+    "scheduled.rebalance.max.delay.ms": "0",
+    "session.timeout.ms": "6000",
+    "heartbeat.interval.ms": "1000",
+    "plugin.discovery": "service_load",
+}
+
+
+@functools.cache
+def connect_jars() -> pathlib.Path:
+    """The folder with the jars of Connect that Apache Kafka's tools do not need, fetched by Maven on first use."""
+    folder = kafka_jars(VERSION).parent / f"connect-{VERSION}"
+    if any(folder.glob("connect-file-*.jar")):
+        return folder
+    if shutil.which("mvn") is None:
+        pytest.skip("needs Maven to fetch Kafka Connect's jars: apt-get install maven")
+    partial = folder.with_name(f"{folder.name}.partial")
+    subprocess.run(
+        [
+            *("mvn", "-q", "-B", "-f", str(ROOT / "tests/support/connect-pom.xml")),
+            *(f"-Dmaven.repo.local={ROOT / '.cache/maven'}", f"-Dkafka.version={VERSION}"),
+            *("dependency:copy-dependencies", "-DexcludeTransitive=true", f"-DoutputDirectory={partial}"),
+        ],
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    partial.rename(folder)
+    return folder
+
+
+class ConnectProcess:
+    """A JVM that runs a main class of Connect with a file of properties; its log is in `output`; a context manager."""
+
+    def __init__(self, folder: pathlib.Path, name: str, main_class: str, properties: Mapping[str, str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.output = folder / f"{name}.out"
+        self._process: subprocess.Popen[bytes] | None = None
+        config, log4j = folder / f"{name}.properties", folder / "log4j2.yaml"
+        config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        log4j.write_text(_LOG4J)
+        command = java_command(main_class, str(config), heap_mb=HEAP_MB, version=VERSION)
+        command[command.index("-cp") + 1] += f"{os.pathsep}{connect_jars()}/*"
+        command.insert(command.index("-cp"), f"-Dlog4j2.configurationFile={log4j}")
+        self._command = command
+
+    def start(self) -> None:
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+    def log(self) -> str:
+        return self.output.read_text(errors="replace") if self.output.exists() else ""
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """SIGTERM: the worker commits its offsets and leaves its group."""
+        assert self._process is not None, "not started"
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(STOP_TIMEOUT_S)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> ConnectProcess:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.kill()
+
+
+class Worker(ConnectProcess):
+    """One worker in distributed mode. Workers with the same group name belong to the same cluster."""
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        name: str,
+        bootstrap: str,
+        group: str,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        self.port = free_port()
+        properties = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            **{f"{kind}.storage.topic": f"{group}-{kind}" for kind in ("config", "offset", "status")},
+            "listeners": f"http://127.0.0.1:{self.port}",
+            **_WORKER,
+            **(overrides or {}),
+        }
+        super().__init__(folder, name, "org.apache.kafka.connect.cli.ConnectDistributed", properties)
+
+    @property
+    def worker_id(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Return the HTTP status and the decoded body; status 0 where the worker does not answer."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://{self.worker_id}{path}", data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                text = answer.read()
+                return answer.status, json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode(errors="replace")
+        except OSError:
+            return 0, None
+
+    def _repeat(self, method: str, path: str, body: object, expected: tuple[int, ...]) -> Any:
+        """Repeat a request for as long as the worker does not answer, or is in a rebalance (409, 500, 503, 404)."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            status, answer = self.request(method, path, body)
+            if status in expected:
+                return answer
+            assert status in (0, 404, 409, 500, 503), f"{method} {path}: {status} {answer}"
+            assert self.is_running(), f"the worker ended:\n{self.log()}"
+            assert time.monotonic() < deadline, f"{method} {path}: {status} {answer}\n{self.log()}"
+            time.sleep(0.2)
+
+    def until_ready(self) -> None:
+        """Wait until it has read its configuration topic and is in its group."""
+        self._repeat("GET", "/connectors", None, (200,))
+
+    def put_connector(self, name: str, config: Mapping[str, str]) -> None:
+        self._repeat("PUT", f"/connectors/{name}/config", config, (200, 201))
+
+    def until_tasks_run(self, name: str, on: Worker | None = None) -> str:
+        """Wait until the connector and its only task run (on that worker); return the task's worker."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            status = self._repeat("GET", f"/connectors/{name}/status", None, (200,))
+            parts = [status["connector"], *status["tasks"]]
+            assert all(part["state"] != "FAILED" for part in parts), f"{status}\n{self.log()}"
+            running = len(parts) == 2 and all(part["state"] == "RUNNING" for part in parts)
+            if running and (on is None or all(part["worker_id"] == on.worker_id for part in parts)):
+                return str(parts[1]["worker_id"])
+            assert time.monotonic() < deadline, f"{status}\n{self.log()}"
+            time.sleep(0.2)
