@@ -8,6 +8,7 @@ that wait for the same broker. A partition without a place in the metadata was d
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 WRITTEN_AT_ONCE = 16
 """Partitions of one marker that are written in the same turn of the loop."""
+LOGGED_EVERY_S = 30.0
 
 _NEEDLESS = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
 """The partition cannot hold records of transactions, so it holds none of this one."""
@@ -127,7 +129,7 @@ class TransactionMarkers:
         )
         self._delayed: dict[_Pending, list[TopicPartition]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._last_logged = ""
+        self._logged_s: dict[str, float] = {}  # by reason
         self._closed = False
         image.on_update.append(self._retry_at_once)
 
@@ -138,9 +140,9 @@ class TransactionMarkers:
         if not partitions:
             pending.outcome.complete(None)
         elif len(partitions) <= WRITTEN_AT_ONCE:
-            self._route(pending, partitions)
+            self._route(pending, sorted(partitions))  # not in the order of hashes: a simulated run can be repeated
         else:
-            self._background.spawn(self._route_in_turns(pending, list(partitions)))
+            self._background.spawn(self._route_in_turns(pending, sorted(partitions)))
         return pending.outcome
 
     def close(self) -> None:
@@ -195,7 +197,7 @@ class TransactionMarkers:
             pending.outcome.fail(KafkaError(error, f"{text}{partition.partition} refuses the end of its transaction"))
         else:
             text = f"its leader answers {error.name}"
-            self._log_once(partition, text)
+            self._log(partition, text)
             self._delay(pending, [partition])
 
     # -- later attempts ----------------------------------------------------------------------------------------------
@@ -226,12 +228,13 @@ class TransactionMarkers:
             await turns.next()
             await self._route_in_turns(pending, partitions)
 
-    def _log_once(self, partition: TopicPartition, why: str) -> None:
-        """Log a failure once in a row: it may come for many transactions, many times a second."""
-        text = f"{partition.topic}-{partition.partition} has no end of a transaction yet: {why}; it is sent again"
-        if text != self._last_logged:
-            self._last_logged = text
-            logger.info("%s", text)
+    def _log(self, partition: TopicPartition, why: str) -> None:
+        """Log a failure once in a while: it may come for many partitions, many times a second."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._logged_s.get(why, -math.inf) > LOGGED_EVERY_S:
+            self._logged_s[why] = now_s
+            text = "%s-%d has no end of a transaction yet: %s; the marker is sent again until it is written"
+            logger.info(text, *partition, why)
 
     # -- other brokers -----------------------------------------------------------------------------------------------
 
@@ -259,7 +262,7 @@ class TransactionMarkers:
     def _not_sent(self, errands: list[_Errand], error: PeerError) -> None:
         for pending, partitions in errands:
             if not pending.outcome.done:
-                self._log_once(partitions[0], f"its leader cannot be reached: {error}")
+                self._log(partitions[0], f"its leader cannot be reached: {error}")
                 self._delay(pending, partitions)
 
 

@@ -112,10 +112,3 @@ def new_topic(admin: AdminClient, unique: Callable[[str], str]) -> Callable[...,
         return name
 
     return create
-
-
-@pytest.fixture(scope="session")
-def without_transactions(request: pytest.FixtureRequest) -> None:
-    """For tests of how transactions are refused, which Apache Kafka does not do."""
-    if request.config.getoption("--against"):
-        pytest.skip("the broker of --against serves transactions")

@@ -20,7 +20,6 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
-    TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartitionError,
 )
 
@@ -199,18 +198,6 @@ async def test_a_message_above_the_limit_is_refused(bootstrap: str, new_topic: N
         assert (await producer.send_and_wait(topic, b"x" * 9000, partition=0)).offset == 0
         with pytest.raises(MessageSizeTooLargeError):
             await producer.send_and_wait(topic, b"x" * 20_000, partition=0)
-
-
-@pytest.mark.usefixtures("without_transactions")
-@on_a_loop
-async def test_a_transactional_producer_is_refused_for_good(bootstrap: str, unique: Unique) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=unique("txn"))
-    try:
-        with pytest.raises(TransactionalIdAuthorizationFailed) as failure:
-            await asyncio.wait_for(producer.start(), WAIT_S)
-        assert not failure.value.retriable
-    finally:
-        await producer.stop()
 
 
 # ---- groups --------------------------------------------------------------------------------------------------------

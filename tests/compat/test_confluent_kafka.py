@@ -166,18 +166,6 @@ def test_a_topic_that_does_not_exist(bootstrap: str, unique: Unique) -> None:
         consumer.close()
 
 
-@pytest.mark.usefixtures("without_transactions")
-def test_a_transactional_producer_is_refused_for_good(bootstrap: str, unique: Unique) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique("txn")})
-    start = time.monotonic()
-    with pytest.raises(KafkaException) as failure:
-        producer.init_transactions(WAIT_S)
-    error = failure.value.args[0]
-    assert error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert error.fatal() and not error.retriable()
-    assert time.monotonic() - start < 10
-
-
 def test_read_committed_sees_everything_where_nothing_is_transactional(
     bootstrap: str, new_topic: NewTopicFactory
 ) -> None:

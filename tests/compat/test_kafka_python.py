@@ -192,15 +192,6 @@ def test_a_topic_that_does_not_exist(bootstrap: str, client: KafkaAdminClient, u
     assert topic not in client.list_topics()
 
 
-@pytest.mark.usefixtures("without_transactions")
-def test_a_transactional_producer_is_refused_for_good(bootstrap: str, unique: Unique) -> None:
-    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=unique("txn"), max_block_ms=10_000)
-    with contextlib.closing(producer):
-        with pytest.raises(kafka.errors.TransactionalIdAuthorizationFailedError) as failure:
-            producer.init_transactions()
-        assert not failure.value.retriable
-
-
 # ---- groups --------------------------------------------------------------------------------------------------------
 
 

@@ -166,14 +166,6 @@ def test_a_message_above_the_limit(kcat: Kcat, new_topic: NewTopicFactory) -> No
     assert kcat.lines(topic) == ["fits"]
 
 
-@pytest.mark.usefixtures("without_transactions")
-def test_transactions_are_refused_for_good(
-    kcat: Kcat, new_topic: NewTopicFactory, unique: Callable[[str], str]
-) -> None:
-    error = kcat.run("-P", "-t", new_topic(), "-X", f"transactional.id={unique('txn')}", stdin=b"line\n", code=1)
-    assert "Transactional Id authorization failed" in error
-
-
 # ---- groups --------------------------------------------------------------------------------------------------------
 
 

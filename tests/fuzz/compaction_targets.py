@@ -79,7 +79,7 @@ def index_seeds() -> list[Seed]:
 
 
 def read_index(context: None, data: bytes) -> None:
-    """The index of a segment finds what a look at every entry finds, where the entries ascend as they must."""
+    """The index of a segment finds what a walk over every entry finds, where the entries ascend as they must."""
     entries = parse_transaction_index(data)
     assert len(entries) == len(data) // 34
     files = MemoryFiles()

@@ -45,6 +45,8 @@ class Transaction:
         self.why = "open"
         self.records: dict[tuple[Key, int], bytes] = {}
         """Values by partition and offset."""
+        self.has_offset = False
+        """Whether it commits its number as the offset of its producer's group."""
 
 
 class TransactionLedger:
@@ -126,6 +128,25 @@ class TransactionLedger:
         if offset < known:
             self._violation(f"last stable offset of {key} goes back from {known} to {offset} at broker {broker_id}")
         self._stable_offsets[key] = offset
+
+    def offset_fetched(self, owner: str, offset: int) -> None:
+        """A group coordinator, perhaps one that was replaced, answers with the stable offset of a producer's group."""
+        if offset < 0:
+            return
+        one = self.transactions[b"%s.%d" % (owner.encode(), offset)]
+        if one.outcome is Outcome.COMMIT_SENT:
+            self.committed(one, "its offset was fetched")
+        elif one.outcome is not Outcome.COMMITTED:
+            self._violation(f"the group of {owner} has the offset {offset}, but {one.why}")
+
+    def last_offset_fetched(self, owner: str, offset: int) -> None:
+        """The same, when all transactions of the producer are decided."""
+        for one in self.transactions.values():
+            if one.owner == owner and one.has_offset and one.number > offset:
+                if one.outcome is Outcome.COMMITTED:
+                    self._violation(f"the group of {owner} has the offset {offset} and not {one.number}, but {one.why}")
+                elif one.outcome is Outcome.COMMIT_SENT:
+                    self.aborted(one, f"the offset is {offset}")
 
     def _of(self, value: bytes) -> Transaction | None:
         """Return the transaction of a record; None if it is in none."""

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from tests.simulation.edits import Edit, Mutant
 
+_ANSWERED_AT_ONCE = Edit(
+    "coordinator",
+    "_release",
+    "self._await_commit(partition, owned, answers, owned.end_offset, wrote=wrote)",
+    "for waiting, answer in answers: waiting.complete(answer)",
+)
+
 TRANSACTION_MUTANTS = (
-    # What read_committed consumers see.
+    # The view of read_committed consumers.
     Mutant(
         "the last stable offset ignores open transactions",
         (
@@ -78,7 +85,7 @@ TRANSACTION_MUTANTS = (
                 "pending.is_written(one)",
             ),
         ),
-        seed=1,
+        seed=2,
     ),
     Mutant(
         "a marker that a leader refuses counts as written",
@@ -98,7 +105,7 @@ TRANSACTION_MUTANTS = (
     Mutant(
         "a decision is answered, and its markers are sent, before it is committed",
         (
-            Edit("coordinator", "_release", "answers and owned.end_offset > ANY_1 and ANY_2", "False"),
+            _ANSWERED_AT_ONCE,
             Edit(
                 "coordinator",
                 "_notify_of_commit",
@@ -106,22 +113,59 @@ TRANSACTION_MUTANTS = (
                 "decided(ErrorCode.NONE)",
             ),
         ),
-        seed=17,
+        seed=5,
     ),
     Mutant(
         "a decision is answered before it is committed",
-        (Edit("coordinator", "_release", "answers and owned.end_offset > ANY_1 and ANY_2", "False"),),
+        (_ANSWERED_AT_ONCE,),
         seed=4,
     ),
     Mutant(
         "overdue transactions are not aborted",
         (Edit("coordinator", "_schedule_timeout", "self._context.timers.schedule(ANY_1, ANY_2, ANY_3)", "None"),),
-        seed=2,
+        seed=1,
     ),
     Mutant(
         "a new producer does not end the transaction of the one before",
         (Edit("coordinator", "init", "answer is Action.FENCE", "False"),),
         seed=1,
+    ),
+    # Offsets of groups.
+    Mutant(
+        "offsets of an aborted transaction count",
+        (
+            Edit(
+                "coordinator",
+                "_append",
+                "owned.shard.replay_end_of_transaction(ANY, commit=result.marker.commit)",
+                "owned.shard.replay_end_of_transaction(ANY, commit=True)",
+            ),
+        ),
+        seed=1,
+    ),
+    Mutant(
+        "the marker of a group's offsets is not written",
+        (
+            Edit(
+                "broker",
+                "write",
+                "self._groups.end_transaction(partition, marker).then(partial(_commits_ended, written))",
+                "written(ErrorCode.NONE)",
+            ),
+        ),
+        seed=1,
+    ),
+    Mutant(
+        "offsets of an open transaction count after a restart",
+        (
+            Edit(
+                "coordinator",
+                "replay",
+                "batch.producer_id if batch.is_transactional else NO_PRODUCER_ID",
+                "NO_PRODUCER_ID",
+            ),
+        ),
+        seed=4,
     ),
     # Zombies.
     Mutant(
@@ -137,7 +181,7 @@ TRANSACTION_MUTANTS = (
                 "coordinator", "_kind_in_old_protocol", "identity.producer_epoch != transaction.producer_epoch", "False"
             ),
         ),
-        seed=4,
+        seed=1,
     ),
     Mutant(
         "a fenced producer appends to the transaction of the next",
@@ -157,11 +201,11 @@ TRANSACTION_MUTANTS = (
     ),
     Mutant(
         "a verification holds although a marker was appended since",
-        (Edit("storage", "is_current", "guard is not None and ANY", "True"),),
+        (Edit("storage", "check_verified", "guard is None or guard is not current", "guard is None"),),
     ),
     Mutant(
         "the first batch of a transaction is not verified",
         (Edit("broker", "__init__", "self._adds or bool(ANY)", "self._adds"),),
-        seed=17,
+        seed=3,
     ),
 )

@@ -1,5 +1,6 @@
-"""Transactional producers: instances of one transactional id after the other, some of which go on after the next has
-begun; and read_committed consumers.
+"""Transactional producers: instances of one transactional id after the other, some of which continue after the next has
+begun; and read_committed consumers. Some transactions commit an offset of a group, too: their own number, so that the
+group's offset names the last one that was committed.
 
 With transaction version 2 each transaction has an epoch of its own. In the protocol before, a request that arrives late
 may be mistaken for one of the next transaction; so there, as after any error, a client whose request to end a
@@ -15,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
+    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     FetchResponse,
     FindCoordinatorRequest,
     InitProducerIdRequest,
+    OffsetFetchRequest,
     ProduceRequest,
+    TxnOffsetCommitRequest,
 )
 from gregor.protocol.records.batch import build_batch, iter_batches
 from gregor.replication.channels.peer import PeerError
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Key = tuple[str, int]
+OF_GROUPS = 0
 OF_TRANSACTIONS = 1
 READ_COMMITTED = 1
 EPOCH_PER_TRANSACTION = 2
@@ -55,6 +60,7 @@ RETRIABLE = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
 WITHOUT_EFFECT = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
@@ -76,7 +82,8 @@ class Instance(Client):
         self.generation = generation
         self._producer = (-1, -1)
         self._sequences: dict[Key, int] = {}
-        self._coordinator: int | None = None
+        self._coordinators: dict[int, int] = {}
+        """By type."""
         self._added: set[tuple[bytes, Key]] = set()
         self._late: set[asyncio.Task[None]] = set()
         self._adds_itself = world.transaction_version < EPOCH_PER_TRANSACTION
@@ -84,37 +91,37 @@ class Instance(Client):
 
     # -- the coordinator -------------------------------------------------------------------------------------------
 
-    async def _find_coordinator(self) -> None:
-        request = FindCoordinatorRequest(key_type=OF_TRANSACTIONS, coordinator_keys=[self.name])
+    async def _find_coordinator(self, kind: int) -> int | None:
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[self.name])
         try:
             answer = await self.peer(self.rng.choice(self.world.broker_ids)).send(request, 4)
         except PeerError:
-            return
-        if answer.coordinators[0].error_code == ErrorCode.NONE:
-            self._coordinator = answer.coordinators[0].node_id
-
-    async def _coordinated(self, request: Any, version: int, what: str) -> Any:
-        """Return the response of the coordinator, or None if there is none."""
-        if self._coordinator is None:
-            await self._find_coordinator()
-        if self._coordinator is None:
             return None
-        broker_id = self._coordinator
+        (found,) = answer.coordinators
+        return found.node_id if found.error_code == ErrorCode.NONE else None
+
+    async def _coordinated(self, request: Any, version: int, what: str, kind: int = OF_TRANSACTIONS) -> Any:
+        """Return the response of a coordinator, or None if there is none."""
+        broker_id = self._coordinators.pop(kind, None)
+        if broker_id is None:
+            broker_id = await self._find_coordinator(kind)
+        if broker_id is None:
+            return None
         try:
             answer = await self.peer(broker_id).send(request, version)
         except PeerError as error:
             self._trace(f"{what} at {broker_id}: {error}")
-            self._coordinator = None
             return None
+        self._coordinators[kind] = broker_id
         return answer
 
-    def _settled(self, code: ErrorCode, what: str) -> bool:
-        """Return whether a request to the coordinator has succeeded; if not, it is to be repeated. Raises Refused."""
-        self._trace(f"{what} at {self._coordinator}: {code.name}")
+    def _settled(self, code: ErrorCode, what: str, kind: int = OF_TRANSACTIONS) -> bool:
+        """Return whether a request to a coordinator has succeeded; if not, it is to be repeated. Raises Refused."""
+        self._trace(f"{what} at {self._coordinators.get(kind)}: {code.name}")
         if code == ErrorCode.NONE:
             return True
         if code != ErrorCode.CONCURRENT_TRANSACTIONS:
-            self._coordinator = None
+            self._coordinators.pop(kind, None)
         if code not in RETRIABLE:
             raise Refused(f"{what}: {code.name}")
         return False
@@ -207,6 +214,71 @@ class Instance(Client):
             attempts += self.world.is_calm
             await self._again(attempts, what)
 
+    # -- offsets of a group ----------------------------------------------------------------------------------------
+
+    async def commit_offset(self, one: Transaction) -> None:
+        """Commit the number of the transaction as an offset of the producer's group. Raises Refused."""
+        producer_id, epoch = self._producer
+        if self._adds_itself:
+            await self._add_group()
+        (topic, index) = self.world.keys[0]
+        partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+            partition_index=index, committed_offset=one.number, committed_leader_epoch=-1, committed_metadata=""
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id=self.name,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            generation_id=-1,
+            member_id="",
+            topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
+        )
+        what, attempts = f"TxnOffsetCommit {one.number}", 0
+        while True:
+            answer = await self._coordinated(request, 3 if self._adds_itself else 5, what, OF_GROUPS)
+            if answer is not None:
+                code = ErrorCode(answer.topics[0].partitions[0].error_code)
+                if self._settled(code, what, OF_GROUPS):
+                    one.has_offset = True
+                    return
+            elif self._adds_itself:
+                raise Refused(f"{what}: no answer")
+            attempts += self.world.is_calm
+            await self._again(attempts, what)
+
+    async def _add_group(self) -> None:
+        producer_id, epoch = self._producer
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.name, producer_id=producer_id, producer_epoch=epoch, group_id=self.name
+        )
+        attempts = 0
+        while True:
+            answer = await self._coordinated(request, 3, "AddOffsetsToTxn")
+            if answer is not None and self._settled(ErrorCode(answer.error_code), "AddOffsetsToTxn"):
+                return
+            attempts += self.world.is_calm
+            await self._again(attempts, "AddOffsetsToTxn")
+
+    async def fetch_offset(self) -> int | None:
+        """Return the stable offset of the group, -1 if it has none; None if there is no answer."""
+        (topic, index) = self.world.keys[0]
+        wanted = OffsetFetchRequest.OffsetFetchRequestGroup(
+            group_id=self.name,
+            topics=[OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=[index])],
+        )
+        request = OffsetFetchRequest(groups=[wanted], require_stable=True)
+        answer = await self._coordinated(request, 8, "OffsetFetch", OF_GROUPS)
+        if answer is None:
+            return None
+        (group,) = answer.groups
+        if not self._settled(ErrorCode(group.error_code), "OffsetFetch", OF_GROUPS):
+            return None
+        one = group.topics[0].partitions[0]
+        if not self._settled(ErrorCode(one.error_code), f"OffsetFetch {one.committed_offset}", OF_GROUPS):
+            return None
+        return int(one.committed_offset)
+
     # -- records ---------------------------------------------------------------------------------------------------
 
     async def write(self, one: Transaction, key: Key) -> None:
@@ -275,7 +347,7 @@ class Instance(Client):
             return True
         if code in RETRIABLE:
             return False
-        if code in NEVER:
+        if code in NEVER and not what.startswith("late"):
             self.world.ledger.violation(f"{self.name}: {code.name} for {what}, though all before it was acknowledged")
         raise Refused(f"{what}: {code.name}")
 
@@ -301,6 +373,7 @@ class TransactionalProducer:
         await world.calm.wait()
         for _ in range(PATIENCE):
             if await self._transaction(is_last=True):
+                await self._check_offset()
                 if self._rng.random() < 0.3:
                     await self._leave_open()
                 return
@@ -317,6 +390,8 @@ class TransactionalProducer:
                 await instance.write(one, rng.choice(self._keys))
                 if rng.random() < 0.3:
                     await asyncio.sleep(rng.random())
+            if rng.random() < 0.5:
+                await instance.commit_offset(one)
             if not is_last and rng.random() < 0.15:
                 await instance.write_late(one, rng.choice(self._keys))
                 await instance.end(one, commit=False)
@@ -337,6 +412,18 @@ class TransactionalProducer:
             self._instance = None
         return False
 
+    async def _check_offset(self) -> None:
+        """Check the offset of the group once all transactions of this producer are decided."""
+        assert self._instance is not None
+        for _ in range(PATIENCE):
+            offset = await self._instance.fetch_offset()
+            if offset is not None:
+                self._world.transactions.offset_fetched(self._name, offset)
+                self._world.transactions.last_offset_fetched(self._name, offset)
+                return
+            await self._instance.pause()
+        self._world.ledger.violation(f"{self._name}: the offset of its group is not answered though all is well")
+
     async def _leave_open(self) -> None:
         instance = self._instance
         assert instance is not None
@@ -348,11 +435,13 @@ class TransactionalProducer:
         self._generation += 1
         instance = Instance(self._world, self._rng, self._name, self._generation)
         await instance.initialise()
+        if (offset := await instance.fetch_offset()) is not None:
+            self._world.transactions.offset_fetched(self._name, offset)
         self._instance = instance
         return instance
 
     def _continue(self, instance: Instance, one: Transaction) -> None:
-        """Let an instance go on beside the next."""
+        """Let an instance continue beside the next."""
         task = asyncio.get_running_loop().create_task(self._zombie(instance, one))
         self._zombies.add(task)
         task.add_done_callback(self._zombies.discard)
@@ -363,6 +452,8 @@ class TransactionalProducer:
             await asyncio.sleep(rng.choice((0.1, 1.0, 3.0)) * rng.random())
             if rng.random() < 0.7:
                 await instance.write(one, rng.choice(self._keys))
+            if rng.random() < 0.5:
+                await instance.commit_offset(one)
             await instance.end(one, commit=True)
             self._number += 1
             more = self._world.transactions.begin(self._name, instance.generation, self._number)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gregor.protocol.ids import Uuid
-from gregor.protocol.topic_names import TRANSACTION_STATE_TOPIC
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from gregor.protocol.turns import run_all
 from gregor.replication.partition.partition import Partition
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -118,7 +118,7 @@ class World:
         self._ids = self.rng("ids")
 
     def _plan_transactions(self, rng: random.Random) -> None:
-        """Let some seeds have transactions, and the topic of their coordinators."""
+        """Let some seeds have transactions, and the topics of coordinators."""
         self.transactions = TransactionLedger(self)
         self.transactional_names: list[str] = []
         self.transaction_version = rng.choice((0, 2, 2))
@@ -127,6 +127,7 @@ class World:
         if rng.random() < TRANSACTIONAL_SEEDS and not all(map(is_compacted, self.keys)):
             self.transactional_names = ["t0", "t1", "t2"]
             self.internal_keys = [(TRANSACTION_STATE_TOPIC, index) for index in range(2)]
+            self.internal_keys.append((GROUP_METADATA_TOPIC, 0))
             for key in self.internal_keys:
                 self._first_assignment[key] = tuple(rng.sample(self.broker_ids, 3))
 
@@ -350,7 +351,8 @@ class World:
             "internal.segment.bytes": str(self.rng("segments").choice((600, 1500, 1 << 20))),
         }
         compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "internal.segment.bytes": "600"}
-        for name, more in ((TOPIC, {}), (TABLE, compacted), (TRANSACTION_STATE_TOPIC, compacted)):
+        internal = ((name, compacted) for name in (TRANSACTION_STATE_TOPIC, GROUP_METADATA_TOPIC))
+        for name, more in ((TOPIC, {}), (TABLE, compacted), *internal):
             assigned = {key[1]: ReplicaAssignment(to) for key, to in self._first_assignment.items() if key[0] == name}
             if assigned:
                 self.zk.write([Create(nodes.config_path("topics", name), nodes.encode_config(settings | more))], 0)

@@ -54,7 +54,8 @@ _MARKS = {Level.OK: ("ok   ", "green"), Level.NOTE: ("note ", "yellow"), Level.W
 @click.option("--zookeeper", metavar="HOST:PORT,..", help="ZooKeeper of the cluster, to check it, too.")
 @click.option("--config", "config_path", metavar="FILE", help="On the machine of a broker: its server.properties.")
 def doctor(bootstrap: str, config_file: str | None, zookeeper: str | None, config_path: str | None) -> None:
-    """Check a cluster from a client's side: addresses, names, clock, disks, partitions, ZooKeeper.
+    """Check a cluster from a client's side: addresses, names, clock, disks, partitions,
+    transactions, ZooKeeper.
 
     Each finding is a line, with a remedy below it. The exit code is 1 if something is wrong.
     """

@@ -429,3 +429,69 @@ def test_a_coordinator_that_resigns_sends_no_more(run: Callable[[Test], None]) -
         assert (len(FakePeer.requests), FakePeer.written) == (count, [])
 
     run(test)
+
+
+def test_requests_have_a_limit(run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_queue, "MAX_ITEMS", 3)
+
+    async def test(world: World) -> None:
+        FakePeer.allowed.clear()
+        world.told("t", SECOND)
+        outcomes = [world.send(EndTransaction(100 + index, 0, 5, True, 0), "t", 0) for index in range(8)]
+        await turns()
+        FakePeer.allowed.set()
+        for outcome in outcomes:
+            await done(outcome)
+        assert [len(request.markers) for _, request in FakePeer.requests] == [3, 3, 2]
+
+    run(test)
+
+
+def test_a_bug_in_one_exchange_loses_no_marker(
+    run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    send, failures = FakePeer.send, [ValueError("a bug")]
+
+    async def send_or_fail(self: FakePeer, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        if failures:
+            raise failures.pop()
+        return await send(self, request)
+
+    async def test(world: World) -> None:
+        monkeypatch.setattr(FakePeer, "send", send_or_fail)
+        world.told("t", SECOND)
+        await done(world.send(COMMIT, "t", 0))
+        assert FakePeer.written == [(SECOND, (7, "t", 0))]
+
+    run(test)
+    assert "a request to the broker at h:2 failed" in caplog.text
+
+
+def test_a_marker_without_a_result_is_sent_again(run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    send, empty = FakePeer.send, [WriteTxnMarkersResponse(markers=[])]
+
+    async def send_or_omit(self: FakePeer, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        return empty.pop() if empty else await send(self, request)
+
+    async def test(world: World) -> None:
+        monkeypatch.setattr(FakePeer, "send", send_or_omit)
+        world.told("t", SECOND)
+        await done(world.send(COMMIT, "t", 0))
+        assert FakePeer.written == [(SECOND, (7, "t", 0))]
+
+    run(test)
+
+
+def test_partitions_that_wait_for_the_same_reason_are_logged_once(
+    run: Callable[[Test], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def test(world: World) -> None:
+        world.told("t", SECOND, SECOND)
+        for index in (0, 1):
+            FakePeer.errors[7, "t", index] = [ErrorCode.NOT_ENOUGH_REPLICAS] * 5
+        await done(world.send(COMMIT, "t", 0, 1))
+
+    run(test)
+    assert caplog.text.count("its leader answers NOT_ENOUGH_REPLICAS; the marker is sent again") == 1

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from gregor.broker.node.store import StartError
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ApiVersionsRequest, UpdateFeaturesRequest, UpdateFeaturesResponse
+from gregor.replication.store.nodes import FEATURE, encode_features
 from tests.broker.handlers.test_transactions import NEW, Producer
-from tests.broker.harness import Harness
+from tests.broker.harness import Harness, running
 
 VERSIONS = range(3)
 TRANSACTIONS = "transaction.version"
@@ -92,3 +96,22 @@ def test_downgrade_ends_the_open_transactions_of_the_newer_protocol(harness: Har
     assert (older.state(), newer.state()) == ("Ongoing", "CompleteAbort")
     assert older.end() == ErrorCode.NONE
     assert update(harness, 2, 2).error_code == 0
+
+
+def test_broker_does_not_start_with_a_level_that_it_does_not_serve(tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        levels = {TRANSACTIONS: 2, "later.version": 1}
+        harness.run(harness.node.store.set(FEATURE, encode_features(levels)))
+    later = Harness(tmp_path)
+    try:
+        with pytest.raises(StartError, match=r"later\.version=1, which this release does not serve"):
+            later.start()
+    finally:
+        later.stop()
+
+
+def test_store_of_an_earlier_release_stays_without_features(tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        harness.run(harness.node.store.set(FEATURE, encode_features({})))
+    with running(tmp_path) as harness:
+        assert finalized(harness) == (1, {})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 
@@ -12,8 +14,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from tests.compat.copiers.commands import Commands, copied, output_partition, report, settings
 
 WAIT_S = 120.0
+CALL_S = 15.0
+"""For one call, which is then repeated."""
+STUCK_S = 40.0
+"""librdkafka 2.16 waits in vain, beyond the timeout of a call, for a coordinator whose broker it has decommissioned."""
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
-FENCED_EXIT = 3
+FENCED_EXIT, STUCK_EXIT = 3, 4
 QUICK: dict[str, str | int] = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
@@ -27,13 +33,23 @@ QUICK: dict[str, str | int] = {
 
 
 def retried(call: Callable[[], None]) -> None:
-    """Repeat a call that librdkafka calls retriable: its own time for it was over."""
+    """Repeat a call that librdkafka calls retriable: its own time for it was over. One that never returns ends the
+    program."""
     while True:
+        watch = threading.Timer(STUCK_S, end_stuck)
+        watch.start()
         try:
             return call()
         except KafkaException as failure:
             if not failure.args[0].retriable():
                 raise
+        finally:
+            watch.cancel()
+
+
+def end_stuck() -> None:
+    report("stuck")
+    os._exit(STUCK_EXIT)
 
 
 class Copier:
@@ -70,12 +86,14 @@ class Copier:
             {
                 **self._common,
                 "transactional.id": self._config["id"],
+                "debug": "eos",  # for the analysis of a failure
+                "log_level": 7,
                 "transaction.timeout.ms": int(self._config["timeout_ms"]),
                 "socket.timeout.ms": min(int(self._config["timeout_ms"]), 10_000),
                 "linger.ms": 5,
             }
         )
-        retried(lambda: producer.init_transactions(WAIT_S))
+        retried(lambda: producer.init_transactions(CALL_S))
         return producer
 
     def _committed(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -138,11 +156,11 @@ class Copier:
         phase("produced", number, len(records))
         offsets = [TopicPartition(config["input"], partition, end) for partition, end in ends.items()]
         group = self._consumer.consumer_group_metadata()
-        retried(lambda: producer.send_offsets_to_transaction(offsets, group, WAIT_S))
+        retried(lambda: producer.send_offsets_to_transaction(offsets, group, CALL_S))
         phase("offsets", number)
         phase("ending", number, fate)
         end = producer.commit_transaction if commit else producer.abort_transaction
-        retried(lambda: end(WAIT_S))
+        retried(lambda: end(CALL_S))
         phase("ended", number, fate)
 
     def _recover(self, number: int, error: KafkaError) -> None:
@@ -152,7 +170,7 @@ class Copier:
             report("fenced")
             sys.exit(FENCED_EXIT)
         try:
-            retried(lambda: self._producer.abort_transaction(WAIT_S))
+            retried(lambda: self._producer.abort_transaction(CALL_S))
         except KafkaException as failure:
             report(f"restarted {number} {failure.args[0]}")
             if failure.args[0].code() in FENCED:

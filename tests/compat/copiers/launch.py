@@ -11,7 +11,8 @@ NUMBER modulo `outputs`. FATE is `commit` or `abort`, the decision before the tr
 
 Lines: `ready`; for each transaction n the phases `begun n FATE`, `produced n RECORDS`, `offsets n`, `ending n FATE`,
 `ended n FATE`, each printed before what follows; `failed n WHY`; `restarted n WHY` (with a new producer); `fenced`,
-which ends the program with FENCED_EXIT; `closed`, when standard input has ended.
+which ends the program with FENCED_EXIT;
+`stuck`, when a call of the client's library never returns, with STUCK_EXIT; `closed`, when standard input has ended.
 
 Commands: `hold PHASE`: stop at this phase of the next transaction and print `held PHASE n`; `go`: continue.
 """
@@ -29,7 +30,7 @@ from tests.support.foreign_clients import NODE_SOURCES, go_program, node_modules
 from tests.support.kafka import java_command
 from tests.support.processes import ROOT
 
-FENCED_EXIT = 3
+FENCED_EXIT, STUCK_EXIT = 3, 4
 PHASES = ("begun", "produced", "offsets", "ending", "ended")
 COMPILED_AGAINST = "1.1.1"
 COMPILE_TIMEOUT_S = 120

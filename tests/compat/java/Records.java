@@ -23,7 +23,6 @@ final class Records {
         check("auto-creation", Records::autoCreation);
         check("too-large", Records::tooLarge);
         check("unknown-topic", Records::unknownTopic);
-        check("transactions-refused", Records::transactionsRefused);
     }
 
     static void records(String codec) throws Exception {
@@ -154,16 +153,5 @@ final class Records {
             equal(List.of(), consumer.partitionsFor(topic));
         }
         is(!listed(topic), "looking made the topic");
-    }
-
-    static void transactionsRefused() throws Exception {
-        Object[] settings = {"transactional.id", name("txn"), "max.block.ms", 20_000};
-        try (KafkaProducer<byte[], byte[]> producer = producer(settings)) {
-            long start = System.nanoTime();
-            KafkaException problem = fails(KafkaException.class, producer::initTransactions);
-            is(problem instanceof TransactionalIdAuthorizationException, "refused with " + problem);
-            is(!(problem instanceof RetriableException), "retriable");
-            is(System.nanoTime() - start < 10_000_000_000L, "it took too long");
-        }
     }
 }

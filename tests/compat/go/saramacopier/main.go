@@ -43,10 +43,9 @@ func main() {
 		committed, err := copyMessages(commands, producer, found, number)
 		if err != nil {
 			copier.Print("failed %d %v", number, err)
-			if errors.Is(err, sarama.ErrProducerFenced) || errors.Is(err, sarama.ErrInvalidProducerEpoch) {
-				copier.Fenced()
-			}
+			endIfFenced(err)
 			if err := producer.AbortTxn(); err != nil {
+				endIfFenced(err)
 				panic(err)
 			}
 		}
@@ -71,6 +70,12 @@ func newProducer(client sarama.Client) sarama.SyncProducer {
 		if !errors.Is(err, sarama.ErrConcurrentTransactions) || time.Now().After(end) {
 			panic(err)
 		}
+	}
+}
+
+func endIfFenced(err error) {
+	if errors.Is(err, sarama.ErrProducerFenced) || errors.Is(err, sarama.ErrInvalidProducerEpoch) {
+		copier.Fenced()
 	}
 }
 
