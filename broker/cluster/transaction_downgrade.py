@@ -95,9 +95,9 @@ class TransactionDowngrade:
         answer, and what the coordinator of this broker raises."""
         if name != TRANSACTION_VERSION or after:
             return
-        await self._transactions.end_new_protocol()
         begun_s = time.monotonic()
         until_s = begun_s + timeout_ms / 1000
+        await self._end_here(timeout_ms)
         peers = self._peers()
         try:
             while True:
@@ -117,6 +117,19 @@ class TransactionDowngrade:
         finally:
             for peer in peers.values():
                 peer.close()
+
+    async def _end_here(self, timeout_ms: int) -> None:
+        """End those of this broker; a marker for a partition that accepts no records waits without end."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._transactions.end_new_protocol()
+        except TimeoutError as error:
+            raise KafkaError(
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                f"transactions that broker {self._broker_id} coordinates have not ended within {timeout_ms} ms: their"
+                " markers are not written while a partition has no leader or too few replicas in sync; try again when"
+                " all partitions have their min.insync.replicas",
+            ) from error
 
     def _peers(self) -> dict[int, Peer]:
         return {

@@ -4,7 +4,8 @@ Methods have messages of `protocol.messages` as arguments and results; errors ar
 them. Authorization, quotas and the existence of topics are the caller's business.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -153,7 +154,17 @@ class TransactionCoordinator:
         self, partition: int, operation: Callable[[int | None, TransactionShard, int], Result]
     ) -> Any:
         """Run an operation; run it again with a new producer id if it needs one."""
-        response = await self._runtime.run(partition, partial(operation, None))
+        return await self._outcome_with_new_id(
+            partition, operation, self._runtime.start(partition, partial(operation, None))
+        )
+
+    async def _outcome_with_new_id(
+        self,
+        partition: int,
+        operation: Callable[[int | None, TransactionShard, int], Result],
+        started: Deferred[Any],
+    ) -> Any:
+        response = await self._runtime.outcome_of(started)
         while response is NEEDS_PRODUCER_ID:
             new_id = await self._producer_ids()
             response = await self._runtime.run(partition, partial(operation, new_id))
@@ -290,18 +301,48 @@ class TransactionCoordinator:
         return response
 
     async def end_new_protocol(self) -> None:
-        """Abort the open transactions of clients of the new protocol, before the feature is downgraded, and wait for
-        their end. Those of partitions that move meanwhile are left to the next coordinator, which can end them at any
-        level. Raises KafkaError while a partition loads, or where a record cannot be written."""
+        """Abort the open transactions of clients of the new protocol, before the feature is downgraded, and wait until
+        their end is committed. Those of partitions that move meanwhile are left to the next coordinator, which can end
+        them at any level. Raises KafkaError, after all others have ended, if a partition loads or a record cannot be
+        written."""
         turns = self._gate.turns()
-        for partition in list(self._runtime.loaded()):
-            try:
-                for transactional_id in self._runtime.shard(partition).queries.transactional_ids():
-                    await turns.next()
-                    await self._run_with_new_id(partition, partial(_end_new_protocol, transactional_id))
-            except KafkaError as error:
-                if error.code is not ErrorCode.NOT_COORDINATOR:
-                    raise
+        errors: list[KafkaError] = []
+        started: list[tuple[int, str, Deferred[Any]]] = []
+        try:
+            for partition in range(self.partition_count):
+                await self._start_ends(partition, started, errors, turns)
+            for partition, transactional_id, ended in started:
+                await turns.next()
+                with _kept(errors):
+                    await self._outcome_with_new_id(partition, partial(_end_new_protocol, transactional_id), ended)
+        finally:
+            for _, _, ended in started:
+                ended.cancel()
+        confirmations = [
+            self._runtime.start(partition, lambda shard, _now: shard.confirm_ends())
+            for partition in range(self.partition_count)
+        ]
+        for confirmed in confirmations:
+            with _kept(errors):
+                await self._runtime.outcome_of(confirmed)
+        if errors:
+            raise errors[0]
+
+    async def _start_ends(
+        self,
+        partition: int,
+        started: list[tuple[int, str, Deferred[Any]]],
+        errors: list[KafkaError],
+        turns: Turns,
+    ) -> None:
+        """Begin the abort of the transactions of one partition; none waits for the end of another."""
+        with _kept(errors):
+            for transactional_id in self._runtime.shard(partition).queries.transactional_ids():
+                await turns.next()
+                operation = partial(_end_new_protocol, transactional_id, None)
+                ended = self._runtime.start(partition, operation)
+                if not ended.done or ended.error is not None or ended.value is not None:
+                    started.append((partition, transactional_id, ended))
 
     # --- administration
 
@@ -383,6 +424,16 @@ def _results(
 
 def _end_new_protocol(transactional_id: str, new_id: int | None, shard: TransactionShard, now_ms: int) -> Result:
     return shard.end_new_protocol(transactional_id, new_id, now_ms)
+
+
+@contextmanager
+def _kept(errors: list[KafkaError]) -> Iterator[None]:
+    """Add a KafkaError to the list instead of raising it, unless another broker coordinates the partition now."""
+    try:
+        yield
+    except KafkaError as error:
+        if error.code is not ErrorCode.NOT_COORDINATOR:
+            errors.append(error)
 
 
 def _known(error: ErrorCode, *, fenced_known: bool) -> ErrorCode:

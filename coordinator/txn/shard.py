@@ -46,6 +46,7 @@ class TransactionShard:
         self._producer_ids = producer_ids
         self._transaction_version = transaction_version
         self._loaded = False
+        self._end_offset = 0
         self.state = ShardState()
         self.endings = Endings(config, self.state, context, markers)
         self.producers = Producers(config, self.state, context, self.endings, transaction_version)
@@ -57,6 +58,7 @@ class TransactionShard:
         """Apply one record that is in the log at `offset`."""
         transactional_id: str = record.key
         transaction: Transaction | None = record.value
+        self._end_offset = offset + 1
         if transaction is None:
             self.state.transactions.pop(transactional_id, None)
             self.state.end_offsets.pop(transactional_id, None)
@@ -120,16 +122,31 @@ class TransactionShard:
     # --- downgrade
 
     def end_new_protocol(self, transactional_id: str, new_id: int | None, now_ms: int) -> Result:
-        """Abort the transaction if it is one of the new protocol; answered once it has ended."""
+        """Abort the transaction if it is one of the new protocol; answered once it has ended, which is not committed
+        then."""
         transaction = self.state.transactions.get(transactional_id)
         if transaction is None or transaction.state in IDLE or transaction.client_version < EPOCH_PER_TRANSACTION:
             return Result()
         if transaction.state in PREPARED:
-            return Result(self.state.end_of(transactional_id))
+            return Result(self._end_of(transactional_id))
         result = self.endings.abort(transactional_id, EPOCH_PER_TRANSACTION, new_id, now_ms)
         if result.response is not NEEDS_PRODUCER_ID:
-            result.response = self.state.end_of(transactional_id)
+            result.response = self._end_of(transactional_id)
         return result
+
+    def _end_of(self, transactional_id: str) -> Deferred[None]:
+        ended = self.state.end_of(transactional_id)
+
+        def decided(_: Deferred[None]) -> None:
+            if ended.cancelled:
+                self.state.forget_end_of(transactional_id, ended)
+
+        ended.then(decided)
+        return ended
+
+    def confirm_ends(self) -> Result:
+        """Answered once all records that are in the log now are committed, those that were loaded too."""
+        return Result(True, confirms_below=self._end_offset)
 
     # --- timeouts
 

@@ -52,7 +52,12 @@ class Other:
         self.closed = True
 
 
-def prepare(
+def prepare(here: Coordinator, *others: Other, **options: Any) -> None:
+    asyncio.run(prepared(here, *others, **options))
+    assert all(other.closed for other in others)
+
+
+async def prepared(
     here: Coordinator, *others: Other, name: str = TRANSACTIONS, after: int = 0, timeout_ms: int = 10_000
 ) -> None:
     brokers = {
@@ -65,8 +70,7 @@ def prepare(
     downgrade = TransactionDowngrade(
         BrokerConfig({"broker.id": "0", "log.dirs": "d"}), image, here, gate, new_peer=new_peer, poll_s=0
     )
-    asyncio.run(downgrade.prepare(name, 1, after, timeout_ms))
-    assert all(other.closed for other in others)
+    await downgrade.prepare(name, 1, after, timeout_ms)
 
 
 def test_no_wait_without_open_transactions() -> None:
@@ -107,6 +111,20 @@ def test_own_coordinator_that_fails_ends_the_downgrade() -> None:
     with pytest.raises(KafkaError, match="loads"):
         prepare(Coordinator(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads")), other)
     assert other.requests == []
+
+
+def test_own_transactions_that_do_not_end_are_awaited_for_the_timeout_only() -> None:
+    class Stuck(Coordinator):
+        async def end_new_protocol(self) -> None:
+            await asyncio.Event().wait()
+
+    async def limited() -> None:
+        async with asyncio.timeout(5):
+            await prepared(Stuck(), timeout_ms=20)
+
+    with pytest.raises(KafkaError, match=r"within 20 ms: .* no leader .*; try again when") as error:
+        asyncio.run(limited())
+    assert error.value.code == ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def test_nothing_waits_for_other_features_and_levels() -> None:

@@ -1,8 +1,11 @@
 """The transaction coordinator as handlers see it: partitions, batches of transactions, its end."""
 
+import asyncio
+
 import pytest
 
 from gregor.coordinator.txn.states import TransactionState
+from gregor.coordinator.txn.transaction import LAST_CLIENT_EPOCH
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import AddPartitionsToTxnRequest, EndTxnRequest
 from tests.coordinator.txn.context import Context, partitions
@@ -173,6 +176,91 @@ def test_a_transaction_of_the_new_protocol_that_cannot_end_stops_the_downgrade()
         call = context.call(context.coordinator.end_new_protocol())
         with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
             _ = call.response
+
+
+def test_transactions_do_not_wait_for_the_end_of_each_other_before_a_downgrade() -> None:
+    with Context(partition_count=3) as context:
+        names = [f"id-{number}" for number in range(12)]
+        for name in names:
+            context.add(*context.init(name), 1, transactional_id=name, version=5)
+        context.markers.hold()
+        call = context.call(context.coordinator.end_new_protocol())
+        context.sleep(10)
+        assert {context.state(name) for name in names} == {TransactionState.PREPARE_ABORT}
+        assert len(context.markers.sent) == len(names) and not call.done
+        context.write_markers()
+        context.sleep(10)
+        assert call.done and call.response is None
+
+
+def test_transactions_end_before_a_downgrade_although_other_partitions_cannot_end_theirs() -> None:
+    with Context(partition_count=3) as context:
+        names = [f"id-{number}" for number in range(12)]
+        for name in names:
+            context.add(*context.init(name), 1, transactional_id=name, version=5)
+        loading = context.coordinator.partition_for("id-0")
+        context.coordinator.on_resigned(loading)
+        context.log.load_gate = asyncio.Event()
+        context.start_load(loading)
+        call = context.call(context.coordinator.end_new_protocol())
+        context.sleep(10)
+        with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+            _ = call.response
+        others = {name for name in names if context.coordinator.partition_for(name) != loading}
+        assert others and {context.state(name) for name in others} == {TransactionState.COMPLETE_ABORT}
+
+
+def test_a_transaction_with_the_last_epoch_ends_before_a_downgrade() -> None:
+    with Context() as context:
+        producer_id, _ = context.init()
+        context.write("t", context.transaction()._replace(producer_epoch=LAST_CLIENT_EPOCH))
+        context.restart()
+        context.add(producer_id, LAST_CLIENT_EPOCH, 1, version=5)
+        call = context.call(context.coordinator.end_new_protocol())
+        assert call.done and call.response is None
+        assert context.transaction().identity == (context.next_producer_id - 1, 0)
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_an_end_before_a_downgrade_is_reported_once_it_is_committed(loaded: bool) -> None:
+    """Another leader may not have the record, and have the transaction open."""
+    with Context() as context:
+        context.add(*context.init(), 1, version=5)
+        context.markers.hold()
+        call = context.call(context.coordinator.end_new_protocol())
+        context.hold()
+        context.write_markers()
+        assert context.state() is TransactionState.COMPLETE_ABORT
+        if loaded:
+            context.restart()
+            call = context.call(context.coordinator.end_new_protocol())
+        assert not call.done
+        context.commit()
+        assert call.done and call.response is None
+
+
+def test_an_end_before_a_downgrade_that_is_not_committed_is_an_error() -> None:
+    with Context() as context:
+        context.add(*context.init(), 1, version=5)
+        context.markers.hold()
+        call = context.call(context.coordinator.end_new_protocol())
+        context.hold()
+        context.write_markers()
+        context.sleep(context.config.commit_timeout_ms + 1)
+        with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
+            _ = call.response
+
+
+def test_a_downgrade_that_is_cancelled_leaves_no_wait() -> None:
+    with Context() as context:
+        context.add(*context.init(), 1, version=5)
+        context.markers.hold()
+        task = context.loop.create_task(context.coordinator.end_new_protocol())
+        context.settle()
+        assert context.shard.state.waiting_for_end
+        task.cancel()
+        context.settle()
+        assert not context.shard.state.waiting_for_end
 
 
 def test_a_transaction_that_moves_during_the_downgrade_is_left_to_its_next_coordinator() -> None:
