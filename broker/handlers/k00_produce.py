@@ -236,13 +236,13 @@ class _Appends:
         """Append the records of a request with a transactional id, its transactional batches once they are verified."""
         if self._request.acks not in VALID_ACKS:
             return self.run()  # which refuses all: no transaction may begin
-        broker = self._broker
+        broker, is_admin = self._broker, self._call.client_id == ADMIN_CLIENT_ID
         batches = self._transactional = TransactionalBatches(broker, transactional_id, self._call.version)
         try:
             for topic in self._request.topic_data:
                 for data in topic.partition_data:
                     partition = broker.partition_of(topic.name, topic.topic_id, data.index)
-                    if partition is not None and self._is_closed(partition):
+                    if partition is not None and partition.topic in INTERNAL_TOPICS and not is_admin:
                         partition = None  # its records are refused: it must not become part of the transaction
                     batches.begin(partition, data.records)
         except KafkaError as error:
@@ -270,9 +270,6 @@ class _Appends:
                 self._note_refused(topic, data)
             self._refuse((topic, answer), error)
 
-    def _is_closed(self, partition: Partition) -> bool:
-        return partition.topic in INTERNAL_TOPICS and self._call.client_id != ADMIN_CLIENT_ID
-
     def _append_or_postpone(
         self,
         topic: ProduceRequest.TopicProduceData,
@@ -283,7 +280,7 @@ class _Appends:
         partition = broker.partition_of(topic.name, topic.topic_id, data.index)
         if partition is None:
             raise unknown_partition(broker, topic, data.index, version)
-        if self._is_closed(partition):
+        if partition.topic in INTERNAL_TOPICS and self._call.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the broker alone")
         if self._transactional is not None:
             self._transactional.check(partition)
