@@ -9,8 +9,9 @@ and AddPartitionsToTxnManager).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gregor.protocol.deferred import Deferred, outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -18,7 +19,8 @@ from gregor.protocol.records.batch import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_
 from gregor.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from gregor.broker.context import ProduceContext
+    from gregor.broker.context import ProduceContext, VerifiedPartitions
+    from gregor.config.broker import BrokerConfig
     from gregor.replication.partition.partition import Partition
     from gregor.storage.log.log import AppendInfo
     from gregor.storage.producers.verification import VerificationGuard
@@ -45,6 +47,68 @@ class Unverified(KafkaError):
     """A partition is not part of the transaction, or its coordinator cannot be reached now."""
 
 
+class VerifyingContext(Protocol):
+    """The parts of the broker that a verification uses."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def transaction_verifier(self) -> VerifiedPartitions: ...
+
+
+class Verification:
+    """Partitions that the coordinator of a transaction verifies or, if `adds`, makes part of it.
+
+    While the end of the transaction before is not written, a coordinator on another broker answers at once with
+    CONCURRENT_TRANSACTIONS, so that no other transaction is delayed; the addition is repeated, but not for long.
+    """
+
+    def __init__(
+        self,
+        broker: VerifyingContext,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        *,
+        adds: bool,
+    ) -> None:
+        self._broker = broker
+        self._transactional_id = transactional_id
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+        self._partitions = partitions
+        self._adds = adds
+        self._until_s = broker.loop.time() + broker.config["add.partitions.to.txn.retry.backoff.max.ms"] / 1000
+        self._answer = self._send()
+
+    def _send(self) -> Deferred[dict[TopicPartition, ErrorCode]]:
+        return self._broker.transaction_verifier.verify(
+            self._transactional_id, self._producer_id, self._producer_epoch, self._partitions, not self._adds
+        )
+
+    def errors_at_once(self) -> dict[TopicPartition, ErrorCode] | None:
+        """Return an error or NONE for each partition; None while that is not decided."""
+        if not self._answer.done:
+            return None
+        errors = self._answer.result()
+        ends = self._adds and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
+        return None if ends and self._broker.loop.time() < self._until_s else errors
+
+    async def errors(self) -> dict[TopicPartition, ErrorCode]:
+        """Wait until the coordinator has decided about all partitions."""
+        while (errors := self.errors_at_once()) is None:
+            if self._answer.done:
+                # The end of the transaction before is nearly written: a request at once costs more.
+                await asyncio.sleep(self._broker.config["add.partitions.to.txn.retry.backoff.ms"] / 1000)
+                self._answer = self._send()
+            else:
+                await outcome_of(self._answer, self._broker.loop.create_future())
+        return errors
+
+
 class TransactionalBatches:
     """Those of one request: `begin` for each partition, if `needs_coordinator` the verification, then `append`."""
 
@@ -57,8 +121,7 @@ class TransactionalBatches:
         self._producer: tuple[int, int] | None = None
         self._guards: dict[TopicPartition, VerificationGuard | None] = {}
         self._errors: dict[TopicPartition, KafkaError] = {}
-        self._answer: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
-        self._until_s = 0.0
+        self._verification: Verification | None = None
 
     def begin(self, partition: Partition | None, records: bytes | bytearray | memoryview | None) -> None:
         """Begin with the batch for a partition. Raises KafkaError if the batches are of different producers."""
@@ -96,39 +159,24 @@ class TransactionalBatches:
     def verify_at_once(self) -> bool:
         """Verify with the coordinator, or add there, the partitions in which the transaction is not open yet. Return
         whether that is decided already; otherwise `verify` must be awaited."""
-        config, loop = self._broker.config, self._broker.loop
-        self._until_s = loop.time() + config["add.partitions.to.txn.retry.backoff.max.ms"] / 1000
-        self._send()
-        return self._is_decided()
+        assert self._producer is not None
+        partitions = [key for key, guard in self._guards.items() if guard is not None]
+        self._verification = Verification(
+            self._broker, self._transactional_id, *self._producer, partitions, adds=self._adds
+        )
+        errors = self._verification.errors_at_once()
+        if errors is None:
+            return False
+        self._note(errors)
+        return True
 
     async def verify(self) -> None:
         """Wait until the coordinator has decided about all partitions."""
-        broker = self._broker
-        while not self._is_decided():
-            if self._answer.done:
-                # The end of the transaction before is nearly written: a repeated request costs more.
-                await asyncio.sleep(broker.config["add.partitions.to.txn.retry.backoff.ms"] / 1000)
-                self._send()
-            else:
-                await outcome_of(self._answer, broker.loop.create_future())
+        if self._verification is not None:
+            self._note(await self._verification.errors())
 
-    def _send(self) -> None:
-        assert self._producer is not None
-        partitions = [key for key, guard in self._guards.items() if guard is not None]
-        self._answer = self._broker.transaction_verifier.verify(
-            self._transactional_id, *self._producer, partitions, not self._adds
-        )
-
-    def _is_decided(self) -> bool:
-        """Return whether the coordinator has answered, and note the errors of its answer."""
-        if not self._answer.done:
-            return False
-        errors = self._answer.result()
-        ends = self._adds and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
-        if ends and self._broker.loop.time() < self._until_s:
-            return False
+    def _note(self, errors: dict[TopicPartition, ErrorCode]) -> None:
         self._errors.update({key: self._shown(code) for key, code in errors.items() if code})
-        return True
 
     def check(self, partition: Partition) -> None:
         """Raise the error of a partition that could not be verified."""

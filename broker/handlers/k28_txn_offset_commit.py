@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from gregor.broker.answers.transactional_batches import Verification
 from gregor.broker.context import TransactionContext
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
-from gregor.protocol.deferred import outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
@@ -97,10 +97,10 @@ async def _verify(broker: ReplicaTransactions, request: TxnOffsetCommitRequest, 
     if guard is None:
         return None
     partition = TopicPartition(GROUP_METADATA_TOPIC, index)
-    outcome = broker.transaction_verifier.verify(
-        request.transactional_id, request.producer_id, request.producer_epoch, [partition], verify_only=not adds
+    verification = Verification(
+        broker, request.transactional_id, request.producer_id, request.producer_epoch, [partition], adds=adds
     )
-    error = (await outcome_of(outcome, broker.loop.create_future()))[partition]
+    error = (await verification.errors())[partition]
     if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
         error = ErrorCode.INVALID_TXN_STATE
     if error:

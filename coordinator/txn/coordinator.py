@@ -195,6 +195,7 @@ class TransactionCoordinator:
                     transaction.producer_epoch,
                     _partitions(transaction.topics),
                     verify_only=transaction.verify_only,
+                    waits=False,
                 )
             )
         results = []
@@ -215,8 +216,13 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         *,
         verify_only: bool,
+        waits: bool = True,
     ) -> Deferred[dict[TopicPartition, ErrorCode]]:
-        """Serve one transaction of AddPartitionsToTxn v4 and later without a coroutine. The Deferred never fails."""
+        """Serve one transaction of AddPartitionsToTxn v4 and later without a coroutine. The Deferred never fails.
+
+        The end of the transaction before must not be awaited (`waits`) in a request with others: it would delay them,
+        and every later request of the same leader. That leader repeats the one transaction.
+        """
         identity = ProducerIdAndEpoch(producer_id, producer_epoch)
         outcome: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
 
@@ -236,7 +242,7 @@ class TransactionCoordinator:
                 lambda shard, _now: shard.producers.verify(transactional_id, identity, partitions),
             )
         else:
-            pending = self._start_add(transactional_id, identity, partitions, EPOCH_PER_TRANSACTION)
+            pending = self._start_add(transactional_id, identity, partitions, EPOCH_PER_TRANSACTION, waits=waits)
         pending.then(decided)
         return outcome
 
@@ -246,10 +252,14 @@ class TransactionCoordinator:
         identity: ProducerIdAndEpoch,
         partitions: Collection[TopicPartition],
         client_version: int,
+        *,
+        waits: bool = True,
     ) -> Deferred[ErrorCode]:
         return self._start(
             transactional_id,
-            lambda shard, now: shard.producers.add(transactional_id, identity, partitions, client_version, now),
+            lambda shard, now: shard.producers.add(
+                transactional_id, identity, partitions, client_version, now, waits=waits
+            ),
         )
 
     def _start(self, transactional_id: str, operation: Callable[[TransactionShard, int], Result]) -> Deferred[Any]:

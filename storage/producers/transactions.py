@@ -20,7 +20,9 @@ class Transactions:
         self._open: dict[int, int] = {}
         """Producer id -> first offset. A transaction begins at the end of the log, so the first offsets ascend."""
         self._ended: list[tuple[int, int]] = []
-        """(offset of the marker, first offset) of those whose marker was not below the high watermark, ascending."""
+        """(offset of the marker, first offset) of those whose marker was not below the high watermark. Both ascend: a
+        transaction is left out if one that began before it ends after it, as it decides nothing any more. So the first
+        entry is the lowest, however many wait for a follower."""
 
     def __len__(self) -> int:
         """Return the number of open transactions."""
@@ -46,15 +48,17 @@ class Transactions:
     def end(self, producer_id: int, marker_offset: int, high_watermark: int) -> None:
         """Note that the open transaction of this producer has ended."""
         self._forget_committed(high_watermark)
-        self._ended.append((marker_offset, self._open.pop(producer_id)))
+        first_offset, ended = self._open.pop(producer_id), self._ended
+        while ended and ended[-1][1] > first_offset:
+            ended.pop()
+        ended.append((marker_offset, first_offset))
 
     def first_unstable(self, high_watermark: int) -> int | None:
         """Return the first offset of all transactions that are not decided below this high watermark."""
         self._forget_committed(high_watermark)
         first = next(iter(self._open.values()), None)
-        for _, first_offset in self._ended:
-            if first is None or first_offset < first:
-                first = first_offset
+        if self._ended and (first is None or self._ended[0][1] < first):
+            return self._ended[0][1]
         return first
 
     def _forget_committed(self, high_watermark: int) -> None:

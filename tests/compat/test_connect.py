@@ -16,6 +16,8 @@ from tests.support.connect import Worker
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
 PATIENCE_S = 90
+# The source keeps whole lines of its buffer of 1024 characters back when a batch is full and the file is at its end.
+SIZE = 1500
 FILE = "org.apache.kafka.connect.file.FileStream"
 
 Unique = Callable[[str], str]
@@ -29,20 +31,26 @@ class Way:
         self.source = folder / "source.txt"
         self.sink = folder / "sink.txt"
         self.lines: list[str] = []
+        # The name of a sink is in that of its group, in which a killed worker stays for a while.
+        self.source_name = f"{topic}-source"
+        self.sink_name = f"{topic}-sink"
         self._bootstrap = bootstrap
         self.source.touch()
 
-    def write(self, count: int) -> None:
-        new = [f"line {len(self.lines) + number}" for number in range(count)]
+    def write(self, count: int, size: int = 0) -> None:
+        new = [f"line {len(self.lines) + number} ".ljust(size, "x") for number in range(count)]
         self.lines += new
         with self.source.open("a") as source:
             source.write("".join(f"{line}\n" for line in new))
 
-    def set_up(self, worker: Worker, **source: str) -> None:
-        common = {"tasks.max": "1", "connector.class": f"{FILE}SourceConnector", "file": str(self.source)}
-        worker.put_connector("source", {**common, "topic": self.topic, **source})
-        common |= {"connector.class": f"{FILE}SinkConnector", "file": str(self.sink)}
-        worker.put_connector("sink", {**common, "topics": self.topic})
+    def set_up_source(self, worker: Worker, **settings: str) -> None:
+        config = {"connector.class": f"{FILE}SourceConnector", "tasks.max": "1", "file": str(self.source)}
+        worker.put_connector(self.source_name, {**config, "topic": self.topic, **settings})
+
+    def set_up(self, worker: Worker) -> None:
+        self.set_up_source(worker)
+        config = {"connector.class": f"{FILE}SinkConnector", "tasks.max": "1", "file": str(self.sink)}
+        worker.put_connector(self.sink_name, {**config, "topics": self.topic})
 
     def in_topic(self) -> list[str]:
         """Return the committed lines of the topic."""
@@ -54,6 +62,9 @@ class Way:
 
     def in_sink(self) -> list[str]:
         return self.sink.read_text().splitlines() if self.sink.exists() else []
+
+    def until_in_topic(self, count: int, worker: Worker) -> None:
+        until(lambda: len(self.in_topic()) >= count, f"{count} lines in the topic\n{worker.log()}", PATIENCE_S)
 
     def until_through(self, worker: Worker) -> None:
         """Wait for the last line; each is in the topic and in the sink once, in order."""
@@ -89,8 +100,8 @@ def test_worker_continues_where_it_stopped(
     worker.stop()
     way.write(50)
     worker.start()
-    worker.until_tasks_run("source")
-    worker.until_tasks_run("sink")
+    worker.until_tasks_run(way.source_name)
+    worker.until_tasks_run(way.sink_name)
     way.until_through(worker)
 
 
@@ -106,10 +117,30 @@ def test_other_worker_takes_over(
     way.set_up(workers[0])
     way.write(50)
     way.until_through(workers[0])
-    holder = workers[0].until_tasks_run("source")
+    holder = workers[0].until_tasks_run(way.source_name)
     stopped, other = sorted(workers, key=lambda worker: worker.worker_id != holder)
     stopped.stop()
     way.write(50)
-    other.until_tasks_run("source", other)
-    other.until_tasks_run("sink", other)
+    other.until_tasks_run(way.source_name, other)
+    other.until_tasks_run(way.sink_name, other)
     way.until_through(other)
+
+
+def test_killed_worker_writes_each_line_once(
+    way: Way, bootstrap: str, unique: Unique, tmp_path: pathlib.Path, stack: ExitStack
+) -> None:
+    """With exactly.once.source.support, lines and the position in the file are in the same transaction."""
+    worker = Worker(tmp_path, "one", bootstrap, unique("connect"), {"exactly.once.source.support": "enabled"})
+    stack.enter_context(worker)
+    way.write(600, SIZE)
+    way.set_up_source(worker, **{"exactly.once.support": "required", "batch.size": "2"})
+    for _ in range(2):
+        before = len(way.in_topic())
+        way.until_in_topic(before + 1, worker)
+        worker.kill()
+        assert before < len(way.in_topic()) < len(way.lines), "not killed on the way"
+        way.write(200, SIZE)
+        worker.start()
+    worker.until_tasks_run(way.source_name)
+    way.until_in_topic(len(way.lines), worker)
+    assert way.in_topic() == way.lines

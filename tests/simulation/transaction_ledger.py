@@ -158,6 +158,8 @@ class TransactionLedger:
         """Check the log, and what a read_committed consumer has read of all of it, once no transaction is open."""
         start = log.log_start_offset
         visible = visible_records(log)
+        for names in mixed_transactions(log):
+            self._violation(f"{key}: one marker ends the records of {names}")
         for offset, value in visible.items():
             one = self._of(value)
             if one is not None and one.records.get((key, offset)) != value:
@@ -195,20 +197,25 @@ def is_abort(batch: RecordBatch) -> bool:
 def visible_records(log: Log) -> dict[int, bytes]:
     """Values by offset that are in no transaction, or in a committed one."""
     start = log.log_start_offset
-    found = _visible(bytes_below(log, start, log.log_end_offset))
+    found = (one for records, is_committed in _decided(log) if is_committed for one in records)
     return {offset: value for offset, value in found if offset >= start}
 
 
-def _visible(data: bytes) -> Iterator[tuple[int, bytes]]:
+def mixed_transactions(log: Log) -> list[list[bytes]]:
+    """The names of transactions that have ended by one marker: a record of the first came behind its own."""
+    found = [sorted({value.rpartition(b".")[0] for _, value in records}) for records, _ in _decided(log)]
+    return [names for names in found if len(names) > 1]
+
+
+def _decided(log: Log) -> Iterator[tuple[list[tuple[int, bytes]], bool]]:
+    """Yield the records of each transaction, or of each batch without one, and whether they are committed."""
     pending: dict[int, list[tuple[int, bytes]]] = {}
-    for batch in iter_batches(data):
+    for batch in iter_batches(bytes_below(log, log.log_start_offset, log.log_end_offset)):
         if batch.is_control:
-            records = pending.pop(batch.producer_id, [])
-            if not is_abort(batch):
-                yield from records
+            yield pending.pop(batch.producer_id, []), not is_abort(batch)
             continue
         values = [(record.offset, bytes(record.value or b"")) for record in batch.records()]
         if batch.is_transactional:
             pending.setdefault(batch.producer_id, []).extend(values)
         else:
-            yield from values
+            yield values, True

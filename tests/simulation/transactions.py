@@ -30,7 +30,7 @@ from gregor.protocol.records.batch import build_batch, iter_batches
 from gregor.replication.channels.peer import PeerError
 from tests.simulation.clients import PATIENCE, Client, Consumer
 from tests.simulation.ledger import is_compacted
-from tests.simulation.transaction_ledger import Outcome, is_abort
+from tests.simulation.transaction_ledger import is_abort
 
 if TYPE_CHECKING:
     from tests.simulation.transaction_ledger import Transaction
@@ -329,7 +329,7 @@ class Instance(Client):
 
     async def _append(self, one: Transaction, key: Key, values: list[bytes], request: Any, what: str) -> bool:
         broker_id, _ = await self.leader(key)
-        was_over = one.outcome is Outcome.ABORTED
+        was_fenced = self.world.transactions.is_fenced(one)
         sent_s = asyncio.get_running_loop().time()
         try:
             answer = await self.peer(broker_id).send(request, PRODUCE_BEFORE_KIP_890 if self._adds_itself else PRODUCE)
@@ -340,8 +340,8 @@ class Instance(Client):
         code = ErrorCode(answered.error_code)
         self._trace(f"{what} at {broker_id}: {code.name}")
         if code == ErrorCode.NONE:
-            if was_over:
-                self.world.ledger.violation(f"{self.name}: {what} is appended, but before it was sent, {one.why}")
+            if was_fenced:
+                self.world.ledger.violation(f"{self.name}: {what} is appended though its producer was fenced before")
             self.world.ledger.acknowledged(key, answered.base_offset, values, self.name, sent_s)
             self.world.transactions.acknowledged(one, key, answered.base_offset, values)
             return True

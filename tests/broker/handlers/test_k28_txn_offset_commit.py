@@ -36,10 +36,11 @@ class Replica:
 
 
 class Verifier:
-    """Completes each verification with `error`."""
+    """Completes each verification with `error`, the first ones with `errors_before`."""
 
     def __init__(self) -> None:
         self.error = ErrorCode.NONE
+        self.errors_before: list[ErrorCode] = []
         self.verified: list[tuple[Any, ...]] = []
 
     def verify(
@@ -53,7 +54,8 @@ class Verifier:
         wanted = list(partitions)
         self.verified.append((transactional_id, producer_id, producer_epoch, wanted, verify_only))
         outcome: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
-        asyncio.get_running_loop().call_soon(outcome.complete, dict.fromkeys(wanted, self.error))
+        error = self.errors_before.pop(0) if self.errors_before else self.error
+        asyncio.get_running_loop().call_soon(outcome.complete, dict.fromkeys(wanted, error))
         return outcome
 
 
@@ -66,7 +68,11 @@ class Broker:
         self.transaction_verifier = Verifier()
         self.gate = LoopGate()
         self.loop = context.loop
-        self.config = {"transaction.partition.verification.enable": True}
+        self.config = {
+            "transaction.partition.verification.enable": True,
+            "add.partitions.to.txn.retry.backoff.ms": 20,
+            "add.partitions.to.txn.retry.backoff.max.ms": 100,
+        }
         self.groups = context.coordinator
         self.metadata = SimpleNamespace(partition_count=lambda topic: EXISTING.get(topic, 0))
         self.replicas = SimpleNamespace(get=self._replica)
@@ -140,6 +146,25 @@ def test_errors_of_the_verification_as_each_version_knows_them(
         broker.transaction_verifier.error = error
         assert broker.commit({("t", 0): 5}, 3) == {("t", 0): before_v4}
         assert broker.commit({("t", 0): 5}, 4) == {("t", 0): from_v4}
+        assert context.log.appends == 0
+
+
+def test_the_partition_is_added_again_while_the_transaction_before_ends() -> None:
+    with Context() as context:
+        broker = Broker(context)
+        broker.transaction_verifier.errors_before = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
+        begin_s = context.loop.time()
+        assert broker.commit({("t", 0): 5}) == {("t", 0): ErrorCode.NONE}
+        assert len(broker.transaction_verifier.verified) == 3
+        assert context.loop.time() - begin_s == pytest.approx(0.04)
+
+
+def test_the_partition_is_not_added_again_for_long() -> None:
+    with Context() as context:
+        broker = Broker(context)
+        broker.transaction_verifier.error = ErrorCode.CONCURRENT_TRANSACTIONS
+        assert broker.commit({("t", 0): 5}) == {("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS}
+        assert 5 <= len(broker.transaction_verifier.verified) <= 7
         assert context.log.appends == 0
 
 

@@ -16,7 +16,7 @@ from tests.compat.copiers.commands import Commands, copied, output_partition, re
 WAIT_S = 120.0
 CALL_S = 15.0
 """For one call, which is then repeated."""
-STUCK_S = 40.0
+STUCK_S = 20.0
 """librdkafka 2.16 waits in vain, beyond the timeout of a call, for a coordinator whose broker it has decommissioned."""
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 FENCED_EXIT, STUCK_EXIT = 3, 4

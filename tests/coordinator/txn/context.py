@@ -277,6 +277,20 @@ class Context:
             request = AddPartitionsToTxnRequest(transactions=[transaction])
         return self.call(self.coordinator.add_partitions(request, version))
 
+    def start_add_here(
+        self, producer_id: int, producer_epoch: int, *numbers: int, transactional_id: str = "t"
+    ) -> Deferred[dict[TopicPartition, ErrorCode]]:
+        """The request of a partition leader on the same broker."""
+
+        async def start() -> Deferred[dict[TopicPartition, ErrorCode]]:
+            return self.coordinator.add_or_verify(
+                transactional_id, producer_id, producer_epoch, partitions(*numbers), verify_only=False
+            )
+
+        outcome = self.run(start())
+        self.settle()
+        return outcome
+
     def add(self, *arguments: Any, **options: Any) -> ErrorCode:
         """The error of all partitions."""
         response = self.start_add(*arguments, **options).response

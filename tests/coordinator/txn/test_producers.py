@@ -5,6 +5,7 @@ import pytest
 from gregor.coordinator.txn.states import TransactionState
 from gregor.coordinator.txn.transaction import LAST_CLIENT_EPOCH, MAX_EPOCH
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import AddPartitionsToTxnRequest
 from gregor.protocol.topic_partition import TopicPartition
 from tests.coordinator.txn.context import FIRST_PRODUCER_ID, TIMEOUT_MS, Context, partitions
 
@@ -297,8 +298,8 @@ def test_partitions_of_the_next_transaction_wait_for_the_end_of_the_one_before(t
         context.add(*producer, 1, version=version)
         context.markers.hold()
         producer = context.end(*producer)
-        first = context.start_add(*producer, 2, version=version)
-        second = context.start_add(*producer, 3, version=version)
+        first = context.start_add(*producer, 2, version=3)
+        second = context.start_add_here(*producer, 3)
         context.sleep(10)
         assert not first.done and not second.done
         context.hold()
@@ -318,13 +319,41 @@ def test_the_wait_for_an_end_is_short() -> None:
         context.add(*producer, 1, version=5)
         context.markers.hold()
         producer = context.end(*producer)
-        waiting = context.start_add(*producer, 2, version=5)
+        waiting = context.start_add_here(*producer, 2)
+        assert not waiting.done
         context.sleep(21)
-        (result,) = waiting.response.results_by_transaction[0].topic_results[0].results_by_partition
-        assert result.partition_error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert waiting.result() == {partitions(2)[0]: ErrorCode.CONCURRENT_TRANSACTIONS}
         context.markers.write()
         assert context.state() is TransactionState.COMPLETE_COMMIT
         assert not context.shard.state.waiting_for_end
+
+
+def test_a_transaction_in_a_request_with_others_delays_none_of_them() -> None:
+    with Context(end_wait_ms=20) as context:
+        producer, other = context.init("t"), context.init("other")
+        context.add(*producer, 1, version=5)
+        context.markers.hold()
+        producer = context.end(*producer)
+        request = AddPartitionsToTxnRequest(
+            transactions=[
+                AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+                    transactional_id=name,
+                    producer_id=identity[0],
+                    producer_epoch=identity[1],
+                    topics=[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="topic", partitions=[2])],
+                )
+                for name, identity in (("t", producer), ("other", other))
+            ]
+        )
+        answered = context.call(context.coordinator.add_partitions(request, 5))
+        assert answered.done
+        errors = {
+            result.transactional_id: result.topic_results[0].results_by_partition[0].partition_error_code
+            for result in answered.response.results_by_transaction
+        }
+        assert errors == {"t": ErrorCode.CONCURRENT_TRANSACTIONS, "other": ErrorCode.NONE}
+        context.markers.write()
+        assert context.add(*producer, 2, version=5) is ErrorCode.NONE
 
 
 def test_others_do_not_wait_for_an_end() -> None:

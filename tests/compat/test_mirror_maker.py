@@ -1,0 +1,152 @@
+"""MirrorMaker 4.3.1 copies topics, their settings and the offsets of groups from one broker to another."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from tests.compat.confluent import read_to_end, reading
+from tests.compat.records import WAIT_S, until
+from tests.support.connect import ConnectProcess
+from tests.support.processes import BrokerProcess
+
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+
+PATIENCE_S = 120
+PARTITIONS = 2
+RECORDS = 100
+RETENTION_MS = "7654321"
+# Settings of the worker: MirrorMaker accepts them only with the name of the target.
+WORKER = {
+    "offset.flush.interval.ms": "1000",
+    "scheduled.rebalance.max.delay.ms": "0",
+    "plugin.discovery": "service_load",
+}
+
+Record = tuple[bytes | None, bytes | None]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("target")) as running:
+        yield running
+
+
+def mirror(folder: pathlib.Path, source: str, target: str, topic: str, group: str) -> ConnectProcess:
+    properties = {
+        "clusters": "one,two",
+        "one.bootstrap.servers": source,
+        "two.bootstrap.servers": target,
+        "one->two.enabled": "true",
+        "one->two.topics": topic,
+        "one->two.groups": group,
+        "two->one.enabled": "false",
+        "two->one.emit.heartbeats.enabled": "false",
+        "tasks.max": "1",
+        "offset.lag.max": "0",
+        "sync.group.offsets.enabled": "true",
+        **{f"{work}.interval.seconds": "1" for work in ("sync.group.offsets", "emit.checkpoints", "emit.heartbeats")},
+        **{f"refresh.{names}.interval.seconds": "2" for names in ("topics", "groups")},
+        "sync.topic.configs.interval.seconds": "2",
+        **{f"{names}.replication.factor": "1" for names in ("checkpoints.topic", "heartbeats.topic")},
+        **{f"{kind}.storage.replication.factor": "1" for kind in ("config", "offset", "status")},
+        "offset-syncs.topic.replication.factor": "1",
+        "replication.factor": "1",
+        "offset.storage.partitions": "3",
+        "status.storage.partitions": "2",
+        **{f"two.{key}": value for key, value in WORKER.items()},
+    }
+    return ConnectProcess(folder, "mirror", "org.apache.kafka.connect.mirror.MirrorMaker", properties)
+
+
+def produce(bootstrap: str, topic: str, begin: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    for number in range(begin, begin + RECORDS):
+        producer.produce(topic, f"value-{number}", f"key-{number}", partition=number % PARTITIONS)
+    assert producer.flush(WAIT_S) == 0
+
+
+def commit_ends(bootstrap: str, topic: str, group: str) -> dict[int, int]:
+    """Commit the ends of the partitions for the group, and return them."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
+    parts = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    try:
+        ends = {part.partition: consumer.get_watermark_offsets(part, WAIT_S)[1] for part in parts}
+        offsets = [TopicPartition(topic, number, end) for number, end in ends.items()]
+        consumer.commit(offsets=offsets, asynchronous=False)
+    finally:
+        consumer.close()
+    return ends
+
+
+def committed(bootstrap: str, topic: str, group: str) -> dict[int, int]:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(WAIT_S)
+    return {part.partition: part.offset for part in answer.topic_partitions if part.topic == topic}
+
+
+def contents(bootstrap: str, topic: str) -> list[list[Record]]:
+    """Return the records of each partition."""
+    consumer = reading(bootstrap)
+    try:
+        parts = [read_to_end(consumer, topic, 0, number) for number in range(PARTITIONS)]
+    except (KafkaException, AssertionError):
+        return []
+    finally:
+        consumer.close()
+    return [[(message.key(), message.value()) for message in part] for part in parts]
+
+
+def partitions_of(bootstrap: str, topic: str) -> int:
+    metadata = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=WAIT_S)
+    return len(metadata.topics[topic].partitions) if topic in metadata.topics else 0
+
+
+def test_topics_settings_and_offsets_are_copied(
+    bootstrap: str, target: BrokerProcess, unique: Callable[[str], str], tmp_path: pathlib.Path
+) -> None:
+    topic, group = unique("orders"), unique("billing")
+    copy = f"one.{topic}"
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    new = NewTopic(topic, PARTITIONS, 1, config={"retention.ms": RETENTION_MS})
+    admin.create_topics([new])[topic].result(WAIT_S)
+    produce(bootstrap, topic, 0)
+    with mirror(tmp_path, bootstrap, target.bootstrap, topic, group) as running:
+
+        def until_copied() -> None:
+            expected = contents(bootstrap, topic)
+            assert [len(part) for part in expected] != [0] * PARTITIONS
+            until(
+                lambda: (
+                    partitions_of(target.bootstrap, copy) == PARTITIONS and contents(target.bootstrap, copy) == expected
+                ),
+                f"the records in {copy}\n{running.log()}",
+                PATIENCE_S,
+            )
+
+        def until_offsets_are_copied() -> None:
+            ends = commit_ends(bootstrap, topic, group)
+            until(
+                lambda: committed(target.bootstrap, copy, group) == ends,
+                f"the offsets {ends} of the group\n{running.log()}",
+                PATIENCE_S,
+            )
+
+        until_copied()
+        resource = ConfigResource(ConfigResource.Type.TOPIC, copy)
+        there = AdminClient({"bootstrap.servers": target.bootstrap, "log_level": 0})
+        assert there.describe_configs([resource])[resource].result(WAIT_S)["retention.ms"].value == RETENTION_MS
+        until_offsets_are_copied()
+        produce(bootstrap, topic, RECORDS)
+        until_copied()
+        until_offsets_are_copied()
+        # It continues after a stop where it was: no record is copied twice.
+        running.stop()
+        produce(bootstrap, topic, 2 * RECORDS)
+        running.start()
+        until_copied()
+        until_offsets_are_copied()
