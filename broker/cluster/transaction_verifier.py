@@ -64,13 +64,13 @@ class _Check(NamedTuple):
 
     def complete(self, error: ErrorCode) -> None:
         """Complete with the same error, or with NONE, for all partitions."""
-        self.outcome.complete(
-            {
-                TopicPartition(topic.name, index): error
-                for topic in self.transaction.topics
-                for index in topic.partitions
-            }
-        )
+        self.outcome.complete(self.errors(error))
+
+    def errors(self, error: ErrorCode) -> dict[TopicPartition, ErrorCode]:
+        """Return the error for all partitions."""
+        return {
+            TopicPartition(topic.name, index): error for topic in self.transaction.topics for index in topic.partitions
+        }
 
 
 class PartitionVerifier:
@@ -165,7 +165,8 @@ def _apply(checks: Iterable[_Check], response: AddPartitionsToTxnResponse) -> No
             code = ErrorCode(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR)
             check.complete(_SHOWN_AS.get(code, code))
             continue
-        errors = {}
+        # A partition that the coordinator omits is not verified.
+        errors = check.errors(ErrorCode.UNKNOWN_SERVER_ERROR)
         for topic in result.topic_results:
             for partition in topic.results_by_partition:
                 code = ErrorCode(partition.partition_error_code)

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id with which Apache Kafka permits writes to its internal topics."""
 
+VALID_ACKS = (-1, 0, 1)
 BATCHES_FROM = 3
 QUICK_MESSAGE_SET_BYTES = 4 * 1024
 """Limit of the message sets that are converted at once, in less than a millisecond."""
@@ -198,7 +199,7 @@ class _Appends:
 
     def run(self) -> Answer:
         request = self._request
-        if request.acks not in (-1, 0, 1):
+        if request.acks not in VALID_ACKS:
             self._refusal = ErrorCode.INVALID_REQUIRED_ACKS
         until_s = time.monotonic() + TURN_S
         topics: list[ProduceResponse.TopicProduceResponse] = []
@@ -233,12 +234,17 @@ class _Appends:
 
     def run_in_transaction(self, transactional_id: str) -> Answer:
         """Append the records of a request with a transactional id, its transactional batches once they are verified."""
+        if self._request.acks not in VALID_ACKS:
+            return self.run()  # which refuses all: no transaction may begin
         broker = self._broker
         batches = self._transactional = TransactionalBatches(broker, transactional_id, self._call.version)
         try:
             for topic in self._request.topic_data:
                 for data in topic.partition_data:
-                    batches.begin(broker.partition_of(topic.name, topic.topic_id, data.index), data.records)
+                    partition = broker.partition_of(topic.name, topic.topic_id, data.index)
+                    if partition is not None and self._is_closed(partition):
+                        partition = None  # its records are refused: it must not become part of the transaction
+                    batches.begin(partition, data.records)
         except KafkaError as error:
             self._refusal = error.code
         else:
@@ -264,6 +270,9 @@ class _Appends:
                 self._note_refused(topic, data)
             self._refuse((topic, answer), error)
 
+    def _is_closed(self, partition: Partition) -> bool:
+        return partition.topic in INTERNAL_TOPICS and self._call.client_id != ADMIN_CLIENT_ID
+
     def _append_or_postpone(
         self,
         topic: ProduceRequest.TopicProduceData,
@@ -274,7 +283,7 @@ class _Appends:
         partition = broker.partition_of(topic.name, topic.topic_id, data.index)
         if partition is None:
             raise unknown_partition(broker, topic, data.index, version)
-        if partition.topic in INTERNAL_TOPICS and self._call.client_id != ADMIN_CLIENT_ID:
+        if self._is_closed(partition):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the broker alone")
         if self._transactional is not None:
             self._transactional.check(partition)

@@ -31,6 +31,8 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.errors: dict[TopicPartition, ErrorCode] = {}
+        self.omitted: set[TopicPartition] = set()
+        """Not in the answer to another broker."""
         self.error_of_all = ErrorCode.NONE
         self.checked: list[tuple[str, int, int, bool]] = []
         self.requests: list[AddPartitionsToTxnRequest] = []
@@ -74,6 +76,7 @@ class Coordinator:
                                     partition_error_code=self.errors.get(TopicPartition(topic.name, index), 0),
                                 )
                                 for index in topic.partitions
+                                if TopicPartition(topic.name, index) not in self.omitted
                             ],
                         )
                         for topic in transaction.topics
@@ -198,6 +201,18 @@ def test_an_error_of_the_whole_request(run: Callable[[Test], None], leader: int)
         assert await world.verify() == both(ErrorCode.NOT_COORDINATOR)
         coordinator.error_of_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert await world.verify() == both(ErrorCode.INVALID_TXN_STATE)
+
+    run(test)
+
+
+@pytest.mark.parametrize("verify_only", [True, False])
+def test_a_partition_that_the_answer_omits_is_not_verified(run: Callable[[Test], None], verify_only: bool) -> None:
+    async def test(world: World) -> None:
+        world.led_by(SECOND).omitted = {OUT}
+        assert await world.verify(verify_only=verify_only) == {
+            IN: ErrorCode.NONE,
+            OUT: ErrorCode.UNKNOWN_SERVER_ERROR,
+        }
 
     run(test)
 

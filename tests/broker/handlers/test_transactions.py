@@ -382,6 +382,33 @@ def test_records_of_several_producers_are_refused_as_a_whole(producer: Producer,
     assert {answer.error_code for answer in answers} == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 
 
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_refused_acks_begin_no_transaction(
+    producer: Producer, topic: str, slow_verifier: SlowVerifier, version: int
+) -> None:
+    request = producer.request(topic, (0, producer.records(topic, b"x")))
+    request.acks = 2
+    assert one_partition(producer.harness.ask(request, version)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert slow_verifier.asked == []
+
+
+@pytest.mark.parametrize(
+    ("client_id", "error", "state"),
+    [("tests", ErrorCode.INVALID_TOPIC_EXCEPTION, "Empty"), ("__admin_client", ErrorCode.NONE, "Ongoing")],
+)
+def test_refused_records_of_an_internal_topic_begin_no_transaction(
+    producer: Producer, client_id: str, error: ErrorCode, state: str
+) -> None:
+    harness, internal = producer.harness, "__consumer_offsets"
+    harness.ask(FindCoordinatorRequest(key="g"), 0)
+    identity: Any = {"producer_id": producer.id, "producer_epoch": producer.epoch, "base_sequence": 0}
+    records = batch((b"\0\x7f", b"v"), transactional=True, **identity)
+    request = producer.request(internal, (0, records))
+    assert one_partition(harness.ask(request, NEW, client_id)).error_code == error
+    assert producer.state() == state
+    producer.end(commit=False)
+
+
 def test_transactional_records_need_a_transactional_id(producer: Producer, topic: str) -> None:
     request = producer.request(topic, (0, producer.records(topic, b"x")))
     request.transactional_id = None
