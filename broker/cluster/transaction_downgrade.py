@@ -61,8 +61,8 @@ class TransactionsOfNewProtocol:
             await self._transactions.end_new_protocol()
         except KafkaError as error:
             logger.warning(
-                "transactions of the newer protocol are still open after the downgrade of %s: %s; their timeouts end"
-                " them",
+                "transactions of the newer protocol are still open after the downgrade of %s: %s; those of a partition"
+                " that is loading are aborted after that, the others end with their timeouts",
                 TRANSACTION_VERSION,
                 error,
             )

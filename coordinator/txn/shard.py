@@ -94,6 +94,9 @@ class TransactionShard:
         for transactional_id, transaction in self.state.transactions.items():
             if transaction.state is TransactionState.ONGOING:
                 self._schedule_timeout(transactional_id, self._time_left_ms(transaction, now_ms))
+                if transaction.client_version >= EPOCH_PER_TRANSACTION:
+                    # The level is read when that runs: it may fall during the load.
+                    self._context.submit(partial(self._abort_after_downgrade, transactional_id))
             elif transaction.state in PREPARED:
                 prepared.append(transactional_id)
             yield None
@@ -147,6 +150,30 @@ class TransactionShard:
     def confirm_ends(self) -> Result:
         """Answered once all records that are in the log now are committed, those that were loaded too."""
         return Result(True, confirms_below=self._end_offset)
+
+    def _abort_after_downgrade(self, transactional_id: str, now_ms: int) -> Result:
+        """Abort a transaction of the new protocol that was loaded at a lower level, in the old protocol, so that every
+        coordinator can complete it."""
+        transaction = self.state.transactions.get(transactional_id)
+        level = self._transaction_version()
+        if (
+            transaction is None
+            or transaction.state is not TransactionState.ONGOING
+            or transaction.client_version < EPOCH_PER_TRANSACTION
+            or level >= EPOCH_PER_TRANSACTION
+        ):
+            return Result()
+        return self.endings.abort(
+            transactional_id,
+            level,
+            None,
+            now_ms,
+            on_failure=lambda: self._context.timers.schedule(
+                ("downgrade", transactional_id),
+                self._config.abort_retry_ms,
+                partial(self._abort_after_downgrade, transactional_id),
+            ),
+        )
 
     # --- timeouts
 

@@ -144,4 +144,4 @@ def test_level_that_falls_ends_the_transactions_of_this_broker(caplog: pytest.Lo
         for changed in features.on_changed:
             changed()
         assert here.ended == ended
-    assert "their timeouts end them" in caplog.text
+    assert "the others end with their timeouts" in caplog.text

@@ -128,6 +128,53 @@ def test_a_resigned_partition_is_not_served() -> None:
         assert context.verify(*producer, 1) == [ErrorCode.NOT_COORDINATOR]
 
 
+# --- downgrade
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_transaction_of_the_new_protocol_that_is_loaded_at_a_lower_level_is_aborted(level: int) -> None:
+    with Context() as context:
+        producer_id, epoch = ongoing(context)
+        ongoing(context, "old", version=3)
+        context.transaction_version = level
+        context.restart()
+        assert context.state() is TransactionState.COMPLETE_ABORT
+        assert context.transaction().client_version == 0
+        assert context.markers.sent[0].marker == (producer_id, epoch + 1, 4, False, 0)
+        assert context.state("old") is TransactionState.ONGOING
+        assert context.end(producer_id, epoch, commit=False, version=5) == (producer_id, epoch + 1)
+
+
+def test_a_transaction_of_the_new_protocol_is_aborted_if_the_level_falls_during_the_load() -> None:
+    with Context() as context:
+        ongoing(context)
+        context.resign()
+        context.log.load_gate = asyncio.Event()
+        context.elect()
+        context.transaction_version = 1
+        context.log.load_gate.set()
+        context.sleep(1)
+        assert context.state() is TransactionState.COMPLETE_ABORT
+
+
+def test_a_transaction_of_the_new_protocol_that_is_loaded_at_its_level_stays_open() -> None:
+    with Context() as context:
+        ongoing(context)
+        context.restart()
+        assert context.state() is TransactionState.ONGOING
+
+
+def test_an_abort_after_a_downgrade_that_cannot_be_written_is_tried_again() -> None:
+    with Context(abort_retry_ms=2_000) as context:
+        ongoing(context)
+        context.transaction_version = 1
+        context.fail()
+        context.restart()
+        assert context.state() is TransactionState.ONGOING
+        context.sleep(2_010)
+        assert context.state() is TransactionState.COMPLETE_ABORT
+
+
 # --- timeouts
 
 
