@@ -55,7 +55,7 @@ TRANSACTION_MUTANTS = (
     ),
     Mutant(
         "a transaction counts as decided before its marker is committed",
-        (Edit("storage", "first_unstable", "for _, first_offset in self._ended: ANY", "pass"),),
+        (Edit("storage", "first_unstable", "self._ended and (first is None or self._ended[0][1] < first)", "False"),),
     ),
     Mutant(
         "followers do not learn of markers",

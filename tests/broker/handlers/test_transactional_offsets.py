@@ -82,7 +82,9 @@ class Producer:
             answer = self.harness.ask(request, self.version)
             if self.version >= NEW and not answer.error_code:
                 self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-            assert answer.error_code in (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)
+            # After a restart the transactional ids are loaded behind the first answers.
+            passing = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            assert answer.error_code in (ErrorCode.NONE, *passing)
             return answer.error_code == ErrorCode.NONE
 
         self.harness.until(ended)
