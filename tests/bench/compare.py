@@ -37,14 +37,14 @@ CHART = pathlib.Path(__file__).with_name("ratios.svg")
 
 
 class Load(NamedTuple):
-    """One run of a tool.
+    """One run of a tool: a class of Apache Kafka's, or a module of ours for what its tools do not measure.
 
     `arguments` may name {bootstrap}, {topic} and {count}, which is `count` unless only a share of it is run. `pattern`
     finds the figure in the output. `after` is a load that must have run before.
     """
 
     figure: str
-    main_class: str
+    tool: str
     arguments: str
     count: int
     pattern: str
@@ -54,6 +54,8 @@ class Load(NamedTuple):
 
 PRODUCED = r"records sent, .*\(([\d.]+) MB/sec\)(?!.*records sent)"
 LARGE = "produce 1000 B records, MB/s"
+TRANSACTIONS = "transactions"
+TRANSACTION_LOAD = "tests.bench.transactions"
 LOADS = [
     Load(
         "produce 100 B records, MB/s",
@@ -98,6 +100,21 @@ LOADS = [
         r"99th = ([\d.]+)",
         False,
     ),
+    *(
+        Load(
+            f"{TRANSACTIONS} ({producers} at a time){name}",
+            TRANSACTION_LOAD,
+            f"--bootstrap {{bootstrap}} --topic {{topic}}t --producers {producers} --transactions {{count}}",
+            count,
+            pattern,
+            higher_is_better,
+        )
+        for producers, count in ((1, 1000), (8, 250))
+        for name, pattern, higher_is_better in (
+            (", 1/s", r"([\d.]+) transactions/s", True),
+            (" 99th, ms", r"99th ([\d.]+) ms", False),
+        )
+    ),
 ]
 START = "start to first answer, s"
 MEMORY = "idle memory, MB"
@@ -117,7 +134,8 @@ class Peer:
             f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}\n"
             "controller.listener.names=CONTROLLER\n"
             "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
-            f"log.dirs={folder}/data\noffsets.topic.replication.factor=1\ngroup.initial.rebalance.delay.ms=0\n"
+            f"log.dirs={folder}/data\noffsets.topic.replication.factor=1\n"
+            "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\ngroup.initial.rebalance.delay.ms=0\n"
         )
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -145,15 +163,14 @@ class Peer:
 def measure(load: Load, port: int, topic: str, share: float) -> float:
     count = max(100, int(load.count * share))
     arguments = load.arguments.format(bootstrap=f"127.0.0.1:{port}", topic=topic, count=count).split()
+    java = ["java", "-Xmx512M", "-cp", f"{kafka_jars()}/*"]
+    program = [sys.executable, "-m"] if load.tool == TRANSACTION_LOAD else java
     done = subprocess.run(
-        ["java", "-Xmx512M", "-cp", f"{kafka_jars()}/*", load.main_class, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=LOAD_TIMEOUT_S,
+        [*program, load.tool, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S
     )
     found = re.findall(load.pattern, done.stdout, re.MULTILINE)
     if done.returncode or not found:
-        raise RuntimeError(f"{load.main_class} {' '.join(arguments)} failed:\n{done.stdout[-800:]}{done.stderr[-800:]}")
+        raise RuntimeError(f"{load.tool} {' '.join(arguments)} failed:\n{done.stdout[-800:]}{done.stderr[-800:]}")
     return float(found[-1])
 
 

@@ -37,10 +37,29 @@ def test_a_load_brings_those_that_it_needs() -> None:
 def test_the_command_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kafka_jars()
     drawn = tmp_path / "ratios.svg"
-    words = ["--rounds", "1", "--warm-up", "0", "--share", "0.0005", "--only", "100 B", "--chart", str(drawn)]
+    words = [
+        "--rounds",
+        "1",
+        "--warm-up",
+        "0",
+        "--share",
+        "0.0005",
+        "--only",
+        "100 B",
+        "--only",
+        "(1 at a time), 1/s",
+        "--chart",
+        str(drawn),
+    ]
     code = compare.main(words)
     told = capsys.readouterr().out
     assert code == ("MISSED" in told)
-    for figure in ("produce 100 B records, MB/s", compare.START, compare.MEMORY, "longest stall, gregor"):
+    for figure in (
+        "produce 100 B records, MB/s",
+        "transactions (1 at a time), 1/s",
+        compare.START,
+        compare.MEMORY,
+        "longest stall, gregor",
+    ):
         assert figure in told
-    assert drawn.read_text().count("<rect") == 3
+    assert drawn.read_text().count("<rect") == 4
