@@ -13,6 +13,9 @@ from collections.abc import Iterable
 
 MAX_CLIENTS = 10_000
 """Of the producers that were noted last."""
+MAX_CLIENT_ID_CHARACTERS = 100
+MAX_DETAILS_BYTES = 30_000
+"""A string of the protocol has at most 32,767 bytes."""
 
 
 class ProducerClients:
@@ -26,7 +29,7 @@ class ProducerClients:
     def note(self, producer_id: int, client_id: str | None, host: str) -> None:
         """Note that this client sent transactional records of the producer."""
         clients = self._clients
-        client = client_id, host
+        client = client_id and client_id[:MAX_CLIENT_ID_CHARACTERS], host
         if clients.get(producer_id) != client:
             clients.pop(producer_id, None)
             clients[producer_id] = client
@@ -42,8 +45,17 @@ class ProducerClients:
         return f"{client_id} at {host}" if client_id else host
 
     def details(self, producer_ids: Iterable[int]) -> str | None:
-        """Return the detail text for these producers; None if none of them is known."""
-        known = {str(one): text for one in producer_ids if (text := self.text_of(one)) is not None}
+        """Return the detail text for these producers, as many as there is room for; None if none of them is known."""
+        known: dict[str, str] = {}
+        size_bytes = 0
+        for producer_id in producer_ids:
+            text = self.text_of(producer_id)
+            if text is None:
+                continue
+            size_bytes += len(json.dumps({str(producer_id): text}, ensure_ascii=False).encode())
+            if size_bytes > MAX_DETAILS_BYTES:
+                break
+            known[str(producer_id)] = text
         return json.dumps({"clients": known}, ensure_ascii=False) if known else None
 
 

@@ -11,6 +11,7 @@ from enum import IntEnum
 
 import click
 
+from gregor.broker.cli.client import REQUEST_TIMEOUT_S
 from gregor.broker.cli.command import Connection, connected_group, run
 from gregor.broker.cli.coordinators import when_ready
 from gregor.broker.cli.errors import CommandError
@@ -28,6 +29,8 @@ FEATURES_FROM = 3
 """The version of ApiVersions that has features."""
 DRY_RUN_FROM = 1
 """The version of UpdateFeatures that has the type of an update, and can validate only."""
+ANSWER_MS = 5_000
+"""For the way of the controller's answer."""
 
 METADATA_VERSION = "metadata.version"
 _METADATA_LEVELS = (
@@ -198,7 +201,9 @@ def send_update(client: WireClient, levels: Mapping[str, int], kind: UpdateType,
         UpdateFeaturesRequest.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
         for name, level in levels.items()
     ]
-    request = UpdateFeaturesRequest(feature_updates=updates, validate_only=dry_run)
+    # Less than the time that this command waits for the answer, which names what a downgrade waits for.
+    timeout_ms = int(REQUEST_TIMEOUT_S * 1000) - ANSWER_MS
+    request = UpdateFeaturesRequest(timeout_ms=timeout_ms, feature_updates=updates, validate_only=dry_run)
 
     def attempt() -> UpdateFeaturesResponse:
         response: UpdateFeaturesResponse = client.send(request, client.controller_id)

@@ -14,6 +14,9 @@ from gregor.protocol.messages import DescribeTransactionsResponse, ListTransacti
 _Described = DescribeTransactionsResponse.TransactionState
 _Listed = ListTransactionsResponse.TransactionState
 
+MAX_PATTERN_CHARACTERS = 1_000
+PATTERN_BYTES = 256 * 1024
+"""The memory of one compiled pattern. Larger ones are refused; they would need long for each transactional id, too."""
 STATE_NAMES = frozenset(state.value for state in TransactionState)
 
 
@@ -40,12 +43,18 @@ class Filters:
 
 
 def _matcher(pattern: str) -> Callable[[str], object]:
-    """Compile a pattern with RE2, as Apache Kafka does: its time is linear in the text, so that no pattern of a client
-    can hold the event loop up. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+    """Compile a pattern with RE2, as Apache Kafka does: its time is linear in the text. Raises KafkaError
+    INVALID_REGULAR_EXPRESSION."""
     import re2  # few clients send a pattern: others pay neither its memory nor its time to load
 
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = PATTERN_BYTES
+    if len(pattern) > MAX_PATTERN_CHARACTERS:
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_CHARACTERS} are allowed",
+        )
     try:
         matches: Callable[[str], object] = re2.compile(pattern, options).fullmatch
     except re2.error as error:

@@ -85,6 +85,10 @@ def next_step(levels: Mapping[str, int], after: Mapping[str, int]) -> dict[str, 
     return dict(after)
 
 
+def _names(levels: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={level}" for name, level in sorted(levels.items())) or "none"
+
+
 def _refusal(update: FeatureUpdate, present: int, brokers: Mapping[int, LiveBroker]) -> str | None:
     level = update.level
     if update.kind == UpgradeType.UNKNOWN:
@@ -143,10 +147,16 @@ class FeatureAdmin:
         """Return when the new levels are in force on this broker; the others follow. Raises KafkaError: those of
         `updated`, NOT_CONTROLLER, REQUEST_TIMED_OUT, FEATURE_UPDATE_FAILED."""
         limit = TimeLimit(timeout_ms)
+        written: Mapping[str, int] | None = None
         while True:
             cluster = present_context(self._controller)
             node, present = await self._present(limit)
             levels = present.levels if present.enabled else {}
+            if written is not None and levels != written:
+                raise KafkaError(
+                    ErrorCode.FEATURE_UPDATE_FAILED,
+                    f"the features were changed meanwhile, to {_names(levels)}: this update ends here",
+                )
             after = updated(levels, updates, cluster.brokers)
             if validate_only or (after == levels and present.enabled):
                 return
@@ -159,6 +169,7 @@ class FeatureAdmin:
                 await limit.within(partial(self._write, step, node))
             except (BadVersion, NoNode):
                 continue
+            written = step
             await limit.within(self._features.refresh)
             self._report(levels, step)
 
@@ -200,6 +211,6 @@ class FeatureAdmin:
             _log.warning(
                 "A broker of Apache Kafka 3.9 or older cannot start in this cluster while a feature is finalised (%s):"
                 " before one joins, downgrade with `gregor features downgrade --feature %s=0`",
-                ", ".join(f"{name}={level}" for name, level in sorted(after.items())),
+                _names(after),
                 TRANSACTION_VERSION,
             )

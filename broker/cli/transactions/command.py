@@ -80,7 +80,7 @@ _partition = click.option("--partition", required=True, type=click.IntRange(min=
 @transactions.command("list")
 @click.option(
     "--duration-filter", "duration_ms", type=int, default=ANY_DURATION, metavar="MS",
-    help="Only transactions that are open for longer than this; below 0: all.",
+    help="Only ids without a transaction, or whose transaction began longer ago than this; below 0: all.",
 )  # fmt: skip
 @click.option("--transactional-id-pattern", "pattern", metavar="REGEX", help="Only transactional ids that match.")
 @click.pass_obj

@@ -32,3 +32,14 @@ def test_clients_noted_first_are_forgotten_first(monkeypatch: pytest.MonkeyPatch
     for producer_id, client_id in ((1, "a"), (2, "b"), (1, "a again"), (3, "c")):
         clients.note(producer_id, client_id, "host")
     assert [clients.text_of(one) for one in (1, 2, 3)] == ["a again at host", None, "c at host"]
+
+
+def test_details_fit_into_a_string_of_the_protocol() -> None:
+    clients = ProducerClients()
+    clients.note(0, "\x01" * 40_000, "192.0.2.7")
+    for producer_id in range(1, 2_000):
+        clients.note(producer_id, f"an application with a long name, its thread {producer_id}", "192.0.2.7")
+    details = clients.details(range(2_000))
+    assert details is not None
+    assert 20_000 < len(details.encode()) < 32_767
+    assert clients_in(details)[1] == "an application with a long name, its thread 1 at 192.0.2.7"

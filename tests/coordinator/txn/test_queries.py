@@ -114,4 +114,5 @@ def test_a_pattern_cannot_hold_the_event_loop_up() -> None:
         context.init(transactional_id)
         assert names(context, transactional_id_pattern="(a|aa|a*)+") == set()
         assert names(context, transactional_id_pattern="((a|aa)+)+!") == {transactional_id}
-        assert context.list(transactional_id_pattern="(a)\\1").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        for pattern in ("(a)\\1", "((a{1,100}){1,100}){1,100}", "a" * 1001):
+            assert context.list(transactional_id_pattern=pattern).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

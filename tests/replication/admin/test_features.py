@@ -181,8 +181,25 @@ async def test_another_write_in_between_is_read_first(tmp_path: Path) -> None:
         await tested.store.set(nodes.FEATURE, nodes.encode_features({TRANSACTIONS: 2}))
 
     tested.before_downgrade.append(prepare)
-    await tested.update(0, SAFE)
-    assert await tested.node() == (nodes.encode_features({}), 4)
+    await tested.update(1, SAFE)
+    assert await tested.node() == (nodes.encode_features({TRANSACTIONS: 1}), 2)
+    await tested.store.close()
+
+
+@on_loop
+async def test_a_downgrade_that_waits_does_not_undo_a_later_upgrade(tmp_path: Path) -> None:
+    tested = await subject(tmp_path)
+    await tested.update(2)
+
+    async def prepare(_name: str, _level: int, _after: int, _timeout_ms: int) -> None:
+        tested.before_downgrade.clear()
+        await tested.update(2)
+
+    tested.before_downgrade.append(prepare)
+    with pytest.raises(KafkaError, match="changed meanwhile, to transaction.version=2") as error:
+        await tested.update(0, SAFE)
+    assert error.value.code == ErrorCode.FEATURE_UPDATE_FAILED
+    assert tested.features.transaction_version() == 2
     await tested.store.close()
 
 
