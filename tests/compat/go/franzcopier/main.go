@@ -56,7 +56,13 @@ func main() {
 func copyRecords(commands *copier.Commands, session *kgo.GroupTransactSession, records []*kgo.Record, number int) error {
 	ctx, fate := context.Background(), commands.Fate()
 	commands.Phase("begun", number, fate)
-	if err := session.Begin(); err != nil {
+	// franz-go leaves it to its user to wait until the transaction of a killed instance is aborted.
+	err := session.Begin()
+	for until := time.Now().Add(30 * time.Second); errors.Is(err, kerr.ConcurrentTransactions) && time.Now().Before(until); {
+		time.Sleep(20 * time.Millisecond)
+		err = session.Begin()
+	}
+	if err != nil {
 		return err
 	}
 	var copies []*kgo.Record
