@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from struct import Struct
 from typing import TYPE_CHECKING, Protocol
 
 from gregor.protocol.deferred import Deferred, outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.protocol.records.batch import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
+from gregor.protocol.records.batch import (
+    ATTRIBUTES_AT,
+    MAGIC_AT,
+    PRODUCER_FIELDS,
+    PRODUCER_ID_AT,
+    RECORD_BATCH_OVERHEAD,
+    TRANSACTIONAL_BIT,
+)
 from gregor.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,10 +34,6 @@ if TYPE_CHECKING:
 ABORTABLE_FROM = 11
 """The first version of Produce whose producers know TRANSACTION_ABORTABLE."""
 ADDS_FROM = 12
-
-_PRODUCER_AT = 43
-_PRODUCER = Struct(">qhi")
-"""Producer id, its epoch, first sequence."""
 
 _PASSING = frozenset(
     {
@@ -132,7 +134,7 @@ class TransactionalBatches:
             or not records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT
         ):
             return
-        producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
+        producer_id, epoch, sequence = PRODUCER_FIELDS.unpack_from(records, PRODUCER_ID_AT)
         if self._producer not in (None, (producer_id, epoch)):
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the request has transactional records of several producers"

@@ -22,7 +22,6 @@ import asyncio
 import time
 from collections import deque
 from functools import partial
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from gregor.broker.answers.current_leaders import current_leader, node_endpoints
@@ -38,6 +37,8 @@ from gregor.protocol.records.batch import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
     MAGIC_AT,
+    PRODUCER_FIELDS,
+    PRODUCER_ID_AT,
     RECORD_BATCH_OVERHEAD,
     TRANSACTIONAL_BIT,
     CorruptBatch,
@@ -81,9 +82,6 @@ PASSING = frozenset(
     }
 )
 """Errors that are temporary: the same batch may be appended when the client sends it again."""
-PRODUCER_AT = 43
-_PRODUCER = Struct(">qhi")
-"""Producer id, its epoch, first sequence."""
 
 Answer = ProduceResponse | Deferred[ProduceResponse | None] | None
 
@@ -328,7 +326,7 @@ class _Appends:
         records = data.records
         if not records or len(records) < RECORD_BATCH_OVERHEAD or records[MAGIC_AT] != 2:
             return
-        producer_id, epoch, sequence = _PRODUCER.unpack_from(records, PRODUCER_AT)
+        producer_id, epoch, sequence = PRODUCER_FIELDS.unpack_from(records, PRODUCER_ID_AT)
         name = topic.name or self._broker.metadata.topic_name(topic.topic_id)
         if producer_id >= 0 and name:
             self._broker.replicas.note_refused((name, data.index), producer_id, epoch, sequence)
