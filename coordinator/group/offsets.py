@@ -90,18 +90,12 @@ class Offsets:
             partitions = []
             for partition in topic.partitions:
                 index = partition.partition_index
-                metadata = partition.committed_metadata or ""
                 code = ErrorCode.NONE
-                if java_length(metadata) > self._config.metadata_max_bytes:
+                commit_ms = now_ms if partition.commit_timestamp < 0 else partition.commit_timestamp
+                value = self._value(partition, commit_ms, expire_ms)
+                if value is None:
                     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
-                    value = OffsetCommitValue(
-                        offset=partition.committed_offset,
-                        leader_epoch=partition.committed_leader_epoch,
-                        metadata=metadata,
-                        commit_timestamp=now_ms if partition.commit_timestamp < 0 else partition.commit_timestamp,
-                        expire_timestamp=expire_ms,
-                    )
                     records.append(Record(_key(request.group_id, topic.name, index), value))
                 partitions.append(
                     OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=index, error_code=code)
@@ -126,21 +120,34 @@ class Offsets:
             partitions = []
             for partition in topic.partitions:
                 index = partition.partition_index
-                metadata = partition.committed_metadata or ""
                 code = ErrorCode.NONE
-                if java_length(metadata) > self._config.metadata_max_bytes:
+                value = self._value(partition, now_ms, NO_TIMESTAMP)
+                if value is None:
                     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
-                    value = OffsetCommitValue(
-                        offset=partition.committed_offset,
-                        leader_epoch=partition.committed_leader_epoch,
-                        metadata=metadata,
-                        commit_timestamp=now_ms,
-                    )
                     records.append(Record(_key(request.group_id, topic.name, index), value))
                 partitions.append(_TxnPartition(partition_index=index, error_code=code))
             topics.append(_TxnTopic(name=topic.name, partitions=partitions))
         return Result(TxnOffsetCommitResponse(topics=topics), records, producer=producer)
+
+    def _value(
+        self,
+        partition: OffsetCommitRequest.OffsetCommitRequestPartition
+        | TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition,
+        commit_ms: int,
+        expire_ms: int,
+    ) -> OffsetCommitValue | None:
+        """Return the value of the record for an offset; None if its metadata is too large."""
+        metadata = partition.committed_metadata or ""
+        if java_length(metadata) > self._config.metadata_max_bytes:
+            return None
+        return OffsetCommitValue(
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=metadata,
+            commit_timestamp=commit_ms,
+            expire_timestamp=expire_ms,
+        )
 
     def _commit_error(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
         error = self._sender_error(request, request.generation_id_or_member_epoch, _COMMIT, _COMMIT_SIMPLE)
