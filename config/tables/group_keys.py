@@ -44,6 +44,8 @@ def _group(key: str, type: str, default: ConfigValue, help: str, validator: Vali
         no_effect=_WITHOUT.get(key.partition(".")[0], without.no_effect if without else ""),
         broker_synonyms=(synonym,) if without or synonym in BROKER_KEYS else (),
     )
+
+
 def _timing(kind: str) -> tuple[ConfigDef, ...]:
     """Return the settings that each of the three protocols has."""
     return (

@@ -54,6 +54,8 @@ THROTTLES = (
 SHARED = [definition for key, definition in ALL_KEYS.items() if key in FACTS]
 # The text of these validators does not show their rule, or the rule is stricter than our tables; no code uses them.
 OTHER_VALIDATORS = ("non-empty list", "non-null string", "non-empty string", "(case insensitive)")
+# Apache Kafka loads the classes of assignors when it starts, and refuses other names then.
+CHECKED_LATER = ("group.consumer.assignors",)
 
 
 @pytest.mark.parametrize("definition", SHARED, ids=lambda definition: definition.key)
@@ -66,7 +68,7 @@ def test_type_default_range_and_mode(definition: ConfigDef) -> None:
     if definition.key == "node.id":
         assert isinstance(definition.validator, Range)
         assert (fact.validator, definition.validator.also) == ("[0,...]", (-1,))
-    elif not fact.validator.startswith(OTHER_VALIDATORS):
+    elif not fact.validator.startswith(OTHER_VALIDATORS) and definition.key not in CHECKED_LATER:
         assert validator_text(definition) == sorted_choices(fact.validator)
 
 
