@@ -69,7 +69,7 @@ def _check_group_protocols(values: Mapping[str, Any]) -> None:
             ",".join(protocols),
             "must name classic: that protocol cannot be disabled",
         )
-    for setting in ("heartbeat.interval.ms", "session.timeout.ms"):
+    for setting in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms"):
         low_key, key, high_key = (f"group.consumer.{bound}{setting}" for bound in ("min.", "", "max."))
         low, value, high = values[low_key], values[key], values[high_key]
         if low > high:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gregor.config.definitions import INT_MAX, INTERNAL, RETIRED, ConfigDef
+from gregor.config.definitions import CLUSTER_WIDE, INT_MAX, INTERNAL, RETIRED, ConfigDef
 from gregor.config.validators import ConfigValue, Form, at_least, one_of
 
 GROUP_PROTOCOLS = ("classic", "consumer", "share", "streams")
@@ -130,6 +130,28 @@ _CONSUMER = (
         15000,
         "Largest value of a group's own consumer.heartbeat.interval.ms.",
         at_least(1),
+    ),
+    ConfigDef(
+        "group.consumer.assignment.interval.ms",
+        "int",
+        1000,
+        "Least time between two assignments of a consumer group; 0: none.",
+        at_least(0),
+        dynamic=CLUSTER_WIDE,
+    ),
+    ConfigDef(
+        "group.consumer.min.assignment.interval.ms",
+        "int",
+        0,
+        "Least value of a group's own consumer.assignment.interval.ms.",
+        at_least(0),
+    ),
+    ConfigDef(
+        "group.consumer.max.assignment.interval.ms",
+        "int",
+        15000,
+        "Largest value of a group's own consumer.assignment.interval.ms.",
+        at_least(0),
     ),
     ConfigDef("group.consumer.max.size", "int", INT_MAX, "Members of a consumer group, at most.", at_least(1)),
     ConfigDef(

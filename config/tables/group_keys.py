@@ -165,16 +165,20 @@ def _parsed(key: str, text: str) -> ConfigValue:
     return definition.parse(text)
 
 
-def _limits(key: str, broker: BrokerConfig) -> list[Limit]:
-    """Return the broker's group.<kind>.min.<setting> and .max.<setting>, where they exist."""
+def limit_keys(key: str) -> tuple[str, str]:
+    """Return the names of the broker's lower and upper limit for a group's setting; there may be no such settings."""
     kind, _, setting = key.partition(".")
     setting = {"num.standby.replicas": "standby.replicas"}.get(setting, setting)
-    found = []
-    for bound in ("min", "max"):
-        limit_key = f"group.{kind}.{bound}.{setting}"
-        if limit_key in BROKER_KEYS or limit_key in keys_without_effect():
-            found.append(Limit(limit_key, _broker_value(limit_key, broker), bound == "min"))
-    return found
+    return f"group.{kind}.min.{setting}", f"group.{kind}.max.{setting}"
+
+
+def _limits(key: str, broker: BrokerConfig) -> list[Limit]:
+    lower_key = limit_keys(key)[0]
+    return [
+        Limit(limit_key, _broker_value(limit_key, broker), limit_key == lower_key)
+        for limit_key in limit_keys(key)
+        if limit_key in BROKER_KEYS or limit_key in keys_without_effect()
+    ]
 
 
 def _broker_value(key: str, broker: BrokerConfig) -> Any:

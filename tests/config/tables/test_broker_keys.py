@@ -9,6 +9,7 @@ import pytest
 
 from gregor.config.definitions import LONG_MAX, RETIRED, ConfigDef
 from gregor.config.tables.broker_keys import BROKER_KEYS, BROKER_SYNONYMS, broker_synonyms
+from gregor.config.tables.group_keys import GROUP_KEYS, limit_keys
 from gregor.config.tables.known_keys import NO_EFFECT_KEYS
 from gregor.config.tables.no_effect_keys import keys_without_effect
 from gregor.config.tables.topic_keys import TOPIC_KEYS
@@ -113,9 +114,11 @@ def test_setting_without_effect_says_so_in_its_help() -> None:
     """The help of a setting that no code reads states this (`no_effect`); the help of any other setting does not."""
     source = read_by_the_broker()
     by_topics = {key for definition in TOPIC_KEYS.values() for key in definition.broker_synonyms}
+    by_groups = {limit for key, row in GROUP_KEYS.items() if not row.no_effect for limit in limit_keys(key)}
 
     def acts(key: str) -> bool:
-        return f'"{key}"' in source or f'{key}"' in source or (key in by_topics and not BROKER_KEYS[key].no_effect)
+        derived = key in by_topics and not BROKER_KEYS[key].no_effect
+        return f'"{key}"' in source or f'{key}"' in source or derived or key in by_groups
 
     assert [key for key, definition in BROKER_KEYS.items() if not acts(key) and not definition.no_effect] == []
     assert [key for key, definition in ALL_KEYS.items() if definition.no_effect and f'["{key}"]' in source] == []

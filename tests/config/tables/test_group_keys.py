@@ -67,7 +67,7 @@ def test_the_brokers_own_values_count_where_a_group_has_none() -> None:
 
 
 def test_those_of_consumer_groups_act_and_the_others_say_why_not() -> None:
-    acting = {"consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"}
+    acting = {"consumer.assignment.interval.ms", "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"}
     found = {key for key, definition in GROUP_KEYS.items() if "Without effect here" not in definition.documentation}
     assert found == acting
 
