@@ -176,7 +176,10 @@ def make_ignorable(fields: list[dict[str, Any]], names: set[str]) -> None:
         make_ignorable(field.get("fields", []), names)
 
 
-@pytest.mark.parametrize("name", ["OffsetCommitValue", "GroupMetadataValue"])
+CONSUMER_GROUP_RECORDS = [name for name, file in messages.OTHERS.items() if file == "records_consumer_group"]
+
+
+@pytest.mark.parametrize("name", ["OffsetCommitValue", "GroupMetadataValue", *CONSUMER_GROUP_RECORDS])
 def test_values_of_the_offsets_topic_equal_those_of_4_3(name: str) -> None:
     schema = messages.schema(name)
     definition = definitions("4.3.1", "kafka-group-coordinator")[name]

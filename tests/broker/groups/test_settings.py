@@ -37,14 +37,14 @@ class Subject:
         return self
 
     async def restart(self) -> None:
-        self.configs = TopicConfigs(self.store, self.broker, 3, self._spawn, HandClock(), LoopGate())
+        self.configs = TopicConfigs(self.store, self.broker, 3, self.spawn, HandClock(), LoopGate())
         self.settings = GroupSettings(self.store, self.broker, self.configs)
         self.port: GroupConfigs = self.settings
         self.admin = ConfigAdmin(self.store, self.broker, 3, self.configs, LoopGate())
         await self.configs.start()
         await self.settings.start()
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(asyncio.ensure_future(coroutine))
 
     async def alter(self, name: str, **texts: str) -> None:
@@ -80,7 +80,7 @@ async def test_other_brokers_follow_by_the_notice(tmp_path: Path) -> None:
         subject.store,
         subject.broker,
         4,
-        TopicConfigs(subject.store, subject.broker, 4, subject._spawn, HandClock(), LoopGate()),
+        TopicConfigs(subject.store, subject.broker, 4, subject.spawn, HandClock(), LoopGate()),
         LoopGate(),
     )
     await admin.alter(GROUPS, NAME, replacement({"consumer.heartbeat.interval.ms": "6000"}))
