@@ -100,6 +100,8 @@ OTHERS = {
     "ConsumerGroupCurrentMemberAssignmentValue": "records_consumer_group",
     "ConsumerGroupRegularExpressionKey": "records_consumer_group",
     "ConsumerGroupRegularExpressionValue": "records_consumer_group",
+    "ConsumerProtocolSubscription": "embedded_consumer",
+    "ConsumerProtocolAssignment": "embedded_consumer",
     "TransactionLogKey": "records_transaction",
     "TransactionLogValue": "records_transaction",
 }
