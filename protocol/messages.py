@@ -86,6 +86,8 @@ OTHERS = {
     "GroupMetadataValue": "records_group",
     "TransactionLogKey": "records_transaction",
     "TransactionLogValue": "records_transaction",
+    "RebalanceKey": "records_rebalances",
+    "RebalanceValue": "records_rebalances",
 }
 
 _SCHEMA_OF = dict(OTHERS)
