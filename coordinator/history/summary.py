@@ -8,7 +8,7 @@ from gregor.coordinator.history.assignments import (
     Undecodable,
     decode_assignment,
 )
-from gregor.coordinator.history.causes import Cause, Identity, Trigger
+from gregor.coordinator.history.causes import Cause, Trigger
 from gregor.coordinator.history.ownership import Comparison, Releases, Unowned, compare, owners
 from gregor.coordinator.history.rebalance import Arrival, Assignment, Outcome, Rebalance
 from gregor.coordinator.history.triggers import TopicFacts, refined
@@ -44,7 +44,7 @@ class Summaries:
             epoch=rebalance.epoch,
             outcome=rebalance.outcome.value,
             protocol_type=_text(rebalance.protocol_type),
-            protocol=None if rebalance.protocol is None else _text(rebalance.protocol),
+            protocol=_nullable(rebalance.protocol),
             coordinator_id=self._coordinator_id,
             began_ms=rebalance.began_ms,
             joined_ms=rebalance.joined_ms,
@@ -136,8 +136,8 @@ def _fill(value: RebalanceValue, found: Comparison) -> None:
         value.moves.append(
             RebalanceValue.Move(
                 topic=move.topic,
-                from_member=None if move.from_member is None else _text(move.from_member),
-                to_member=None if move.to_member is None else _text(move.to_member),
+                from_member=_nullable(move.from_member),
+                to_member=_nullable(move.to_member),
                 partitions=sorted(numbers)[:room],
             )
         )
@@ -148,9 +148,12 @@ def _cause(cause: Cause) -> RebalanceValue.Cause:
     return RebalanceValue.Cause(
         trigger=cause.trigger.value,
         at_ms=cause.at_ms,
-        reason=None if not cause.reason else _text(cause.reason),
+        reason=_nullable(cause.reason or None),
         detail=_text(cause.detail),
-        **_identity(cause.member),
+        member_id=_text(cause.member.member_id),
+        group_instance_id=_nullable(cause.member.group_instance_id),
+        client_id=_text(cause.member.client_id),
+        client_host=_text(cause.member.client_host),
     )
 
 
@@ -163,7 +166,10 @@ def _members(rebalance: Rebalance, after: Mapping[str, Partitions] | None) -> li
             waited_ms=_wait_ms(one, rebalance),
             joined=joined,
             partitions=-1 if after is None else sum(map(len, after.get(one.member.name, {}).values())) if joined else 0,
-            **_identity(one.member),
+            member_id=_text(one.member.member_id),
+            group_instance_id=_nullable(one.member.group_instance_id),
+            client_id=_text(one.member.client_id),
+            client_host=_text(one.member.client_host),
         )
         for one, joined in arrivals[:MAX_MEMBERS]
     ]
@@ -173,15 +179,9 @@ def _wait_ms(arrival: Arrival, rebalance: Rebalance) -> int:
     return max(0, arrival.at_ms - rebalance.began_ms)
 
 
-def _identity(member: Identity) -> dict[str, str | None]:
-    instance_id = member.group_instance_id
-    return {
-        "member_id": _text(member.member_id),
-        "group_instance_id": None if instance_id is None else _text(instance_id),
-        "client_id": _text(member.client_id),
-        "client_host": _text(member.client_host),
-    }
-
-
 def _text(text: str) -> str:
     return text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 3] + "..."
+
+
+def _nullable(text: str | None) -> str | None:
+    return None if text is None else _text(text)
