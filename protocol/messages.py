@@ -84,6 +84,8 @@ OTHERS = {
     "OffsetCommitValue": "records_group",
     "GroupMetadataKey": "records_group",
     "GroupMetadataValue": "records_group",
+    "ConsumerProtocolSubscription": "embedded_consumer",
+    "ConsumerProtocolAssignment": "embedded_consumer",
     "TransactionLogKey": "records_transaction",
     "TransactionLogValue": "records_transaction",
 }

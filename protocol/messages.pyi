@@ -118,6 +118,42 @@ class GroupMetadataValue(ApiMessage):
         members: list[GroupMetadataValue.MemberMetadata] = ...,
     ) -> None: ...
 
+class ConsumerProtocolSubscription(ApiMessage):
+    class TopicPartition:
+        topic: str
+        partitions: list[int]
+        def __init__(self, *, topic: str = ..., partitions: list[int] = ...) -> None: ...
+
+    topics: list[str]
+    user_data: bytes | None
+    owned_partitions: list[ConsumerProtocolSubscription.TopicPartition]
+    generation_id: int
+    rack_id: str | None
+    def __init__(
+        self,
+        *,
+        topics: list[str] = ...,
+        user_data: bytes | None = ...,
+        owned_partitions: list[ConsumerProtocolSubscription.TopicPartition] = ...,
+        generation_id: int = ...,
+        rack_id: str | None = ...,
+    ) -> None: ...
+
+class ConsumerProtocolAssignment(ApiMessage):
+    class TopicPartition:
+        topic: str
+        partitions: list[int]
+        def __init__(self, *, topic: str = ..., partitions: list[int] = ...) -> None: ...
+
+    assigned_partitions: list[ConsumerProtocolAssignment.TopicPartition]
+    user_data: bytes | None
+    def __init__(
+        self,
+        *,
+        assigned_partitions: list[ConsumerProtocolAssignment.TopicPartition] = ...,
+        user_data: bytes | None = ...,
+    ) -> None: ...
+
 class TransactionLogKey(ApiMessage):
     transactional_id: str
     def __init__(self, *, transactional_id: str = ...) -> None: ...

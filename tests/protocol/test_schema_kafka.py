@@ -211,6 +211,14 @@ def test_records_of_the_transaction_topic_equal_those_of_4_3(name: str) -> None:
     compare(schema, definition, schema.versions)
 
 
+@pytest.mark.parametrize("name", ["ConsumerProtocolSubscription", "ConsumerProtocolAssignment"])
+def test_the_data_of_consumers_equals_that_of_4_3(name: str) -> None:
+    schema = messages.schema(name)
+    definition = definitions("4.3.1", "kafka-clients")[name]
+    assert schema.versions == Versions.parse(definition["validVersions"])
+    compare(schema, definition, schema.versions)
+
+
 @pytest.mark.parametrize("name", KEYS_FROM_3_9)
 def test_keys_of_the_offsets_topic_equal_those_of_3_9(name: str) -> None:
     schema = messages.schema(name)
