@@ -1,15 +1,15 @@
 """The uniform assignor: members have equally many partitions, and keep those that they have.
 
 Where all members subscribe to the same topics, the numbers of their partitions differ by at most one, and no assignment
-with that property moves fewer partitions. `uniform_heterogeneous` assigns where subscriptions differ. Racks do not
+with that property moves fewer partitions. `heterogeneous` assigns where subscriptions differ. Racks do not
 count, as in Apache Kafka since 4.0. Kafka: UniformAssignor, UniformHomogeneousAssignmentBuilder.
 """
 
 from collections.abc import Iterable, Mapping
 
 from gregor.coordinator.group.consumer.assignor import Assignment, MemberSpec, TopicSpec
-from gregor.coordinator.group.consumer.uniform_heterogeneous import assign_heterogeneous
-from gregor.coordinator.group.consumer.uniform_retained import Retained, retain
+from gregor.coordinator.group.consumer.assignors.heterogeneous import assign_heterogeneous
+from gregor.coordinator.group.consumer.assignors.retained import Retained, retain
 from gregor.protocol.ids import Uuid
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 
