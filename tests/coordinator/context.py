@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.coordinator import GroupCoordinator, Verify
 from gregor.coordinator.group.group import Group
 from gregor.coordinator.group.records import decode_record
@@ -306,7 +307,7 @@ class Context:
 
     def replayed_state(self) -> dict[str, tuple[Any, Any, Any]]:
         """The same as another coordinator would build it from the log."""
-        shard = GroupShard(self.config, _NoTimers())
+        shard = GroupShard(self.config, _NoContext(), LoopGate(), ConsumerGroups())
         data = b"".join(self.log.batches.get(0, []))
         run_all(replay(shard, decode_record, data, 0, "replayed"))
         return _plain(shard.groups)
@@ -566,6 +567,18 @@ class _NoTimers:
     def schedule(self, key: object, delay_ms: int, operation: object) -> None: ...
 
     def cancel(self, key: object) -> None: ...
+
+
+class _NoContext:
+    """What a shard that only replays needs of the runtime."""
+
+    timers = _NoTimers()
+    leader_epoch = 0
+
+    def submit(self, operation: object) -> None: ...
+
+    def outcome_of(self, awaitable: object) -> Any:
+        raise NotImplementedError
 
 
 def _plain(groups: dict[str, Group]) -> dict[str, tuple[Any, Any, Any]]:

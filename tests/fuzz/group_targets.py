@@ -48,6 +48,19 @@ class NoTimers:
         return
 
 
+class NoContext:
+    """A runtime of which a shard that only replays needs nothing."""
+
+    timers = NoTimers()
+    leader_epoch = 0
+
+    def submit(self, operation: TimedOperation) -> None:
+        return
+
+    def outcome_of(self, awaitable: Awaitable[Any]) -> Deferred[Any]:
+        raise NotImplementedError
+
+
 OFFSET_KEY = OffsetCommitKey(group="readers", topic="orders", partition=3)
 GROUP_KEY = GroupMetadataKey(group="readers")
 
@@ -114,7 +127,7 @@ class Groups:
         if self._config is None:
             self._config = GroupConfig.from_broker(BrokerConfig())
         if self._shard is None or len(self._shard.groups) + len(self._shard.transactions) > MAX_GROUPS:
-            self._shard = GroupShard(self._config, NoTimers())
+            self._shard = GroupShard(self._config, NoContext(), LoopGate(), ConsumerGroups())
         return self._shard
 
     def replay_key(self, value: bytes | None, key: bytes) -> None:
