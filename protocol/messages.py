@@ -104,6 +104,8 @@ OTHERS = {
     "ConsumerProtocolAssignment": "embedded_consumer",
     "TransactionLogKey": "records_transaction",
     "TransactionLogValue": "records_transaction",
+    "RebalanceKey": "records_rebalances",
+    "RebalanceValue": "records_rebalances",
 }
 
 _SCHEMA_OF = dict(OTHERS)

@@ -336,6 +336,115 @@ class TransactionLogValue(ApiMessage):
         client_transaction_version: int = ...,
     ) -> None: ...
 
+class RebalanceKey(ApiMessage):
+    group: str
+    slot: int
+    def __init__(self, *, group: str = ..., slot: int = ...) -> None: ...
+
+class RebalanceValue(ApiMessage):
+    class Cause:
+        trigger: str
+        at_ms: int
+        member_id: str
+        group_instance_id: str | None
+        client_id: str
+        client_host: str
+        reason: str | None
+        detail: str
+        def __init__(
+            self,
+            *,
+            trigger: str = ...,
+            at_ms: int = ...,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            reason: str | None = ...,
+            detail: str = ...,
+        ) -> None: ...
+
+    class Member:
+        member_id: str
+        group_instance_id: str | None
+        client_id: str
+        client_host: str
+        waited_ms: int
+        joined: bool
+        partitions: int
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            waited_ms: int = ...,
+            joined: bool = ...,
+            partitions: int = ...,
+        ) -> None: ...
+
+    class Move:
+        topic: str
+        from_member: str | None
+        to_member: str | None
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            from_member: str | None = ...,
+            to_member: str | None = ...,
+            partitions: list[int] = ...,
+        ) -> None: ...
+
+    group_type: str
+    epoch: int
+    outcome: str
+    protocol_type: str
+    protocol: str | None
+    coordinator_id: int
+    began_ms: int
+    joined_ms: int
+    ended_ms: int
+    not_recorded: int
+    causes: list[RebalanceValue.Cause]
+    causes_count: int
+    members: list[RebalanceValue.Member]
+    members_count: int
+    partitions: int
+    moved: int
+    added: int
+    removed: int
+    moves: list[RebalanceValue.Move]
+    without_owner: int
+    without_owner_ms: int
+    def __init__(
+        self,
+        *,
+        group_type: str = ...,
+        epoch: int = ...,
+        outcome: str = ...,
+        protocol_type: str = ...,
+        protocol: str | None = ...,
+        coordinator_id: int = ...,
+        began_ms: int = ...,
+        joined_ms: int = ...,
+        ended_ms: int = ...,
+        not_recorded: int = ...,
+        causes: list[RebalanceValue.Cause] = ...,
+        causes_count: int = ...,
+        members: list[RebalanceValue.Member] = ...,
+        members_count: int = ...,
+        partitions: int = ...,
+        moved: int = ...,
+        added: int = ...,
+        removed: int = ...,
+        moves: list[RebalanceValue.Move] = ...,
+        without_owner: int = ...,
+        without_owner_ms: int = ...,
+    ) -> None: ...
+
 class ProduceRequest(ApiMessage):
     class PartitionProduceData:
         index: int

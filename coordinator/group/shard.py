@@ -21,6 +21,9 @@ from gregor.coordinator.group.queries import Queries
 from gregor.coordinator.group.rebalance import Rebalances
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, GroupState, Request
+from gregor.coordinator.history.causes import Cause, Trigger
+from gregor.coordinator.history.classic import ClassicRebalances
+from gregor.coordinator.history.rebalance import Assigned, NoHistory, RebalanceLog
 from gregor.coordinator.ports import ShardContext
 from gregor.coordinator.result import Producer, Record, Result
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -60,6 +63,7 @@ class GroupShard:
         gate: Gate,
         consumer_groups: ConsumerGroups,
         new_uuid: Callable[[], str] | None = None,
+        history: RebalanceLog | None = None,
     ) -> None:
         self._config = config
         self._timers = timers = context.timers
@@ -67,7 +71,8 @@ class GroupShard:
         # The pending offsets of each producer id, which are in Group.pending.
         self.transactions: dict[int, dict[_GroupPartition, None]] = {}
         self.soft = SoftState(self.groups, timers)
-        self._rebalances = Rebalances(config, self.soft)
+        self._history = ClassicRebalances(history or NoHistory())
+        self._rebalances = Rebalances(config, self.soft, self._history)
         self._joining = Joining(config, self.soft, self._rebalances, new_uuid)
         self._memberships = Memberships(self.soft, self._rebalances)
         self.consumers = ConsumerShard(self.groups, consumer_groups, context, gate, self._upgrade, new_uuid)
@@ -117,14 +122,18 @@ class GroupShard:
                 _log.warning("Group %r: a record of a classic group follows those of a consumer group", group_id)
             self.consumers.forget(group.consumer)
             group.consumer = None
+        generation = 0 if group.metadata is None else group.metadata.generation
         group.metadata = value
         membership = self.soft.memberships.get(group_id)
         if value is None:
+            self._history.deleted(group_id, generation)
             self.soft.close(group_id)
             if not (group.offsets or group.pending):
                 self.groups.pop(group_id, None)
         elif membership is not None:
             membership.adopt(value)
+            assigned = [Assigned(one.group_instance_id or one.member_id, one.assignment) for one in value.members]
+            self._history.written(group_id, value.generation, assigned)
             self.soft.tidy(group_id)
 
     def _replay_offset(self, key: OffsetCommitKey, value: OffsetCommitValue, offset: int, producer_id: int) -> None:
@@ -184,16 +193,19 @@ class GroupShard:
         """Everything in the log has been replayed: sessions start anew, and the search for expired offsets begins.
         The shard serves no operation between two steps.
         """
+        self._history.on_loaded()
         for group in self.groups.values():
             if group.metadata is None or not group.metadata.members:
                 continue
             yield None
+            self._history.restored(group.group_id)
             self._rebalances.restore(group.group_id)
             membership = self.soft.memberships[group.group_id]
             size = len(membership.members)
             if size > self._config.max_size:
                 # Let members commit their offsets and rejoin; those for whom there is no room are turned away then.
-                self._rebalances.begin(membership, f"{size} members are more than group.max.size", now_ms)
+                reason = f"{size} members are more than group.max.size"
+                self._rebalances.begin(membership, [Cause(Trigger.GROUP_TOO_LARGE, detail=reason)], reason, now_ms)
         yield from self.consumers.on_loaded()
         self._schedule_cleanup()
 
@@ -201,6 +213,7 @@ class GroupShard:
         """Drop the soft state; parked requests fail with the error."""
         self._timers.cancel(_EXPIRY_KEY)
         self.consumers.on_unloaded(error)
+        self._history.on_unloaded()
         self.soft.close_all(error)
 
     # --- operations

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Awaitable, Hashable
 from random import Random
 from typing import Any
 
 from gregor.broker.cli.dump_log.offsets import offsets_contents
+from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
 from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.group import Membership
 from gregor.coordinator.group.records import decode_record, encode_record
 from gregor.coordinator.group.shard import GroupShard
@@ -16,6 +18,7 @@ from gregor.coordinator.group.subscription import subscribed_topics
 from gregor.coordinator.ports import TimedOperation
 from gregor.coordinator.replaying import replay
 from gregor.coordinator.result import Record
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from gregor.protocol.records import batch as records

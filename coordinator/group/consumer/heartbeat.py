@@ -15,8 +15,8 @@ from gregor.coordinator.group.consumer import changes
 from gregor.coordinator.group.consumer.assignor import NO_PARTITIONS, Assignment
 from gregor.coordinator.group.consumer.config import ConsumerGroups, VisibleTopics
 from gregor.coordinator.group.consumer.group import ConsumerGroup, is_reconciled
-from gregor.coordinator.group.consumer.hashes import TopicHashes
 from gregor.coordinator.group.consumer.member import AWAY_EPOCH, JOINING, JOINING_EPOCH, ConsumerMember, Subscription
+from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
 from gregor.coordinator.group.consumer.reconciliation import MemberAssignment, MemberState, Target, reconcile
 from gregor.coordinator.group.consumer.sessions import Sessions
 from gregor.coordinator.group.consumer.subscriptions import ExpressionChange, Expressions

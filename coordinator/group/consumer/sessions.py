@@ -11,8 +11,8 @@ from functools import partial
 from gregor.coordinator.group.consumer import changes
 from gregor.coordinator.group.consumer.config import GroupConfigs
 from gregor.coordinator.group.consumer.group import ConsumerGroup
-from gregor.coordinator.group.consumer.hashes import TopicHashes
 from gregor.coordinator.group.consumer.member import ConsumerMember
+from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
 from gregor.coordinator.group.consumer.reconciliation import MemberState
 from gregor.coordinator.ports import Timers
 from gregor.coordinator.result import Record, Result

@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.consumer.group import ConsumerGroup
-from gregor.coordinator.group.consumer.hashes import TopicHashes
 from gregor.coordinator.group.consumer.heartbeat import Heartbeats
+from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
 from gregor.coordinator.group.consumer.queries import described, not_found
 from gregor.coordinator.group.consumer.sessions import Sessions
 from gregor.coordinator.group.consumer.subscriptions import Expressions

@@ -12,8 +12,8 @@ from functools import partial
 from gregor.coordinator.group.consumer import changes
 from gregor.coordinator.group.consumer.config import ConsumerGroups, VisibleTopics
 from gregor.coordinator.group.consumer.group import NEVER_RESOLVED, ConsumerGroup, ResolvedExpression
-from gregor.coordinator.group.consumer.hashes import TopicHashes
 from gregor.coordinator.group.consumer.member import Subscription
+from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
 from gregor.coordinator.group.consumer.regular_expressions import compile_expression, matching
 from gregor.coordinator.ports import ShardContext
 from gregor.coordinator.result import Record, Result
