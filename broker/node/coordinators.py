@@ -78,6 +78,7 @@ def make_coordinators(
         transaction_version=transaction_version,
         partition_count=config["transaction.state.log.num.partitions"],
     )
+    topics.on_changed.append(groups.on_topics_changed)
     TransactionsOfNewProtocol(base.features, transactions, background.spawn)
     verifier = PartitionVerifier(config, base.image, transactions, background)
     return Coordinators(groups, settings, transactions, local_markers, markers, verifier)
