@@ -49,6 +49,9 @@ class Entry:
     on the order has happened when the handler returns (Produce: the append).
 
     `changes`: the request changes something, and is completed even if its client leaves; a mere query is cancelled.
+
+    `eager`: the handler is a coroutine that mostly has its response without a wait. It runs up to its first wait before
+    it becomes a task, so until then it must use nothing that belongs to a task (asyncio.timeout, TimeLimit).
     """
 
     key: ApiKey
@@ -57,6 +60,7 @@ class Entry:
     handler: Handler
     pipelined: bool = False
     changes: bool = False
+    eager: bool = False
 
     decoders: Mapping[int, Callable[[memoryview, int], tuple[Any, int]]] = field(init=False, repr=False)
     """version -> (buffer, position) -> (request, its end); raises MalformedMessage."""
@@ -114,6 +118,7 @@ def handles(
     *,
     pipelined: bool = False,
     changes: bool = False,
+    eager: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
     """Register a handler for versions `min_version` to `max_version` of an API. A second one for the same key is an
     error.
@@ -124,7 +129,7 @@ def handles(
             raise ValueError(
                 f"{key.name} has two handlers: {_entries[key].handler.__module__} and {handler.__module__}"
             )
-        _entries[key] = Entry(key, min_version, max_version, handler, pipelined, changes)
+        _entries[key] = Entry(key, min_version, max_version, handler, pipelined, changes, eager)
         return handler
 
     return register

@@ -1,15 +1,16 @@
-"""The seams of a coordinator: a log to append to, a log to load from, timers; and the state machine between them.
+"""The seams of a coordinator: a log to append to, a log to load from, timers, topics, and the state machine between.
 
 The broker implements the first two over its replicas of the internal topic; the runtime implements the third over the
 event loop. Tests implement all three in memory.
 """
 
-from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from gregor.coordinator.result import Producer, Record, Result
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.ids import Uuid
 from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.turns import Steps
 
@@ -99,3 +100,38 @@ class Shard(Protocol):
 
     def on_unloaded(self, error: ErrorCode) -> None:
         """Fail the parked requests; the shard is not used any more."""
+
+
+class TopicInfo(NamedTuple):
+    """A topic of the cluster. `racks` has, by partition, the racks of its replicas; it is empty where no replica has one."""
+
+    topic_id: Uuid
+    partition_count: int
+    racks: tuple[frozenset[str], ...] = ()
+
+
+class TopicView(Protocol):
+    """The topics of the cluster as this broker knows them now. Reading it does no work worth mentioning."""
+
+    def names(self) -> Collection[str]:
+        """The names of all topics, internal ones too."""
+
+    def find(self, name: str) -> TopicInfo | None: ...
+
+    def name_of(self, topic_id: Uuid) -> str | None: ...
+
+
+class NoTopics:
+    """Implements TopicView for a cluster without topics."""
+
+    def names(self) -> Collection[str]:
+        return ()
+
+    def find(self, name: str) -> TopicInfo | None:
+        return None
+
+    def name_of(self, topic_id: Uuid) -> str | None:
+        return None
+
+
+NO_TOPICS: TopicView = NoTopics()

@@ -126,7 +126,7 @@ class _Owned(Generic[S]):
         # An operation runs, is appended or is replayed: those that this causes must come after it.
         self.busy = False
         self.draining = False
-        self.queued: list[Callable[[S, int], Result]] = []
+        self.queued: list[Callable[[], None]] = []
         # All records below `end_offset` have been replayed; those below `readable_offset` were loaded or are committed.
         self.end_offset = 0
         self.readable_offset = 0
@@ -239,6 +239,8 @@ class CoordinatorRuntime(Generic[S]):
         """As `run`, for a caller that does not wait; the Deferred fails with KafkaError."""
         try:
             owned = self._active(partition)
+            if owned.busy:
+                return self._start_later(partition, owned, operation)
             result = self._perform(partition, owned, operation)
             pending = self._release(partition, owned, result)
         except KafkaError as error:
@@ -250,11 +252,29 @@ class CoordinatorRuntime(Generic[S]):
             pending.complete(result.response)
         return pending
 
+    def _start_later(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> Deferred[Any]:
+        """Queue an operation behind the one that runs, whose records may be appended and not replayed yet."""
+        later: Deferred[Any] = Deferred()
+
+        def begin() -> None:
+            if later.done:
+                return
+            started = self.start(partition, operation)
+            later.then(lambda _: started.cancel())
+            started.then(
+                lambda _: later.complete(started.value) if started.error is None else later.fail(started.error)
+            )
+
+        owned.queued.append(begin)
+        return later
+
     def run_everywhere(self, operation: Callable[[S], Result]) -> None:
         """Run an operation without a response on every shard; on those that are loading, after that."""
         for partition, owned in list(self._owned.items()):
             if owned.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 owned.after_load.append(_timeless(operation))
+            elif owned.busy:
+                owned.queued.append(partial(self._run_submitted, partition, owned, _timeless(operation)))
             elif owned.error is ErrorCode.NONE:
                 self._run_quietly(partition, owned, _timeless(operation))
 
@@ -263,7 +283,7 @@ class CoordinatorRuntime(Generic[S]):
             return
         timed = _without_shard(operation)
         if owned.busy:
-            owned.queued.append(timed)
+            owned.queued.append(partial(self._run_submitted, partition, owned, timed))
         elif owned.error is ErrorCode.NONE:
             self._run_quietly(partition, owned, timed)
         elif owned.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -275,10 +295,14 @@ class CoordinatorRuntime(Generic[S]):
             return
         owned.draining = True
         try:
-            while owned.queued and self._owned.get(partition) is owned:
-                self._run_quietly(partition, owned, owned.queued.pop(0))
+            while owned.queued:
+                owned.queued.pop(0)()
         finally:
             owned.draining = False
+
+    def _run_submitted(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> None:
+        if self._owned.get(partition) is owned:
+            self._run_quietly(partition, owned, operation)
 
     def _run_quietly(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> None:
         try:

@@ -130,6 +130,7 @@ class Membership:
             )
 
     def _session_expired(self) -> None:
+        self._local.session_ended()
         leading = [key for key, partition in self._replicas.partitions.items() if partition.is_leader]
         logger.warning(
             "the ZooKeeper session has ended: this broker stops leading %d partitions and registers again", len(leading)

@@ -17,6 +17,6 @@ if TYPE_CHECKING:
     from gregor.broker.context import Call, GroupContext
 
 
-@handles(ApiKey.JOIN_GROUP, 0, 9)
+@handles(ApiKey.JOIN_GROUP, 0, 9, eager=True)
 async def join_group(broker: GroupContext, request: JoinGroupRequest, call: Call) -> JoinGroupResponse:
     return await broker.groups.join_group(request, call.client_id, call.client_host, call.version)

@@ -15,6 +15,6 @@ if TYPE_CHECKING:
     from gregor.broker.context import Call, GroupContext
 
 
-@handles(ApiKey.LEAVE_GROUP, 0, 5, changes=True)
+@handles(ApiKey.LEAVE_GROUP, 0, 5, changes=True, eager=True)
 async def leave_group(broker: GroupContext, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
     return await broker.groups.leave_group(request, call.version)

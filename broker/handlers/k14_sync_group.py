@@ -15,6 +15,6 @@ if TYPE_CHECKING:
     from gregor.broker.context import Call, GroupContext
 
 
-@handles(ApiKey.SYNC_GROUP, 0, 5)
+@handles(ApiKey.SYNC_GROUP, 0, 5, eager=True)
 async def sync_group(broker: GroupContext, request: SyncGroupRequest, call: Call) -> SyncGroupResponse:
     return await broker.groups.sync_group(request, call.version)

@@ -26,7 +26,7 @@ _Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 _TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 
 
-@handles(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, changes=True)
+@handles(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, changes=True, eager=True)
 async def add_partitions_to_txn(
     broker: TransactionContext, request: AddPartitionsToTxnRequest, call: Call
 ) -> AddPartitionsToTxnResponse:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gregor.broker.context import Call, TransactionContext
 
 
-@handles(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, changes=True)
+@handles(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, changes=True, eager=True)
 async def add_offsets_to_txn(
     broker: TransactionContext, request: AddOffsetsToTxnRequest, call: Call
 ) -> AddOffsetsToTxnResponse:

@@ -19,6 +19,6 @@ if TYPE_CHECKING:
     from gregor.broker.context import Call, TransactionContext
 
 
-@handles(ApiKey.END_TXN, 0, 5, changes=True)
+@handles(ApiKey.END_TXN, 0, 5, changes=True, eager=True)
 async def end_txn(broker: TransactionContext, request: EndTxnRequest, call: Call) -> EndTxnResponse:
     return await broker.transactions.end_transaction(request, call.version)

@@ -39,7 +39,7 @@ class ReplicaTransactions(TransactionContext, Protocol):
     def replicas(self) -> ReplicaManager: ...
 
 
-@handles(ApiKey.TXN_OFFSET_COMMIT, 0, 5, changes=True)
+@handles(ApiKey.TXN_OFFSET_COMMIT, 0, 5, changes=True, eager=True)
 async def txn_offset_commit(
     broker: ReplicaTransactions, request: TxnOffsetCommitRequest, call: Call
 ) -> TxnOffsetCommitResponse:

@@ -19,6 +19,7 @@ from gregor.broker.net.responses import (
     deferred_task,
     encode_in_steps,
     encode_response,
+    run_to_first_wait,
 )
 from gregor.broker.registry import entry_of
 from gregor.protocol.api_keys import ApiKey
@@ -80,6 +81,8 @@ class Dispatcher:
                 result = self._serve_large(entry, view, position, stop, call)
             else:
                 result = entry.handler(broker, entry.decoders[version](view[:stop], position)[0], call)
+                if entry.eager:
+                    result = run_to_first_wait(result)
         except MalformedMessage:
             raise
         except Exception as error:  # a bug: it must not end the loop or other connections

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -83,6 +83,49 @@ class PendingResponse(Deferred[Sequence["Chunk"]]):
         if not self.entry.changes:
             self.source.cancel()
         return super().cancel()
+
+
+class _Rest(Coroutine[Any, None, ResultT]):
+    """A coroutine that has run to its first wait, as one that has not begun: its first step yields what is awaited."""
+
+    __slots__ = ("_awaited", "_coroutine")
+
+    def __init__(self, coroutine: Coroutine[Any, None, ResultT], awaited: object) -> None:
+        self._coroutine = coroutine
+        self._awaited: tuple[object, ...] = (awaited,)
+
+    def send(self, value: None) -> Any:
+        if self._awaited:
+            (awaited,), self._awaited = self._awaited, ()
+            return awaited
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        self._awaited = ()
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, None, ResultT]:
+        return self  # an iterator with `send` and `throw`
+
+    def __iter__(self) -> _Rest[ResultT]:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+
+def run_to_first_wait(coroutine: Coroutine[Any, None, ResultT]) -> ResultT | Coroutine[Any, None, ResultT]:
+    """Run a coroutine up to its end or its first wait. Return its result, or the coroutine of the rest, which needs a
+    task; most need none, and a task delays a response by two turns of the loop."""
+    try:
+        awaited = coroutine.send(None)
+    except StopIteration as end:
+        result: ResultT = end.value
+        return result
+    return _Rest(coroutine, awaited)
 
 
 def deferred_task(task: asyncio.Future[ResultT]) -> Deferred[ResultT]:

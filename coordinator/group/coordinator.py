@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.joining import Joiner
 from gregor.coordinator.group.offsets import Offsets, commit_response, transactional_commit_response
 from gregor.coordinator.group.pieces import commit_in_pieces, fetch_pieces, for_one_group, is_one_piece
@@ -80,10 +81,12 @@ class GroupCoordinator:
         *,
         partition_count: int = 50,
         new_uuid: Callable[[], str] | None = None,
+        consumer_groups: ConsumerGroups | None = None,
         history: RebalanceLog | None = None,
     ) -> None:
         """`clock_ms` is the wall clock; `new_uuid` makes the second half of member ids. Requests about many groups or
         partitions proceed in turns of `gate`. `history` keeps the rebalances."""
+        self._consumer_groups = consumer_groups or ConsumerGroups()
         self._config = config
         self._gate = gate
         self.partition_count = partition_count

@@ -251,10 +251,11 @@ class Membership:
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
         """Return whether a client that offers this could be a member beside the present ones."""
-        if not self.members:
+        if not self.members and self.state is GroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in protocols)
+        # In a rebalance that all members have left, the protocol type still is theirs; any protocol of it will do.
         size = len(self.members)
-        return protocol_type == self.protocol_type and any(self.support.get(name) == size for name in protocols)
+        return protocol_type == self.protocol_type and any(self.support.get(name, 0) == size for name in protocols)
 
     def select_protocol(self, members: Iterable[Member] | None = None) -> str:
         """The protocol most members vote for among those that all speak; of several the one first voted for."""

@@ -78,6 +78,8 @@ class GroupShard:
         key, value = record.key, record.value
         if isinstance(key, GroupMetadataKey):
             self._replay_metadata(key.group, value)
+        elif not isinstance(key, OffsetCommitKey):
+            return
         elif value is None:
             self._replay_offset_tombstone(key)
         else:

@@ -30,6 +30,7 @@ _VALUE = Struct(">hi")
 # Length of what follows, attributes, timestamp delta, offset delta, key length, key, value length, value, header count;
 # the lengths are zigzag varints of one byte.
 _RECORD = Struct(">BBBBBhhBhiB")
+_MARKER_BYTES = RECORD_BATCH_OVERHEAD + _RECORD.size
 
 
 class EndTransaction(NamedTuple):
@@ -59,12 +60,8 @@ def end_marker(
     producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool, timestamp_ms: int
 ) -> bytearray:
     """Build the batch of a marker, at offset 0: the leader sets offset and leader epoch when it appends the batch."""
-    batch = bytearray(RECORD_BATCH_OVERHEAD + _RECORD.size)
-    key_bytes, value_bytes = _KEY.size << 1, _VALUE.size << 1
-    _RECORD.pack_into(
-        batch, RECORD_BATCH_OVERHEAD, (_RECORD.size - 1) << 1, 0, 0, 0, key_bytes, 0, COMMIT if commit else ABORT,
-        value_bytes, 0, coordinator_epoch, 0,
-    )  # fmt: skip
+    batch = bytearray(_MARKER_BYTES)
+    _RECORD.pack_into(batch, RECORD_BATCH_OVERHEAD, *_record(COMMIT if commit else ABORT, coordinator_epoch))
     seal_batch(
         batch,
         attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
@@ -101,6 +98,17 @@ def parse_end_marker(record: Record) -> EndMarker | None:
 def read_end_marker(batch: RecordBatch) -> EndMarker | None:
     """Parse the first record of a control batch; None without one (compaction removes the record of a marker that is no
     longer needed), and for other types. Raises CorruptBatch."""
-    for record in batch.records():
-        return parse_end_marker(record)
+    if batch.size_bytes == _MARKER_BYTES:
+        # Nearly all markers have these very bytes but for their type and epoch.
+        record = _RECORD.unpack_from(batch.buffer, batch.position + RECORD_BATCH_OVERHEAD)
+        kind, coordinator_epoch = record[6], record[9]
+        if kind in (ABORT, COMMIT) and record == _record(kind, coordinator_epoch) and not batch.compression:
+            return EndMarker(kind == COMMIT, coordinator_epoch)
+    for first in batch.records():
+        return parse_end_marker(first)
     return None
+
+
+def _record(kind: int, coordinator_epoch: int) -> tuple[int, ...]:
+    """Return the fields of _RECORD."""
+    return (_RECORD.size - 1) << 1, 0, 0, 0, _KEY.size << 1, 0, kind, _VALUE.size << 1, 0, coordinator_epoch, 0

@@ -25,10 +25,12 @@ OWN = -1
 
 
 class ControllerRequestHandler:
-    """Also the BrokerChannels of a single broker. Its owner calls `registered` at each registration.
+    """Also the BrokerChannels of a single broker. Its owner calls `registered` at each registration, and
+    `session_ended` when a registration has ended with its session.
 
     No request is applied before the first one: it may be meant for this broker before its restart, as that registration
-    may still exist, and the broker may have lost records since.
+    may still exist, and the broker may have lost records since. The same holds after the end of a session: the requests
+    for the registration that ended with it are refused, also those that have begun, as other brokers may lead by now.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class ControllerRequestHandler:
         """`hold_back` returns the part of a request that can be applied now, and keeps the rest."""
         self._hold_back = hold_back
         self._broker_epoch = NOT_REGISTERED
+        self._ended_sessions = 0
         self._registered = asyncio.Event()
         self._replicas = replicas
         self._image = image
@@ -62,6 +65,11 @@ class ControllerRequestHandler:
         self._broker_epoch = epoch
         self._registered.set()
 
+    def session_ended(self) -> None:
+        """Apply no request until this broker is registered again, and none for the registration that has ended."""
+        self._ended_sessions += 1
+        self._registered.clear()
+
     async def handle(self, request: BrokerRequest, connection_number: int = OWN) -> BrokerResponse:
         """Apply a request, unless it is for an earlier registration of this broker, or from a replaced controller.
 
@@ -69,8 +77,8 @@ class ControllerRequestHandler:
         connection may arrive after that, when later requests have overtaken it: it is refused. `connection_number`
         grows with each connection.
         """
-        await self._registered.wait()
         async with self._turn:
+            await self._registered.wait()
             if 0 <= request.broker_epoch < self.broker_epoch:
                 return _refused(request, ErrorCode.STALE_BROKER_EPOCH)
             sender = request.controller_epoch, connection_number
@@ -80,17 +88,30 @@ class ControllerRequestHandler:
             return await self._apply(request)
 
     async def _apply(self, request: BrokerRequest) -> BrokerResponse:
+        session = self._ended_sessions
         if isinstance(request, LeaderAndIsrRequest):
-            # Logs are opened with their topics' settings.
+            # Logs are opened with their topics' settings. Without a connection to the metadata store this waits for
+            # it, perhaps for longer than the session lasts.
             await self._configs.ensure(topic.topic_name for topic in request.topic_states)
+            if session != self._ended_sessions:
+                return _refused(request, ErrorCode.STALE_BROKER_EPOCH)
         request = self._hold_back(request)
         if isinstance(request, LeaderAndIsrRequest):
-            return await self._gate.run(self._replicas.apply(request))
+            return await self._assign(request, session)
         if isinstance(request, StopReplicaRequest):
             return await self._gate.run(self._replicas.stop(request))
         response = await self._gate.run(self._image.apply(request))
         if not response.error_code:
             self._replicas.follow_controller(request.controller_epoch)
+        return response
+
+    async def _assign(self, request: LeaderAndIsrRequest, session: int) -> LeaderAndIsrResponse:
+        response = await self._gate.run(self._replicas.apply(request))
+        if session != self._ended_sessions:
+            # Some partitions became leaders after those of that time had resigned.
+            leading = [key for key, partition in self._replicas.partitions.items() if partition.is_leader]
+            await self._gate.run(self._replicas.resign(leading))
+            response = LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         return response
 
     async def send(self, broker_id: int, request: BrokerRequest) -> BrokerResponse:

@@ -18,7 +18,7 @@ from gregor.protocol.records.checksum import crc32c
 from gregor.protocol.records.control import EndMarker, read_end_marker
 from gregor.storage.log.prepare import PreparedBatch, is_special, prepare_quickly
 from gregor.storage.log.state import NEVER
-from gregor.storage.log.validate import check_batch, stamp_append_time
+from gregor.storage.log.validate import check_batch, check_control, stamp_append_time
 from gregor.storage.producers.transaction_checks import aborted_by, check_in_transaction
 from gregor.storage.segment.batches import (
     CONTROL_BIT,
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from gregor.storage.producers.entry import AppendedBatch
     from gregor.storage.producers.state import ProducerStates
 
+_USUAL_ATTRIBUTES = frozenset(
+    codec | transactional for codec in range(MAX_CODEC + 1) for transactional in (0, TRANSACTIONAL_BIT)
+)
 _unpack_header = HEADER.unpack_from
 _pack_leader_fields = LEADER_FIELDS.pack_into
 
@@ -81,6 +84,7 @@ class Appender:
         "_max_message_bytes",
         "_offsets",
         "_producers",
+        "_recompresses",
         "_roller",
         "_segments",
         "_stamps_append_time",
@@ -116,6 +120,7 @@ class Appender:
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
         self._timestamp_after_max_ms = NEVER if self._stamps_append_time else config.message_timestamp_after_max_ms
         self._timestamp_before_max_ms = NEVER if self._stamps_append_time else config.message_timestamp_before_max_ms
+        self._recompresses = config.compression_type not in ("producer", "uncompressed")
         self.is_special = is_special(config)
         """Whether batches of the usual kind need more than a check of their header."""
 
@@ -123,9 +128,9 @@ class Appender:
         self, records: memoryview | bytes | bytearray, leader_epoch: int, now_ms: int, *, from_client: bool = True
     ) -> AppendInfo:
         """Append exactly one record batch with the next offsets and the leader epoch, which are set in place if the
-        buffer is writable, else in a copy. `from_client` is False for batches of the broker itself. A batch whose
-        records must be checked one by one, or compressed again, is refused with NeedsPreparation unless it is small
-        (log.prepare).
+        buffer is writable, else in a copy. `from_client` is False for batches that the broker itself has built: they
+        are not compressed, and of them only the size and the marker are checked. A batch whose records must be checked
+        one by one, or compressed again, is refused with NeedsPreparation unless it is small (log.prepare).
 
         One function on purpose, however long: every call within it would cost each produce request.
 
@@ -144,7 +149,8 @@ class Appender:
         if (
             length != size_bytes - LENGTH_OVERHEAD
             or magic != 2
-            or not 0 <= attributes <= MAX_CODEC  # no bit but those of the codec
+            or attributes not in _USUAL_ATTRIBUTES
+            or (attributes > MAX_CODEC and producer_id < 0)
             or offset_delta != count - 1
             or count < 1
             or sent_offset
@@ -154,11 +160,14 @@ class Appender:
             or self.is_special
             or crc32c(view[CRC_START:]) != crc
         ):
-            if type(records) is not PreparedBatch:
-                view = prepare_quickly(view, self._config, now_ms, from_client=from_client)
-            size_bytes = len(view)
-            (_, length, _, _, _, attributes, offset_delta, _, max_timestamp, producer_id,
-             producer_epoch, first_sequence, count) = _unpack_header(view)  # fmt: skip
+            if from_client or self._recompresses or size_bytes > self._max_message_bytes:
+                if type(records) is not PreparedBatch:
+                    view = prepare_quickly(view, self._config, now_ms, from_client=from_client)
+                size_bytes = len(view)
+                (_, length, _, _, _, attributes, offset_delta, _, max_timestamp, producer_id,
+                 producer_epoch, first_sequence, count) = _unpack_header(view)  # fmt: skip
+            elif attributes & CONTROL_BIT:
+                check_control(view)
 
         entry = None
         if producer_id >= 0:

@@ -84,16 +84,21 @@ def check_batch(view: memoryview, config: LogConfig, *, from_client: bool, any_s
     if attributes & TRANSACTIONAL_BIT and producer_id < 0:
         raise _refusal(ErrorCode.INVALID_RECORD, "transactional batch without a producer id")
     if attributes & CONTROL_BIT and not from_client:
-        try:
-            read_end_marker(RecordBatch(view))
-        except CorruptBatch as error:
-            raise _refusal(ErrorCode.INVALID_RECORD, str(error)) from None
+        check_control(view)
     if from_client:
         if attributes & CONTROL_BIT:
             raise _refusal(ErrorCode.INVALID_RECORD, "clients may not write control batches")
         if producer_id >= 0 and base_sequence < 0:
             raise _refusal(ErrorCode.INVALID_RECORD, f"sequence {base_sequence} with producer id {producer_id}")
     return view
+
+
+def check_control(view: memoryview) -> None:
+    """Raise INVALID_RECORD for a marker that cannot be read."""
+    try:
+        read_end_marker(RecordBatch(view))
+    except CorruptBatch as error:
+        raise _refusal(ErrorCode.INVALID_RECORD, str(error)) from None
 
 
 def check_size(batch_bytes: int, config: LogConfig) -> None:

@@ -73,7 +73,10 @@ class ProducerEntry:
 
     def has_batch_from(self, first_sequence: int) -> bool:
         """Return whether one of the last batches begins with this sequence."""
-        return any(AppendedBatch._make(batch).first_sequence == first_sequence for batch in self.batches)
+        for last_sequence, _, offset_delta, _ in self.batches:
+            if (last_sequence - offset_delta) & SEQUENCE_MASK == first_sequence:
+                return True
+        return False
 
     def has_open_transaction(self, epoch: int) -> bool:
         """Return whether a transaction of this epoch is open."""

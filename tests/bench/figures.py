@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import socket
 import statistics
 import threading
@@ -52,6 +53,13 @@ def processor_s(pid: int) -> float:
     with open(f"/proc/{pid}/stat") as stat:
         fields = stat.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def allow_descriptors(count: int) -> None:
+    """Let this process, and those that it starts, have so many descriptors, as far as the system permits."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count), hard))
 
 
 def descriptors(pid: int) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import pathlib
 import random
-import resource
 import shutil
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from collections.abc import Callable, Iterator
 from tests.bench.figures import (
     Figure,
     all_topics,
+    allow_descriptors,
     another_client,
     create_topics,
     delete_topics,
@@ -120,9 +120,7 @@ def partitions(folder: pathlib.Path, count: int, *, requests: int = 2000, idle_s
 
 def connections(folder: pathlib.Path, count: int) -> Iterator[Figure]:
     """Open `count` connections, let them idle, close them, and again."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < count + 200:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count + 200), hard))
+    allow_descriptors(count + 200)
     broker = BrokerProcess(folder, {"offsets.topic.num.partitions": "1"})
     stolen = StolenTime()
     broker.start()

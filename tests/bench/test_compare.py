@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.bench import compare
-from tests.bench.compare import LARGE, LOADS, Values, chosen, draw, table
+from tests.bench.compare import Values, draw, table
+from tests.bench.loads import LARGE, LOADS, chosen
 from tests.support.kafka import kafka_jars
 
 VALUES = [

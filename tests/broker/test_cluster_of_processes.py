@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -19,24 +20,28 @@ from confluent_kafka.admin import (
 )
 
 from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
+from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import random_uuid
 from gregor.protocol.messages import (
     ApiMessage,
     DescribeClusterRequest,
     DescribeClusterResponse,
     FindCoordinatorRequest,
+    ListOffsetsRequest,
     MetadataRequest,
     MetadataResponse,
 )
 from gregor.replication.store import nodes
 from tests.support.gate import Gate
-from tests.support.gregor_cluster import PATIENCE_S, SESSION_TIMEOUT_MS, GregorCluster, until
+from tests.support.gregor_cluster import PATIENCE_S, SESSION_TIMEOUT_MS, GregorCluster
+from tests.support.processes import BrokerProcess
 from tests.support.topic_settings import alteration, description
 from tests.support.wire import ask
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.very_slow]
 
 PARTITIONS = 3
+EARLIEST = -2
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +69,7 @@ def create(cluster: GregorCluster, new: NewTopic) -> None:
             return False
         return True
 
-    until(made, f"the controller makes {new.topic}")
+    cluster.until(made, f"the controller makes {new.topic}")
 
 
 @pytest.fixture
@@ -125,9 +130,11 @@ def test_a_suspended_broker_is_replaced_and_comes_back(cluster: GregorCluster, m
     load.go_on(1)
     suspended = cluster.until_led("suspended")
     cluster.suspend(suspended)
-    cluster.until_led("suspended", not_by=suspended)
-    load.go_on(1)
-    cluster.resume(suspended)
+    try:
+        cluster.until_led("suspended", not_by=suspended)
+        load.go_on(1)
+    finally:
+        cluster.resume(suspended)
     load.go_on(1)
     for index in range(PARTITIONS):
         cluster.until_isr("suspended", [0, 1, 2], index)
@@ -141,16 +148,20 @@ def test_without_zookeeper_for_longer_than_a_session(cluster: GregorCluster, mak
     load.go_on(0.5)
     load.delivered()  # a producer gets its id with ZooKeeper only
     cluster.zookeeper.kill()
-    load.go_on(SESSION_TIMEOUT_MS / 1000 + 2)
-    load.delivered()
-    cluster.zookeeper.start()
-    until(lambda: cluster.registered() == {0, 1, 2}, "all are registered")
+    try:
+        load.go_on(SESSION_TIMEOUT_MS / 1000 + 2)
+        load.delivered()
+    finally:
+        cluster.zookeeper.start()
+    cluster.until(lambda: cluster.registered() == {0, 1, 2}, "all are registered")
     make_topic("afterwards")
     # And it is watched over again.
     killed = cluster.until_led("alone")
     cluster.kill(killed)
-    cluster.until_led("alone", not_by=killed)
-    cluster.start(killed)
+    try:
+        cluster.until_led("alone", not_by=killed)
+    finally:
+        cluster.start(killed)
     load.go_on(0.5)
     for index in range(PARTITIONS):
         cluster.until_isr("alone", [0, 1, 2], index)
@@ -188,28 +199,53 @@ def test_settings_change_on_all_brokers(cluster: GregorCluster, make_topic: Make
         brokers = [value(id_, own(id_), "log.retention.ms") for id_ in clients]
         return topics == ["12345"] * 3 and brokers == ["7654321"] * 3
 
-    until(everywhere, "all brokers act by the new settings")
-    until(lambda: value(1, own(1), "message.max.bytes") == "222222", "broker 1 acts by its own")
+    cluster.until(everywhere, "all brokers act by the new settings")
+    cluster.until(lambda: value(1, own(1), "message.max.bytes") == "222222", "broker 1 acts by its own")
     assert value(0, own(0), "message.max.bytes") == value(2, own(2), "message.max.bytes") == "1048588"
 
 
+@contextmanager
+def one_more_broker(cluster: GregorCluster, broker_id: int, overrides: Mapping[str, str]) -> Iterator[BrokerProcess]:
+    """A broker that is gone from the shared cluster in the end, whatever its test did not come to."""
+    broker = cluster.add(broker_id, overrides)
+    try:
+        cluster.start(broker_id)
+        yield broker
+    finally:
+        cluster.kill(broker_id)
+        del cluster.brokers[broker_id]
+
+
+def error_of_reads(broker: BrokerProcess, topic: str) -> ErrorCode:
+    """Ask this very broker for an offset of the topic's partition 0, which only its leader knows."""
+    part = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
+    wanted = ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[part])
+    answer = ask(broker.port, ListOffsetsRequest(replica_id=-1, topics=[wanted]), 5)
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
 def test_a_broker_that_alone_has_no_zookeeper_leads_no_longer(cluster: GregorCluster) -> None:
-    with Gate(cluster.zookeeper.port) as gate:
-        cut_off = cluster.add(7, {"zookeeper.connect": f"127.0.0.1:{gate.port}"})
-        cluster.start(7)
+    with (
+        Gate(cluster.zookeeper.port) as gate,
+        one_more_broker(cluster, 7, {"zookeeper.connect": f"127.0.0.1:{gate.port}"}) as cut_off,
+    ):
         # As a tool makes it that speaks to ZooKeeper.
         assignment = nodes.TopicAssignment(random_uuid(), nodes.replica_assignments({0: (7, 0)}))
         cluster.nodes.create(nodes.topic_path("cut-off"), nodes.encode_topic(assignment))
         assert cluster.until_led("cut-off") == 7
         cluster.until_isr("cut-off", [0, 7])
+        # The controller elects it before it knows of that itself; for that it reads the topic's settings in ZooKeeper.
+        cluster.until(lambda: error_of_reads(cut_off, "cut-off") is ErrorCode.NONE, "broker 7 leads by its own account")
         gate.shut()
         assert cluster.until_led("cut-off", not_by=7) == 0
-        until(lambda: "fenced: the cluster considers this broker dead" in cut_off.log(), "it has found out")
+        cluster.until(
+            lambda: error_of_reads(cut_off, "cut-off") is ErrorCode.NOT_LEADER_OR_FOLLOWER, "broker 7 leads no longer"
+        )
+        assert "fenced: the cluster considers this broker dead" in cut_off.log(), cluster.log_tails()
         gate.open()
-        until(lambda: 7 in cluster.registered(), "it is registered again")
+        cluster.until(lambda: 7 in cluster.registered(), "broker 7 is registered again")
         cluster.until_isr("cut-off", [0, 7])
         assert cluster.stop(7) == 0
-        del cluster.brokers[7]
 
 
 def test_any_broker_answers_for_the_whole_cluster(cluster: GregorCluster) -> None:
@@ -225,13 +261,13 @@ def test_any_broker_answers_for_the_whole_cluster(cluster: GregorCluster) -> Non
         return _alike(asked(request, version))
 
     groups = FindCoordinatorRequest(key_type=0, coordinator_keys=[f"group-{number}" for number in range(10)])
-    until(
+    cluster.until(
         lambda: all(not one.error_code for a in asked(groups, 4) for one in a.coordinators), "groups are looked after"
     )
     topics = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names])
-    until(lambda: all(not one.error_code for a in asked(topics, 9) for one in a.topics), "topics are known")
+    cluster.until(lambda: all(not one.error_code for a in asked(topics, 9) for one in a.topics), "topics are known")
     for request, version in ((topics, 9), (DescribeClusterRequest(), 1), (groups, 4)):
-        until(partial(agreed, request, version), f"all brokers answer {request} alike")
+        cluster.until(partial(agreed, request, version), f"all brokers answer {request} alike")
     for through in cluster.brokers:
         for name in names:
             request = alteration(name, "retention.ms", str(10**9 + through))

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable
 
 import pytest
 
-from tests.support.kafka import java_command
-from tests.support.processes import ROOT
+from tests.compat.java_checks import compiled, run_checks
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
-SOURCES = sorted((ROOT / "tests/compat/java").glob("*.java"))
-TIMEOUT_S = 180
 RECORDS = [f"records[{codec}]" for codec in ("none", "gzip", "snappy", "lz4", "zstd")]
 ACKS = [f"acks[{acks}]" for acks in ("0", "1", "all")]
 CHECKS = [
@@ -46,26 +41,7 @@ CHECKS = [
 @pytest.fixture(scope="module")
 def results(bootstrap: str, unique: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the program's result of each check: `PASS`, or the error."""
-    classes = tmp_path_factory.mktemp("classes")
-    command = java_command("compat.Checks", bootstrap, unique("java"))
-    place = command.index("-cp") + 1
-    compiled = subprocess.run(
-        ["javac", "-proc:none", "-cp", command[place], "-d", str(classes), *map(str, SOURCES)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert compiled.returncode == 0, compiled.stderr
-    command[place] += f"{os.pathsep}{classes}"
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
-    said = {}
-    *lines, end = done.stdout.splitlines() or [""]
-    for line in lines if end == "DONE" else [*lines, end]:
-        verdict, _, rest = line.partition(" # ")[0].partition(" ")
-        name, _, reason = rest.partition(": ")
-        said[name] = reason or verdict
-    said[""] = f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return said
+    return run_checks("compat.Checks", bootstrap, unique("java"), classes=compiled(tmp_path_factory.mktemp("classes")))
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -15,11 +15,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from tests.support.gregor_cluster import GregorCluster
-from tests.support.kafka import java_command
-from tests.support.processes import ROOT
+from tests.support.kafka import java_command, kafka_jars
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
+FOLDER = pathlib.Path(__file__).parent
 WAIT_S = 60
 LINES = ["to be or not to be", "that is the question", "be that as it may"]
 COUNTS = {"to": 2, "be": 3, "or": 1, "not": 1, "that": 2, "is": 1, "the": 1, "question": 1, "as": 1, "it": 1, "may": 1}
@@ -31,12 +31,18 @@ class Application:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def wait_for(self, state: str) -> None:
+    def wait_for(self, state: str) -> str:
+        """Wait for a line that begins with it; return the rest of the line."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.strip() == state:
-                return
+            if line.startswith(state):
+                return line.removeprefix(state).strip()
         raise AssertionError(f"{state} was never reached")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self._process.wait()
 
     def stop(self) -> None:
         assert self._process.stdin is not None
@@ -45,25 +51,23 @@ class Application:
         assert self._process.wait(WAIT_S) == 0
 
 
+def compiled(folder: pathlib.Path, source: str, jars: pathlib.Path) -> str:
+    """Compile a program of this folder into `folder`; return the class path to run it with."""
+    command = ["javac", "-proc:none", "-nowarn", "-cp", f"{jars}/*", "-d", str(folder), str(FOLDER / source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 0, done.stderr
+    return f"{jars}/*{os.pathsep}{folder}"
+
+
 @pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    folder = tmp_path_factory.mktemp("streams")
-    command = java_command("compat.WordCount")
-    source = ROOT / "tests/compat/streams/WordCount.java"
-    compiled = subprocess.run(
-        ["javac", "-proc:none", "-cp", command[command.index("-cp") + 1], "-d", str(folder), str(source)],
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-    )
-    assert compiled.returncode == 0, compiled.stderr
-    return folder
+def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return compiled(tmp_path_factory.mktemp("streams"), "streams/WordCount.java", kafka_jars())
 
 
 @contextmanager
-def application(classes: pathlib.Path, *arguments: str) -> Iterator[Application]:
-    command = java_command("compat.WordCount", *arguments)
-    command[command.index("-cp") + 1] += f"{os.pathsep}{classes}"
+def application(classes: str, *arguments: str, main_class: str = "compat.WordCount") -> Iterator[Application]:
+    command = java_command(main_class, *arguments)
+    command[command.index("-cp") + 1] = classes
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -101,7 +105,7 @@ def counts(bootstrap: str, topic: str, expected: dict[str, int]) -> dict[str, in
 
 
 def test_word_count_survives_a_lost_state(
-    bootstrap: str, unique: Callable[[str], str], classes: pathlib.Path, tmp_path: pathlib.Path
+    bootstrap: str, unique: Callable[[str], str], classes: str, tmp_path: pathlib.Path
 ) -> None:
     source, target, name = unique("lines"), unique("counts"), unique("wordcount")
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -136,7 +140,7 @@ def test_word_count_survives_a_lost_state(
         second.stop()
 
 
-def test_word_count_goes_on_when_a_broker_is_killed(classes: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_word_count_goes_on_when_a_broker_is_killed(classes: str, tmp_path: pathlib.Path) -> None:
     settings = {"default.replication.factor": "3", "offsets.topic.replication.factor": "3", "min.insync.replicas": "2"}
     with GregorCluster(tmp_path / "cluster", overrides=settings) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -160,3 +164,18 @@ def test_word_count_goes_on_when_a_broker_is_killed(classes: pathlib.Path, tmp_p
             cluster.start(leader)
             cluster.until_isr(changelog, [0, 1, 2])
             running.stop()
+
+
+def test_group_of_the_streams_protocol_gets_a_clear_error(
+    bootstrap: str, unique: Callable[[str], str], classes: str, tmp_path: pathlib.Path
+) -> None:
+    """Groups of KIP-1071 are not served; the application ends, with the remedy in its error."""
+    source, target, name = unique("lines"), unique("counts"), unique("wordcount")
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(source, 1, 1), NewTopic(target, 1, 1)]).values():
+        future.result(WAIT_S)
+    arguments = (bootstrap, name, source, target, str(tmp_path), "at_least_once", "streams")
+    with application(classes, *arguments) as running:
+        reason = running.wait_for("FAILED ")
+        running.wait_for("ERROR")
+    assert "UnsupportedVersionException: The cluster does not support the STREAMS group protocol" in reason

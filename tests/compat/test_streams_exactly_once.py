@@ -86,7 +86,7 @@ def create(bootstrap: str, replicas: int, *topics: str) -> None:
 
 
 def test_killed_application_counts_each_word_once(
-    bootstrap: str, unique: Callable[[str], str], classes: pathlib.Path, tmp_path: pathlib.Path
+    bootstrap: str, unique: Callable[[str], str], classes: str, tmp_path: pathlib.Path
 ) -> None:
     """It is killed while it counts; the last time its state folder is lost, too."""
     source, target, name = unique("lines"), unique("counts"), unique("exactly")
@@ -115,7 +115,7 @@ def read_any(bootstrap: str, topic: str) -> bool:
     return any(ends)
 
 
-def test_killed_brokers_count_each_word_once(classes: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_killed_brokers_count_each_word_once(classes: str, tmp_path: pathlib.Path) -> None:
     with GregorCluster(tmp_path / "cluster", overrides=CLUSTER_SETTINGS) as cluster:
         bootstrap = cluster.bootstrap
         create(bootstrap, 3, "lines", "counts")

@@ -95,6 +95,20 @@ def test_a_join_that_offers_nothing_creates_no_group(protocol_type: str, protoco
         assert context.log.records() == []
 
 
+def test_a_group_that_forms_keeps_the_protocol_type_of_members_that_left() -> None:
+    with Context() as context:
+        first, _ = context.new_member()
+        context.leave(first)
+        assert context.state() is GroupState.PREPARING_REBALANCE
+        assert context.join(protocol_type="connect", protocols=[("eager", b"")]).error is (
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        )
+        assert context.join(protocols=[]).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        _, join = context.new_member(protocols=[("sticky", b"")])
+        context.sleep(2 * DELAY_MS)
+        assert (join.response.protocol_name, join.response.generation_id) == ("sticky", 1)
+
+
 def test_an_empty_group_may_change_its_protocol_type() -> None:
     with Context() as context:
         (member_id,) = context.stable_group()

@@ -164,6 +164,70 @@ def test_what_an_append_submits_comes_after_it() -> None:
         assert shard.replayed == [(0, "outer", -1), (1, "first", -1), (2, "second", -1)]
 
 
+def test_what_is_started_during_an_operation_comes_after_it() -> None:
+    """A commit that an append completes may start the next operation: it must see what was appended before it."""
+    with Bench() as bench:
+        shard = bench.load()
+        seen: list[list[str]] = []
+        started: list[Deferred[str]] = []
+
+        def later(shard: ListShard, _now: int) -> Result:
+            seen.append(keys(shard))
+            return Result("answer", [Record("later", None)])
+
+        append = bench.log.append
+
+        def append_and_start(partition: int, records: Sequence[tuple[bytes, bytes | None]], *more: Any) -> int:
+            end_offset = append(partition, records, *more)
+            if records[0][0] == b"outer":
+                started.append(bench.runtime.start(0, later))
+                assert not started[0].done
+                bench.runtime.run_everywhere(lambda _shard: record("everywhere"))
+            return end_offset
+
+        bench.log.append = append_and_start  # type: ignore[method-assign]
+        bench.log.held = True
+        bench.write("outer")
+        assert seen == [["outer"]]
+        assert keys(shard) == ["outer", "later", "everywhere"]
+        assert not started[0].done, "it is not committed"
+        bench.log.commit()
+        assert started[0].result() == "answer"
+
+
+def test_what_is_started_during_an_operation_ends_as_any_other() -> None:
+    with Bench() as bench:
+        bench.load()
+        started: list[Deferred[Any]] = []
+
+        def resigns(_shard: ListShard, _now: int) -> Result:
+            started.append(bench.runtime.start(0, lambda _shard, _now: record("refused")))
+            bench.runtime.resign(0)
+            return Result("done")
+
+        bench.start(resigns)
+        assert isinstance(started[0].error, KafkaError)
+        assert started[0].error.code is ErrorCode.NOT_COORDINATOR
+
+        shard = bench.load()
+        parked: Deferred[str] = Deferred()
+
+        def cancels(_shard: ListShard, _now: int) -> Result:
+            started.append(bench.runtime.start(0, lambda _shard, _now: record("cancelled")))
+            started[1].cancel()
+            started.append(bench.runtime.start(0, lambda _shard, _now: Result(parked)))
+            started.append(bench.runtime.start(0, lambda _shard, _now: Result(1 // 0)))
+            return Result("done")
+
+        bench.start(cancels)
+        assert keys(shard) == []
+        assert isinstance(started[3].error, KafkaError)
+        assert started[3].error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert not started[2].done
+        started[2].cancel()
+        assert parked.cancelled
+
+
 def test_what_a_refused_operation_submits_is_run() -> None:
     with Bench() as bench:
         shard = bench.load()

@@ -26,11 +26,20 @@ QUICK: Mapping[str, str] = {
 }
 
 
-def until(holds: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
-    """Wait until it holds; `what` is for the message if it does not come to pass."""
+LOG_TAIL_LINES = 60
+
+
+def until(
+    holds: Callable[[], bool],
+    what: str,
+    timeout_s: float = PATIENCE_S,
+    *,
+    explanation: Callable[[], str] = lambda: "",
+) -> None:
+    """Wait until it holds; `what` and the explanation are for the message if it does not come to pass."""
     end = time.monotonic() + timeout_s
     while not holds():
-        assert time.monotonic() < end, f"not within {timeout_s:.0f} s: {what}"
+        assert time.monotonic() < end, f"not within {timeout_s:.0f} s: {what}{explanation()}"
         time.sleep(0.05)
 
 
@@ -122,6 +131,20 @@ class GregorCluster:
 
     # -- states ----------------------------------------------------------------------------------------------------
 
+    def until(self, holds: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
+        """Wait until it holds; a failure shows the ends of all brokers' logs."""
+        until(holds, what, timeout_s, explanation=self.log_tails)
+
+    def log_tails(self) -> str:
+        """Return the last lines that each broker has logged, and whether it runs."""
+        tails = []
+        for broker_id, broker in self.brokers.items():
+            status = None if broker.process is None else broker.process.poll()
+            state = "not started" if broker.process is None else "running" if status is None else f"status {status}"
+            lines = broker.log().splitlines()[-LOG_TAIL_LINES:]
+            tails.append("\n".join([f"--- broker {broker_id}, {state}, the end of its log:", *lines]))
+        return "\n" + "\n".join(tails)
+
     def until_serving(self, ids: Iterable[int] | None = None, timeout_s: float = PATIENCE_S) -> None:
         """Until these brokers (all of them) answer with metadata that names a controller."""
         for broker_id in self.brokers if ids is None else ids:
@@ -132,7 +155,7 @@ class GregorCluster:
                 assert broker.process.poll() is None, f"the broker ended:\n{broker.log()}"
                 return answers_metadata(broker.port)
 
-            until(serves, f"broker {broker_id} serves; its log:\n{broker.log()}", timeout_s)
+            self.until(serves, f"broker {broker_id} serves", timeout_s)
 
     @property
     def nodes(self) -> KazooClient:
@@ -170,7 +193,7 @@ class GregorCluster:
             leader = -1 if state is None else state.leader
             return leader >= 0 and leader != not_by and leader in self.registered()
 
-        until(led, f"{topic}-{index} has a leader other than {not_by}")
+        self.until(led, f"{topic}-{index} has a leader other than {not_by}")
         return leader
 
     def until_isr(self, topic: str, isr: Iterable[int], index: int = 0) -> None:
@@ -181,4 +204,4 @@ class GregorCluster:
             state = self.partition(topic, index)
             return state is not None and set(state.isr) == wanted
 
-        until(holds, f"{topic}-{index} has the ISR {sorted(wanted)}")
+        self.until(holds, f"{topic}-{index} has the ISR {sorted(wanted)}")

@@ -12,8 +12,11 @@ import pytest
 
 from tests.support.processes import ROOT
 
-RELEASES = ("4.3.1", "3.9.1", "2.8.2", "2.0.0", "1.1.1", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
+RELEASES = ("4.4.0", "4.3.1", "3.9.1", "2.8.2", "2.0.0", "1.1.1", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
 """All that some test uses. `python -m tests.support.kafka` fetches them."""
+CLIENTS_ALONE = ("4.4.0",)
+"""Of these releases the tools are not published."""
+STREAMS_RELEASES = ("2.8.2", "0.10.2.2")
 FIRST_WITH_TOOLS_APART = (3,)
 QUIET_LOG4J = "Configuration:\n  Loggers:\n    Root: {level: 'OFF'}\n"
 
@@ -24,22 +27,35 @@ def kafka_jars(version: str = "4.3.1") -> pathlib.Path:
 
     GREGOR_KAFKA_JARS may name a folder that already holds `kafka-<version>/`.
     """
+    release = tuple(map(int, version.split(".")))
+    if version in CLIENTS_ALONE:
+        pom = "kafka-clients-pom.xml"
+    else:
+        pom = "kafka-pom.xml" if release >= FIRST_WITH_TOOLS_APART else "kafka-old-pom.xml"
+    return _fetched("kafka", version, pom, f"-Dscala.version={'2.11' if release < (0, 10, 1) else '2.12'}")
+
+
+@functools.cache
+def streams_jars(version: str) -> pathlib.Path:
+    """The folder with the jars of Kafka Streams of a release before 3.0; of later ones `kafka_jars` has them."""
+    return _fetched("streams", version, "kafka-streams-pom.xml")
+
+
+def _fetched(kind: str, version: str, pom: str, *flags: str) -> pathlib.Path:
     base = pathlib.Path(os.environ.get("GREGOR_KAFKA_JARS", ROOT / ".cache"))
-    folder = base / f"kafka-{version}"
+    folder = base / f"{kind}-{version}"
     if any(folder.glob("kafka-clients-*.jar")):
         return folder
     if shutil.which("mvn") is None:
         pytest.skip("needs Maven to fetch Apache Kafka's jars: apt-get install maven")
-    partial = base / f"kafka-{version}.partial"
-    release = tuple(map(int, version.split(".")))
-    pom = "kafka-pom.xml" if release >= FIRST_WITH_TOOLS_APART else "kafka-old-pom.xml"
+    partial = base / f"{kind}-{version}.partial"
     subprocess.run(
         [
             *("mvn", "-q", "-B", "-f", str(ROOT / "tests/support" / pom)),
             # A repository of its own: a half-filled default one makes Ivy, and with it Spark, fail.
             f"-Dmaven.repo.local={ROOT / '.cache/maven'}",
             f"-Dkafka.version={version}",
-            f"-Dscala.version={'2.11' if release < (0, 10, 1) else '2.12'}",
+            *flags,
             *("dependency:copy-dependencies", f"-DoutputDirectory={partial}"),
         ],
         check=True,
@@ -49,11 +65,20 @@ def kafka_jars(version: str = "4.3.1") -> pathlib.Path:
     return folder
 
 
-def java_command(main_class: str, *arguments: str, heap_mb: int = 256, version: str = "4.3.1") -> list[str]:
-    """The command line that runs a main class of those jars, e.g. org.apache.kafka.tools.TopicCommand."""
+def java_command(
+    main_class: str,
+    *arguments: str,
+    heap_mb: int = 256,
+    version: str = "4.3.1",
+    jars: pathlib.Path | None = None,
+) -> list[str]:
+    """The command line that runs a main class of those jars, e.g. org.apache.kafka.tools.TopicCommand.
+
+    `jars` is a folder to use instead of that of the release.
+    """
     if shutil.which("java") is None:
         pytest.skip("needs a JDK: apt-get install default-jdk-headless")
-    jars = kafka_jars(version)
+    jars = jars or kafka_jars(version)
     quiet = jars / "quiet-log4j2.yaml"
     if not quiet.exists():
         quiet.write_text(QUIET_LOG4J)
@@ -74,3 +99,5 @@ def run_kafka_tool(
 if __name__ == "__main__":
     for name in RELEASES:
         print(kafka_jars(name))
+    for name in STREAMS_RELEASES:
+        print(streams_jars(name))

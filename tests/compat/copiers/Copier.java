@@ -14,7 +14,7 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.*;
 
 /**
- * Copies one topic into another in transactions, with any Java client from 1.1 to 4.3 (compiled against 1.1, for Java 8).
+ * Copies one topic into another in transactions, with any Java client from 1.1 to 4.4 (compiled against 1.1, for Java 8).
  * copiers/launch.py documents the arguments, the commands on standard input and the lines that this program prints.
  */
 public final class Copier {

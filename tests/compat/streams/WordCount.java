@@ -8,6 +8,7 @@ import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Materialized;
@@ -15,9 +16,10 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * Counts words from one topic into another until standard input ends. Arguments: bootstrap servers, application id,
- * input topic, output topic, state directory, processing guarantee. Says RUNNING once it has its partitions. With
- * exactly_once_v2 each count is written, as there is no cache.
+ * Counts words from one topic into another until standard input ends, with any release from 2.8 to 4.3. Arguments:
+ * bootstrap servers, application id, input topic, output topic, state directory, processing guarantee, group protocol.
+ * Says RUNNING once it has its partitions, and FAILED with the reason when it ends by itself. With a processing
+ * guarantee that is exactly once each count is written, as there is no cache.
  */
 public final class WordCount {
     public static void main(String[] args) throws Exception {
@@ -26,14 +28,19 @@ public final class WordCount {
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, args[1]);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, args[4]);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "200");
-        settings.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, "300");
+        settings.put("repartition.purge.interval.ms", "300"); // since 3.2; before it was the commit interval
         settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, "2");
         settings.put("auto.offset.reset", "earliest");
         if (args.length > 5) {
             settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, args[5]);
-            settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0");
-            settings.put("session.timeout.ms", "6000");
-            settings.put("heartbeat.interval.ms", "500");
+            settings.put("statestore.cache.max.bytes", "0");
+            settings.put("cache.max.bytes.buffering", "0"); // its name before 3.4
+            if (args.length > 6) {
+                settings.put("group.protocol", args[6]);
+            } else {
+                settings.put("session.timeout.ms", "6000");
+                settings.put("heartbeat.interval.ms", "500");
+            }
         }
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(args[2], Consumed.with(Serdes.String(), Serdes.String()))
@@ -49,6 +56,14 @@ public final class WordCount {
             if (now == KafkaStreams.State.RUNNING || now == KafkaStreams.State.ERROR) {
                 System.out.println(now);
             }
+        });
+        streams.setUncaughtExceptionHandler(problem -> {
+            Throwable cause = problem;
+            while (cause.getCause() != null) {
+                cause = cause.getCause();
+            }
+            System.out.println("FAILED " + cause);
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
         });
         streams.start();
         while (System.in.read() >= 0) {

@@ -20,8 +20,13 @@ from tests.replication.fakes import CountingLogs, HandClock, on_loop
 class Configs:
     def __init__(self) -> None:
         self.read: list[str] = []
+        self.asked = asyncio.Event()
+        self.answers: asyncio.Event | None = None
 
     async def ensure(self, topics: Any) -> None:
+        self.asked.set()
+        if self.answers is not None:
+            await self.answers.wait()
         self.read.extend(topics)
 
     def log_config(self, topic: str) -> Any:
@@ -118,3 +123,42 @@ async def test_others_get_their_turn_between_partitions(monkeypatch: pytest.Monk
     await broker.handle(leader_and_isr(-1, 5))
     await watching
     assert set(seen) >= {1, 2, 3, 4}
+
+
+@on_loop
+async def test_a_request_that_waits_for_settings_is_refused_once_its_session_has_ended() -> None:
+    """Without a metadata store the settings cannot be read; when it answers again, others may lead."""
+    broker, replicas, configs = subject()
+    answers = asyncio.Event()
+    configs.answers = answers
+    requests = [asyncio.ensure_future(broker.handle(leader_and_isr(10))) for _ in range(2)]
+    await configs.asked.wait()
+    broker.session_ended()
+    answers.set()
+    assert (await requests[0]).error_code == ErrorCode.STALE_BROKER_EPOCH
+    await asyncio.sleep(0)
+    assert not requests[1].done()
+    broker.registered(11)
+    assert (await requests[1]).error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert replicas.get("t", 0) is None
+    assert (await broker.handle(leader_and_isr(11))).error_code == ErrorCode.NONE
+    assert replicas.partitions["t", 0].is_leader
+
+
+@on_loop
+async def test_leaders_that_are_made_while_the_session_ends_resign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
+    broker, replicas, _ = subject()
+    request = asyncio.ensure_future(broker.handle(leader_and_isr(10, 5)))
+
+    async def half_done() -> None:
+        seen = 0
+        while seen < 2:
+            await asyncio.sleep(0)
+            seen = len(replicas.partitions)
+
+    await half_done()
+    broker.session_ended()
+    assert (await request).error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert len(replicas.partitions) == 5
+    assert not any(partition.is_leader for partition in replicas.partitions.values())

@@ -1,0 +1,166 @@
+"""The loads of `make bench`: the programs that are run against each broker, and their figures."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+import sys
+from typing import NamedTuple
+
+from tests.support.kafka import kafka_jars
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOOLS = "org.apache.kafka.tools"
+OURS = "tests.bench."
+LOAD_TIMEOUT_S = 300
+MIN_COUNT = 100
+
+
+class Load(NamedTuple):
+    """One figure of a run of a tool: a class of Apache Kafka's, or a module of ours for what its tools do not measure.
+
+    `arguments` may name {bootstrap}, {topic}, {pid} of the broker and {count}, which is `count` unless only a share of
+    it is run. `pattern` finds the figure in the output. `after` is a load that must have run before. `limit` is that of
+    gregor's value.
+    """
+
+    figure: str
+    tool: str
+    arguments: str
+    count: int
+    pattern: str
+    higher_is_better: bool
+    after: str = ""
+    limit: float | None = None
+
+
+PRODUCED = r"records sent, .*\(([\d.]+) MB/sec\)(?!.*records sent)"
+LARGE = "produce 1000 B records, MB/s"
+TRANSACTIONS = "transactions"
+MAX_HEARTBEATS_PERCENT = 5
+"""Of a core, for 3,000 members at the interval that is their default."""
+LOADS = [
+    Load(
+        "produce 100 B records, MB/s",
+        f"{TOOLS}.ProducerPerformance",
+        "--topic {topic}s --num-records {count} --record-size 100 --throughput -1"
+        " --command-property bootstrap.servers={bootstrap}",
+        2_000_000,
+        PRODUCED,
+        True,
+    ),
+    Load(
+        LARGE,
+        f"{TOOLS}.ProducerPerformance",
+        "--topic {topic}b --num-records {count} --record-size 1000 --throughput -1"
+        " --command-property bootstrap.servers={bootstrap}",
+        1_000_000,
+        PRODUCED,
+        True,
+    ),
+    Load(
+        "consume 1000 B records, MB/s",
+        f"{TOOLS}.ConsumerPerformance",
+        "--bootstrap-server {bootstrap} --topic {topic}b --num-records {count}",
+        1_000_000,
+        r"^\d{4}-.*?, [\d.]+, ([\d.]+),",
+        True,
+        after=LARGE,
+    ),
+    Load(
+        "end to end, mean, ms",
+        f"{TOOLS}.EndToEndLatency",
+        "--bootstrap-server {bootstrap} --topic {topic}e --num-records {count} --producer-acks all --record-size 100",
+        5_000,
+        r"Avg latency: ([\d.]+)",
+        False,
+    ),
+    Load(
+        "end to end, 99th percentile, ms",
+        f"{TOOLS}.EndToEndLatency",
+        "--bootstrap-server {bootstrap} --topic {topic}f --num-records {count} --producer-acks all --record-size 100",
+        5_000,
+        r"99th = ([\d.]+)",
+        False,
+    ),
+    *(
+        Load(
+            f"{TRANSACTIONS} ({producers} at a time){name}",
+            f"{OURS}transactions",
+            f"--bootstrap {{bootstrap}} --topic {{topic}}t --producers {producers} --transactions {{count}}",
+            count,
+            pattern,
+            higher_is_better,
+        )
+        for producers, count in ((1, 1000), (8, 250))
+        for name, pattern, higher_is_better in (
+            (", 1/s", r"([\d.]+) transactions/s", True),
+            (" 99th, ms", r"99th ([\d.]+) ms", False),
+        )
+    ),
+    *(
+        Load(
+            f"offset commits ({in_flight} in flight), 1/s",
+            f"{OURS}offset_commits",
+            f"--bootstrap {{bootstrap}} --topic {{topic}}o --in-flight {in_flight} --commits {{count}}",
+            count,
+            r"([\d.]+) commits/s",
+            True,
+        )
+        for in_flight, count in ((1, 5_000), (64, 20_000))
+    ),
+    *(
+        Load(
+            f"{name}, {protocol}{unit}",
+            f"{OURS}groups",
+            f"--bootstrap {{bootstrap}} --topic {{topic}}g --protocol {protocol} --groups {{count}} --pid {{pid}}",
+            1_000,
+            pattern,
+            False,
+            limit=limit,
+        )
+        for protocol in ("classic", "consumer")
+        for name, unit, pattern, limit in (
+            ("3,000 members join", ", s", r"stable after ([\d.]+) s", None),
+            ("their heartbeats", ", % of a core", r"heartbeats/s need ([\d.]+) %", MAX_HEARTBEATS_PERCENT),
+        )
+    ),
+]
+
+
+def chosen(words: list[str]) -> list[Load]:
+    """The loads whose names hold one of the words, and before them those that they need."""
+    wanted = [load for load in LOADS if not words or any(word in load.figure for word in words)]
+    needed = {load.after for load in wanted}
+    return [load for load in LOADS if load in wanted or load.figure in needed]
+
+
+class Runs:
+    """The runs of tools against one broker in one round. Loads with the same command are figures of one run."""
+
+    def __init__(self, port: int, pid: int, topic: str, share: float) -> None:
+        """The names of topics begin with `topic`; `share` of the usual counts is run."""
+        self._fields = {"bootstrap": f"127.0.0.1:{port}", "pid": pid, "topic": topic}
+        self._share = share
+        self._outputs: dict[tuple[str, ...], str] = {}
+
+    def measure(self, load: Load) -> float:
+        count = max(MIN_COUNT, int(load.count * self._share))
+        command = (load.tool, *load.arguments.format(**self._fields, count=count).split())
+        output = self._outputs.get(command)
+        if output is None:
+            output = self._outputs[command] = _output(command)
+        found = re.findall(load.pattern, output, re.MULTILINE)
+        if not found:
+            raise RuntimeError(f"{' '.join(command)} printed no figure:\n{output[-800:]}")
+        return float(found[-1])
+
+
+def _output(command: tuple[str, ...]) -> str:
+    java = ["java", "-Xmx512M", "-cp", f"{kafka_jars()}/*"]
+    program = [sys.executable, "-m"] if command[0].startswith(OURS) else java
+    done = subprocess.run([*program, *command], cwd=ROOT, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-800:]}{done.stderr[-800:]}")
+    return done.stdout
