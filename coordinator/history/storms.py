@@ -11,7 +11,7 @@ REFILL_MS = 10_000
 """512 records of a storm then go back for more than an hour."""
 MAX_PENDING = 2_000
 MAX_HELD = 10_000
-_MAX_BUDGETS = 20_000
+MAX_BUDGETS = 20_000
 
 
 class Storms:
@@ -50,7 +50,7 @@ class Storms:
                 break
             if self._spend(group_id, now_ms):
                 due.append(self._held.pop(group_id))
-        if len(self._budgets) > _MAX_BUDGETS:
+        if len(self._budgets) > MAX_BUDGETS:
             full = [name for name, budget in self._budgets.items() if _refilled(budget, now_ms) >= BURST]
             for name in full:
                 del self._budgets[name]
@@ -60,6 +60,11 @@ class Storms:
         """The group was deleted."""
         self._held.pop(group_id, None)
         self._pending_count -= len(self._pending.pop(group_id, ()))
+
+    @property
+    def budgets_count(self) -> int:
+        """The number of groups that have used up a part of their budget."""
+        return len(self._budgets)
 
     def __bool__(self) -> bool:
         return bool(self._pending or self._held)

@@ -18,6 +18,7 @@ from gregor.coordinator.group.group import Group
 from gregor.coordinator.group.records import decode_record
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.group.states import GroupState
+from gregor.coordinator.history.rebalance import Rebalance
 from gregor.coordinator.replaying import replay
 from gregor.coordinator.result import Producer
 from gregor.coordinator.timers import LoopTimers
@@ -196,6 +197,20 @@ class Call(Generic[R]):
         return ErrorCode(self.response.error_code)  # type: ignore[attr-defined]
 
 
+class KeptRebalances:
+    """Implements RebalanceLog in memory."""
+
+    def __init__(self) -> None:
+        self.ended: list[Rebalance] = []
+        self.forgotten: list[tuple[str, int]] = []
+
+    def record(self, rebalance: Rebalance) -> None:
+        self.ended.append(rebalance)
+
+    def forget(self, group_id: str, epoch: int) -> None:
+        self.forgotten.append((group_id, epoch))
+
+
 class Context:
     """See the module. Messages have the newest version unless another one is given."""
 
@@ -205,6 +220,7 @@ class Context:
         self.config = GroupConfig(**config)
         self.partition_count = partition_count
         self._uuids = 0
+        self.history = KeptRebalances()
         self.coordinator = self._make()
         self._calls: list[asyncio.Task[Any]] = []
         if load:
@@ -219,6 +235,7 @@ class Context:
             LoopGate(),
             partition_count=self.partition_count,
             new_uuid=self._new_uuid,
+            history=self.history,
         )
 
     def _new_uuid(self) -> str:

@@ -189,7 +189,7 @@ def row(entry: RebalanceValue | Gap) -> list[object]:
         return [_range(entry), *["-"] * 9, entry.why]
     cause = entry.causes[0] if entry.causes else RebalanceValue.Cause(trigger="unknown")
     more = max(entry.causes_count, len(entry.causes)) - 1
-    details = [cause.detail, cause.reason and f"client reason: {cause.reason}", more > 0 and f"{more} more causes"]
+    details = [cause.detail, cause.reason and f"client reason: {cause.reason}", more > 0 and f"more causes: {more}"]
     if entry.outcome != "assigned":
         details.insert(0, entry.outcome)
     return [
@@ -215,27 +215,28 @@ def details(entry: RebalanceValue | Gap) -> Iterator[str]:
     assignor = f", {entry.protocol}" if entry.protocol else ""
     yield (
         f"{entry.epoch}  {_time(entry.began_ms)}  {entry.outcome} after {entry.ended_ms - entry.began_ms} ms, "
-        f"{entry.members_count} members{assignor}, coordinator {entry.coordinator_id}"
+        f"members: {entry.members_count}{assignor}, coordinator {entry.coordinator_id}"
     )
     for cause in entry.causes:
         yield f"  cause: {_time(cause.at_ms)} {cause_text(cause)}"
     if entry.causes_count > len(entry.causes):
-        yield f"  and {entry.causes_count - len(entry.causes)} more causes"
+        yield f"  more causes: {entry.causes_count - len(entry.causes)}"
     if entry.joined_ms >= 0 and entry.ended_ms > entry.joined_ms:
         yield f"  the members had joined after {entry.joined_ms - entry.began_ms} ms"
     for member in entry.members:
         verb = "joined" if member.joined else "was removed"
-        owns = f", has {member.partitions} partitions" if member.joined and member.partitions >= 0 else ""
+        owns = f", partitions: {member.partitions}" if member.joined and member.partitions >= 0 else ""
         yield f"  {member_text(member)} {verb} after {member.waited_ms} ms{owns}"
     if entry.partitions >= 0:
-        yield f"  {entry.partitions} partitions: {entry.moved} moved, {entry.added} added, {entry.removed} removed"
+        changes = f"moved {entry.moved}, added {entry.added}, removed {entry.removed}"
+        yield f"  partitions: {entry.partitions}, {changes}"
     elif entry.moved:
-        yield f"  {entry.moved} members have another assignment"
+        yield f"  members with another assignment: {entry.moved}"
     for move in entry.moves:
         numbers = ",".join(map(str, move.partitions))
         yield f"    {move.topic}:{numbers} from {move.from_member or 'no member'} to {move.to_member or 'no member'}"
     if entry.without_owner:
-        yield f"  {entry.without_owner} partitions had no owner, for up to {entry.without_owner_ms} ms"
+        yield f"  partitions without owner: {entry.without_owner}, for up to {entry.without_owner_ms} ms"
 
 
 def to_json(entry: RebalanceValue | Gap) -> dict[str, Any]:
