@@ -19,13 +19,23 @@ from gregor.coordinator.history.texts import cause_text, member_text
 from gregor.coordinator.partitioner import partition_of
 from gregor.protocol.errors import ErrorCode, MalformedMessage
 from gregor.protocol.ids import Uuid
-from gregor.protocol.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse, RebalanceValue
+from gregor.protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    RebalanceValue,
+)
 from gregor.protocol.records.batch import iter_batches
 from gregor.protocol.topic_names import REBALANCES_TOPIC
 
 FETCH_BYTES = 4 * 1024 * 1024
 FETCH_WAIT_MS = 500
 NO_SESSION = -1
+EARLIEST = -2
+CONSUMER = -1
 
 COLUMNS = [
     Column("GENERATION", 10, number=True),
@@ -40,6 +50,11 @@ COLUMNS = [
     Column("HOST", 15),
     Column("DETAIL"),
 ]
+
+
+OTHER_COORDINATOR = (
+    "not recorded: a broker of Apache Kafka was the coordinator, or the coordinator ended before it wrote them"
+)
 
 
 class Gap(NamedTuple):
@@ -115,12 +130,10 @@ def _place_of(client: WireClient, group: str) -> _Place | None:
 
 def _records(client: WireClient, place: _Place) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Read a partition up to its high watermark."""
-    offset, end_offset = 0, 1
+    offset = _start_of(client, place)
+    end_offset = offset + 1
     while offset < end_offset:
         answer = _fetch(client, place, offset)
-        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > offset:
-            offset = answer.log_start_offset
-            continue
         check_code(answer.error_code, f"{REBALANCES_TOPIC}-{place.partition} cannot be read")
         end_offset = answer.high_watermark
         reached = offset
@@ -135,8 +148,18 @@ def _records(client: WireClient, place: _Place) -> Iterator[tuple[bytes | None, 
         offset = reached
 
 
+def _start_of(client: WireClient, place: _Place) -> int:
+    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=place.partition, timestamp=EARLIEST)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name=REBALANCES_TOPIC, partitions=[partition])
+    response: ListOffsetsResponse = client.send(ListOffsetsRequest(replica_id=CONSUMER, topics=[topic]), place.leader)
+    found = response.topics[0].partitions[0]
+    check_code(found.error_code, f"{REBALANCES_TOPIC}-{place.partition} cannot be read")
+    return found.offset
+
+
 def _fetch(client: WireClient, place: _Place, offset: int) -> FetchResponse.PartitionData:
     request = FetchRequest(
+        replica_id=CONSUMER,
         max_wait_ms=FETCH_WAIT_MS,
         min_bytes=1,
         max_bytes=FETCH_BYTES,
@@ -176,7 +199,7 @@ def with_gaps(rebalances: Sequence[RebalanceValue]) -> list[RebalanceValue | Gap
 def _why(after: RebalanceValue, missing: int) -> str:
     if after.not_recorded >= missing:
         return "not recorded: too many rebalances within a short time"
-    why = "not recorded: a broker of Apache Kafka was the coordinator, or the coordinator ended before it wrote them"
+    why = OTHER_COORDINATOR
     return f"{why}; {after.not_recorded} of them came within a short time" if after.not_recorded else why
 
 
