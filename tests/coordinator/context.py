@@ -11,6 +11,7 @@ from gregor.coordinator.group.group import Group
 from gregor.coordinator.group.records import decode_record
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.group.states import GroupState
+from gregor.coordinator.history.rebalance import Rebalance
 from gregor.coordinator.replaying import replay
 from gregor.coordinator.timers import LoopTimers
 from gregor.protocol.deferred import Deferred
@@ -36,12 +37,27 @@ from gregor.protocol.turns import run_all
 from tests.coordinator.machinery import Call, CoordinatorContext
 
 
+class KeptRebalances:
+    """Implements RebalanceLog in memory."""
+
+    def __init__(self) -> None:
+        self.ended: list[Rebalance] = []
+        self.forgotten: list[tuple[str, int]] = []
+
+    def record(self, rebalance: Rebalance) -> None:
+        self.ended.append(rebalance)
+
+    def forget(self, group_id: str, epoch: int) -> None:
+        self.forgotten.append((group_id, epoch))
+
+
 class Context(CoordinatorContext[GroupCoordinator]):
     """See the module. Messages have the newest version unless another one is given."""
 
     def __init__(self, partition_count: int = 1, load: bool = True, **config: int) -> None:
         self.config = GroupConfig(**config)
         self._uuids = 0
+        self.history = KeptRebalances()
         super().__init__(partition_count, load=load)
 
     def _make(self) -> GroupCoordinator:
@@ -53,6 +69,7 @@ class Context(CoordinatorContext[GroupCoordinator]):
             LoopGate(),
             partition_count=self.partition_count,
             new_uuid=self._new_uuid,
+            history=self.history,
         )
 
     def _new_uuid(self) -> str:
