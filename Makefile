@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-all bench bench-cluster bench-scale chaos simulate check lint types imports rules stubs check-wheel jars all-jars java clean
+.PHONY: help setup demo run test test-all bench bench-cluster bench-scale chaos simulate check lint types imports rules stubs check-wheel jars all-jars java flink clean
 
 # Another environment beside the usual one, for another Python: make test VENV=.venv-newest PYTHON=python3.13
 VENV ?= .venv
@@ -19,6 +19,7 @@ help:
 	@echo 'make run         a broker in the foreground; ARGS="--override key=value"'
 	@echo 'make test        the fast tests, no Java needed; ARGS="-k words" picks some'
 	@echo 'make test-all    all tests: also those with Java, foreign clients and Spark'
+	@echo 'make flink       Flink with an exactly-once sink, killed and restarted; installs 400 MB into .cache on first use'
 	@echo 'make bench       performance beside Apache Kafka 4.3.1, in turns on this machine; ARGS="--rounds 1"'
 	@echo 'make bench-cluster   three brokers beside three of Apache Kafka 3.9.1: throughput, failover, start; ARGS="--rounds 1"'
 	@echo 'make bench-scale 10,000 partitions and 5,000 connections: time, memory, stalls; ARGS="--partitions 1000"'
@@ -86,6 +87,10 @@ jars: setup
 
 all-jars: setup
 	@$(BIN)/python -m tests.support.kafka
+
+# Flink's Kafka connector with an exactly-once sink; a part of test-all, too.
+flink: setup java
+	$(BIN)/pytest -q tests/compat/test_flink.py $(ARGS)
 
 bench: jars java
 	@$(BIN)/python tests/bench/compare.py $(ARGS)

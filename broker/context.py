@@ -105,6 +105,8 @@ class ApiContext(Protocol):
     """The table of served APIs, and the features."""
 
     @property
+    def config(self) -> BrokerConfig: ...
+    @property
     def handlers(self) -> Mapping[int, ServedApi]: ...
     @property
     def features(self) -> FinalizedFeatures: ...
@@ -178,6 +180,13 @@ class GroupContext(MetadataContext, Protocol):
     def consumer_offsets(self) -> ConsumerOffsets: ...
     @property
     def topic_creator(self) -> TopicCreation: ...
+
+
+class ConsumerGroupContext(GroupContext, Protocol):
+    """Consumer groups of KIP-848, which are served from a level of group.version on."""
+
+    @property
+    def features(self) -> FinalizedFeatures: ...
 
 
 class VerifiedPartitions(Protocol):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         AdminContext,
         ApiContext,
         Call,
+        ConsumerGroupContext,
         ControllerContext,
         FeatureContext,
         GroupContext,
@@ -134,6 +135,7 @@ if TYPE_CHECKING:
         AdminContext,
         ApiContext,
         ConnectionContext,
+        ConsumerGroupContext,
         ControllerContext,
         EncodedMetadataContext,
         FeatureContext,
@@ -148,4 +150,4 @@ if TYPE_CHECKING:
     ]:
         """Let the type checker compare the parts with the needs of each handler: the registry does not."""
         one = broker
-        return one, one, one, one, one, one, one, one, one, one, one, one, one, one
+        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one

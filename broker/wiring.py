@@ -191,16 +191,21 @@ class Node:
         )
         self.broker = self._serving_parts(base, control, admin, coordinators, mover, producer_ids)
         end_in_order(self._lifetimes, member=member, controller=control.loop, coordinators=coordinators)
-        await self._enter_service(base, control, bind)
+        await self._enter_service(base, control, coordinators, bind)
         self._start_jobs(base, maintenance, mover, disk_watch)
 
     async def _enter_service(
-        self, base: BaseParts, control: ControllerParts, bind: Callable[[], dict[str, int]]
+        self,
+        base: BaseParts,
+        control: ControllerParts,
+        coordinators: Coordinators,
+        bind: Callable[[], dict[str, int]],
     ) -> None:
         try:
             if self.loading.is_over:
                 await base.adoption.run()
             await base.configs.start()
+            await coordinators.group_settings.start()
             await base.features.start()
             self._addresses.bound(bind())
             if self._member is not None:

@@ -47,6 +47,7 @@ def check_cross_field(values: Mapping[str, Any]) -> None:
             "max.connections.per.ip", 0, "refuses all clients; 0 is legal only beside max.connections.per.ip.overrides"
         )
     _check_overrides(values["max.connections.per.ip.overrides"])
+    _check_group_protocols(values)
     low, high = values["log.cleaner.min.compaction.lag.ms"], values["log.cleaner.max.compaction.lag.ms"]
     if low > high:
         raise ConfigError(
@@ -56,6 +57,33 @@ def check_cross_field(values: Mapping[str, Any]) -> None:
     if buffer // threads <= _MIN_DEDUPE_BYTES:
         raise ConfigError(
             "log.cleaner.dedupe.buffer.size", buffer, f"must be above {_MIN_DEDUPE_BYTES} for each cleaner thread"
+        )
+
+
+def _check_group_protocols(values: Mapping[str, Any]) -> None:
+    """Check the settings of the consumer group protocol (Kafka's KafkaConfig and GroupCoordinatorConfig)."""
+    protocols = values["group.coordinator.rebalance.protocols"]
+    if "classic" not in protocols:
+        raise ConfigError(
+            "group.coordinator.rebalance.protocols",
+            ",".join(protocols),
+            "must name classic: that protocol cannot be disabled",
+        )
+    for setting in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms"):
+        low_key, key, high_key = (f"group.consumer.{bound}{setting}" for bound in ("min.", "", "max."))
+        low, value, high = values[low_key], values[key], values[high_key]
+        if low > high:
+            raise ConfigError(high_key, high, f"must be at least {low_key}, {low}")
+        if value < low:
+            raise ConfigError(key, value, f"must be at least {low_key}, {low}")
+        if value > high:
+            raise ConfigError(key, value, f"must be at most {high_key}, {high}")
+    heartbeat, session = values["group.consumer.heartbeat.interval.ms"], values["group.consumer.session.timeout.ms"]
+    if heartbeat >= session:
+        raise ConfigError(
+            "group.consumer.heartbeat.interval.ms",
+            heartbeat,
+            f"must be below group.consumer.session.timeout.ms, {session}",
         )
 
 

@@ -118,6 +118,151 @@ class GroupMetadataValue(ApiMessage):
         members: list[GroupMetadataValue.MemberMetadata] = ...,
     ) -> None: ...
 
+class ConsumerGroupMetadataKey(ApiMessage):
+    group_id: str
+    def __init__(self, *, group_id: str = ...) -> None: ...
+
+class ConsumerGroupMetadataValue(ApiMessage):
+    epoch: int
+    metadata_hash: int
+    def __init__(self, *, epoch: int = ..., metadata_hash: int = ...) -> None: ...
+
+class ConsumerGroupPartitionMetadataKey(ApiMessage):
+    group_id: str
+    def __init__(self, *, group_id: str = ...) -> None: ...
+
+class ConsumerGroupPartitionMetadataValue(ApiMessage):
+    class PartitionMetadata:
+        partition: int
+        racks: list[str]
+        def __init__(self, *, partition: int = ..., racks: list[str] = ...) -> None: ...
+
+    class TopicMetadata:
+        topic_id: Uuid
+        topic_name: str
+        num_partitions: int
+        partition_metadata: list[ConsumerGroupPartitionMetadataValue.PartitionMetadata]
+        def __init__(
+            self,
+            *,
+            topic_id: Uuid = ...,
+            topic_name: str = ...,
+            num_partitions: int = ...,
+            partition_metadata: list[ConsumerGroupPartitionMetadataValue.PartitionMetadata] = ...,
+        ) -> None: ...
+
+    topics: list[ConsumerGroupPartitionMetadataValue.TopicMetadata]
+    def __init__(self, *, topics: list[ConsumerGroupPartitionMetadataValue.TopicMetadata] = ...) -> None: ...
+
+class ConsumerGroupMemberMetadataKey(ApiMessage):
+    group_id: str
+    member_id: str
+    def __init__(self, *, group_id: str = ..., member_id: str = ...) -> None: ...
+
+class ConsumerGroupMemberMetadataValue(ApiMessage):
+    class ClassicProtocol:
+        name: str
+        metadata: bytes
+        def __init__(self, *, name: str = ..., metadata: bytes = ...) -> None: ...
+
+    class ClassicMemberMetadata:
+        session_timeout_ms: int
+        supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicProtocol]
+        def __init__(
+            self,
+            *,
+            session_timeout_ms: int = ...,
+            supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicProtocol] = ...,
+        ) -> None: ...
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    subscribed_topic_regex: str | None
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+    classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None
+    def __init__(
+        self,
+        *,
+        instance_id: str | None = ...,
+        rack_id: str | None = ...,
+        client_id: str = ...,
+        client_host: str = ...,
+        subscribed_topic_names: list[str] = ...,
+        subscribed_topic_regex: str | None = ...,
+        rebalance_timeout_ms: int = ...,
+        server_assignor: str | None = ...,
+        classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None = ...,
+    ) -> None: ...
+
+class ConsumerGroupTargetAssignmentMetadataKey(ApiMessage):
+    group_id: str
+    def __init__(self, *, group_id: str = ...) -> None: ...
+
+class ConsumerGroupTargetAssignmentMetadataValue(ApiMessage):
+    assignment_epoch: int
+    assignment_timestamp: int
+    def __init__(self, *, assignment_epoch: int = ..., assignment_timestamp: int = ...) -> None: ...
+
+class ConsumerGroupTargetAssignmentMemberKey(ApiMessage):
+    group_id: str
+    member_id: str
+    def __init__(self, *, group_id: str = ..., member_id: str = ...) -> None: ...
+
+class ConsumerGroupTargetAssignmentMemberValue(ApiMessage):
+    class TopicPartition:
+        topic_id: Uuid
+        partitions: list[int]
+        def __init__(self, *, topic_id: Uuid = ..., partitions: list[int] = ...) -> None: ...
+
+    topic_partitions: list[ConsumerGroupTargetAssignmentMemberValue.TopicPartition]
+    def __init__(
+        self, *, topic_partitions: list[ConsumerGroupTargetAssignmentMemberValue.TopicPartition] = ...
+    ) -> None: ...
+
+class ConsumerGroupCurrentMemberAssignmentKey(ApiMessage):
+    group_id: str
+    member_id: str
+    def __init__(self, *, group_id: str = ..., member_id: str = ...) -> None: ...
+
+class ConsumerGroupCurrentMemberAssignmentValue(ApiMessage):
+    class TopicPartitions:
+        topic_id: Uuid
+        partitions: list[int]
+        assignment_epochs: list[int] | None
+        def __init__(
+            self, *, topic_id: Uuid = ..., partitions: list[int] = ..., assignment_epochs: list[int] | None = ...
+        ) -> None: ...
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]
+    partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]
+    def __init__(
+        self,
+        *,
+        member_epoch: int = ...,
+        previous_member_epoch: int = ...,
+        state: int = ...,
+        assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = ...,
+        partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = ...,
+    ) -> None: ...
+
+class ConsumerGroupRegularExpressionKey(ApiMessage):
+    group_id: str
+    regular_expression: str
+    def __init__(self, *, group_id: str = ..., regular_expression: str = ...) -> None: ...
+
+class ConsumerGroupRegularExpressionValue(ApiMessage):
+    topics: list[str]
+    version: int
+    timestamp: int
+    def __init__(self, *, topics: list[str] = ..., version: int = ..., timestamp: int = ...) -> None: ...
+
 class ConsumerProtocolSubscription(ApiMessage):
     class TopicPartition:
         topic: str
@@ -189,6 +334,115 @@ class TransactionLogValue(ApiMessage):
         transaction_last_update_timestamp_ms: int = ...,
         transaction_start_timestamp_ms: int = ...,
         client_transaction_version: int = ...,
+    ) -> None: ...
+
+class RebalanceKey(ApiMessage):
+    group: str
+    slot: int
+    def __init__(self, *, group: str = ..., slot: int = ...) -> None: ...
+
+class RebalanceValue(ApiMessage):
+    class Cause:
+        trigger: str
+        at_ms: int
+        member_id: str
+        group_instance_id: str | None
+        client_id: str
+        client_host: str
+        reason: str | None
+        detail: str
+        def __init__(
+            self,
+            *,
+            trigger: str = ...,
+            at_ms: int = ...,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            reason: str | None = ...,
+            detail: str = ...,
+        ) -> None: ...
+
+    class Member:
+        member_id: str
+        group_instance_id: str | None
+        client_id: str
+        client_host: str
+        waited_ms: int
+        joined: bool
+        partitions: int
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            waited_ms: int = ...,
+            joined: bool = ...,
+            partitions: int = ...,
+        ) -> None: ...
+
+    class Move:
+        topic: str
+        from_member: str | None
+        to_member: str | None
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            from_member: str | None = ...,
+            to_member: str | None = ...,
+            partitions: list[int] = ...,
+        ) -> None: ...
+
+    group_type: str
+    epoch: int
+    outcome: str
+    protocol_type: str
+    protocol: str | None
+    coordinator_id: int
+    began_ms: int
+    joined_ms: int
+    ended_ms: int
+    not_recorded: int
+    causes: list[RebalanceValue.Cause]
+    causes_count: int
+    members: list[RebalanceValue.Member]
+    members_count: int
+    partitions: int
+    moved: int
+    added: int
+    removed: int
+    moves: list[RebalanceValue.Move]
+    without_owner: int
+    without_owner_ms: int
+    def __init__(
+        self,
+        *,
+        group_type: str = ...,
+        epoch: int = ...,
+        outcome: str = ...,
+        protocol_type: str = ...,
+        protocol: str | None = ...,
+        coordinator_id: int = ...,
+        began_ms: int = ...,
+        joined_ms: int = ...,
+        ended_ms: int = ...,
+        not_recorded: int = ...,
+        causes: list[RebalanceValue.Cause] = ...,
+        causes_count: int = ...,
+        members: list[RebalanceValue.Member] = ...,
+        members_count: int = ...,
+        partitions: int = ...,
+        moved: int = ...,
+        added: int = ...,
+        removed: int = ...,
+        moves: list[RebalanceValue.Move] = ...,
+        without_owner: int = ...,
+        without_owner_ms: int = ...,
     ) -> None: ...
 
 class ProduceRequest(ApiMessage):
@@ -2825,6 +3079,140 @@ class AllocateProducerIdsResponse(ApiMessage):
         error_code: int = ...,
         producer_id_start: int = ...,
         producer_id_len: int = ...,
+    ) -> None: ...
+
+class ConsumerGroupHeartbeatRequest(ApiMessage):
+    class TopicPartitions:
+        topic_id: Uuid
+        partitions: list[int]
+        def __init__(self, *, topic_id: Uuid = ..., partitions: list[int] = ...) -> None: ...
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    subscribed_topic_names: list[str] | None
+    subscribed_topic_regex: str | None
+    server_assignor: str | None
+    topic_partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        member_id: str = ...,
+        member_epoch: int = ...,
+        instance_id: str | None = ...,
+        rack_id: str | None = ...,
+        rebalance_timeout_ms: int = ...,
+        subscribed_topic_names: list[str] | None = ...,
+        subscribed_topic_regex: str | None = ...,
+        server_assignor: str | None = ...,
+        topic_partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None = ...,
+    ) -> None: ...
+
+class ConsumerGroupHeartbeatResponse(ApiMessage):
+    class TopicPartitions:
+        topic_id: Uuid
+        partitions: list[int]
+        def __init__(self, *, topic_id: Uuid = ..., partitions: list[int] = ...) -> None: ...
+
+    class Assignment:
+        topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions]
+        def __init__(self, *, topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions] = ...) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    member_id: str | None
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: ConsumerGroupHeartbeatResponse.Assignment | None
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        member_id: str | None = ...,
+        member_epoch: int = ...,
+        heartbeat_interval_ms: int = ...,
+        assignment: ConsumerGroupHeartbeatResponse.Assignment | None = ...,
+    ) -> None: ...
+
+class ConsumerGroupDescribeRequest(ApiMessage):
+    group_ids: list[str]
+    include_authorized_operations: bool
+    def __init__(self, *, group_ids: list[str] = ..., include_authorized_operations: bool = ...) -> None: ...
+
+class ConsumerGroupDescribeResponse(ApiMessage):
+    class TopicPartitions:
+        topic_id: Uuid
+        topic_name: str
+        partitions: list[int]
+        def __init__(self, *, topic_id: Uuid = ..., topic_name: str = ..., partitions: list[int] = ...) -> None: ...
+
+    class Assignment:
+        topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions]
+        def __init__(self, *, topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions] = ...) -> None: ...
+
+    class Member:
+        member_id: str
+        instance_id: str | None
+        rack_id: str | None
+        member_epoch: int
+        client_id: str
+        client_host: str
+        subscribed_topic_names: list[str]
+        subscribed_topic_regex: str | None
+        assignment: ConsumerGroupDescribeResponse.Assignment
+        target_assignment: ConsumerGroupDescribeResponse.Assignment
+        member_type: int
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            instance_id: str | None = ...,
+            rack_id: str | None = ...,
+            member_epoch: int = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            subscribed_topic_names: list[str] = ...,
+            subscribed_topic_regex: str | None = ...,
+            assignment: ConsumerGroupDescribeResponse.Assignment = ...,
+            target_assignment: ConsumerGroupDescribeResponse.Assignment = ...,
+            member_type: int = ...,
+        ) -> None: ...
+
+    class DescribedGroup:
+        error_code: int
+        error_message: str | None
+        group_id: str
+        group_state: str
+        group_epoch: int
+        assignment_epoch: int
+        assignor_name: str
+        members: list[ConsumerGroupDescribeResponse.Member]
+        authorized_operations: int
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            group_id: str = ...,
+            group_state: str = ...,
+            group_epoch: int = ...,
+            assignment_epoch: int = ...,
+            assignor_name: str = ...,
+            members: list[ConsumerGroupDescribeResponse.Member] = ...,
+            authorized_operations: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    groups: list[ConsumerGroupDescribeResponse.DescribedGroup]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., groups: list[ConsumerGroupDescribeResponse.DescribedGroup] = ...
     ) -> None: ...
 
 class ListConfigResourcesRequest(ApiMessage):

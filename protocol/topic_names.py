@@ -8,7 +8,9 @@ MAX_LENGTH = 249
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+REBALANCES_TOPIC = "__gregor_rebalances"
+"""The history of rebalances, which Apache Kafka does not have. A broker of Apache Kafka hosts it as any other topic."""
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, REBALANCES_TOPIC})
 
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 

@@ -22,6 +22,7 @@ from gregor.replication.store.features import NEW_PROTOCOL, TRANSACTION_VERSION
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
     from gregor.protocol.turns import Gate
+    from gregor.replication.admin.features import Downgrade
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.store.features import FinalizedFeatures
 
@@ -89,11 +90,11 @@ class TransactionDowngrade:
         self._new_peer = new_peer or (lambda host, port: Peer(host, port, client_id, timeout_ms, gate))
         self._poll_s = poll_s
 
-    async def prepare(self, name: str, level: int, after: int, timeout_ms: int) -> None:
-        """Wait until the transactions that are open now have ended (a hook of FeatureAdmin). Raises KafkaError:
+    async def prepare(self, downgrade: Downgrade, timeout_ms: int) -> None:
+        """Wait until the transactions that are open now have ended (a step of FeatureAdmin). Raises KafkaError:
         CONCURRENT_TRANSACTIONS if some are open when the time is over, BROKER_NOT_AVAILABLE if a broker did not
         answer, and what the coordinator of this broker raises."""
-        if name != TRANSACTION_VERSION or after:
+        if downgrade.name != TRANSACTION_VERSION or downgrade.after:
             return
         begun_s = time.monotonic()
         until_s = begun_s + timeout_ms / 1000

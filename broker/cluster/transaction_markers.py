@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gregor.broker.cluster.peer_queue import PeerQueues
 from gregor.broker.log import logger
+from gregor.coordinator.txn.ports import Markers
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -96,17 +97,11 @@ def _commits_ended(written: Written, outcome: Deferred[bool]) -> None:
 class _Pending:
     """A marker, and the partitions that do not have it yet."""
 
-    __slots__ = ("marker", "outcome", "partitions")
+    __slots__ = ("marker", "outcome")
 
     def __init__(self, marker: EndTransaction, partitions: Iterable[TopicPartition]) -> None:
         self.marker = marker
-        self.partitions = set(partitions)
-        self.outcome: Deferred[None] = Deferred()
-
-    def is_written(self, partition: TopicPartition) -> None:
-        self.partitions.discard(partition)
-        if not self.partitions:
-            self.outcome.complete(None)
+        self.outcome = Markers(partitions)
 
 
 class _Errand(NamedTuple):
@@ -133,7 +128,7 @@ class TransactionMarkers:
         self._closed = False
         image.on_update.append(self._retry_at_once)
 
-    def send(self, marker: EndTransaction, partitions: Collection[TopicPartition]) -> Deferred[None]:
+    def send(self, marker: EndTransaction, partitions: Collection[TopicPartition]) -> Markers:
         """Write a marker into partitions, and complete the Deferred once all of them have it. It fails with KafkaError
         where the coordinator is fenced; to cancel it ends the attempts."""
         pending = _Pending(marker, partitions)
@@ -173,7 +168,7 @@ class TransactionMarkers:
                 remote.setdefault(state.leader, []).append(one)
             elif self._knows_all_topics():
                 logger.info("%s-%d does not exist any more, and needs no end of a transaction", *one)
-                pending.is_written(one)
+                pending.outcome.is_written(one)
             else:
                 self._delay(pending, [one])
         for leader, ones in remote.items():
@@ -191,7 +186,7 @@ class TransactionMarkers:
         if pending.outcome.done:
             return
         if not error or error in _NEEDLESS:
-            pending.is_written(partition)
+            pending.outcome.is_written(partition)
         elif error in _FENCED:
             text = f"producer {marker.producer_id} epoch {marker.producer_epoch}: {partition.topic}-"
             pending.outcome.fail(KafkaError(error, f"{text}{partition.partition} refuses the end of its transaction"))

@@ -5,6 +5,8 @@ the connection does that, as there is no request to decode.
 
 - 1 throttle time; 3 flexible, client software name and version, features (KIP-584); 4 features may have minimum
   version 0.
+- ConsumerGroupHeartbeat and ConsumerGroupDescribe are left out while this broker does not serve the consumer group
+  protocol (gregor.broker.groups.protocols): clients then report that the cluster does not support it.
 - Features whose lowest supported level is 0 are left out before version 4: older clients cannot decode them
   (KAFKA-17492). Finalised are the levels above 0, with the epoch by which clients recognise the newest.
 """
@@ -12,9 +14,10 @@ the connection does that, as there is no request to decode.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from gregor.broker.groups.protocols import CONSUMER_APIS, serves_consumer_groups
 from gregor.broker.net.responses import EncodedResponse
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
@@ -40,16 +43,20 @@ def api_versions(broker: ApiContext, request: ApiVersionsRequest, call: Call) ->
     table, finalized = broker.handlers, broker.features.finalized
     known = _answers.get(call.version)
     if known is None or known[0] is not table or known[1] != len(table) or known[2] is not finalized:
-        answer = EncodedResponse([_served(table, finalized, call.version).encode(call.version)])
+        left_out = frozenset() if serves_consumer_groups(broker) else CONSUMER_APIS
+        answer = EncodedResponse([_served(table, left_out, finalized, call.version).encode(call.version)])
         known = _answers[call.version] = table, len(table), finalized, answer
     return known[3]
 
 
-def _served(table: Mapping[int, ServedApi], finalized: Finalized, version: int) -> ApiVersionsResponse:
+def _served(
+    table: Mapping[int, ServedApi], left_out: Collection[int], finalized: Finalized, version: int
+) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=entry.min_version, max_version=entry.max_version)
             for key, entry in sorted(table.items())
+            if key not in left_out
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
-from gregor.broker.jobs.open_transactions import OpenTransactions
+from gregor.broker.jobs.open_transactions import CHECK_S, OpenTransactions
 from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.turns import ITEMS_PER_STEP, collect
@@ -113,6 +113,7 @@ class Maintenance:
             (self.checkpoint_high_watermarks, config["replica.high.watermark.checkpoint.interval.ms"] / 1000),
             (self.checkpoint, config["log.flush.offset.checkpoint.interval.ms"] / 1000),
             (self.expire_producers, config["producer.id.expiration.check.interval.ms"] / 1000),
+            (self.check_open_transactions, CHECK_S),
         ):
             self._background.spawn(self._repeat(job, interval_s))
 
@@ -186,16 +187,26 @@ class Maintenance:
         await self._background.run_steps(self._logs.forget_removed())
 
     async def expire_producers(self) -> None:
-        """Forget the producers that have been idle for producer.id.expiration.ms, and warn of transactions that
-        hang."""
+        """Forget the producers that have been idle for producer.id.expiration.ms."""
         now_ms = self._clock_ms()
 
         def expire() -> Steps[None]:
             for log in self._all():
                 log.expire_producers(now_ms)
-                if log.first_unstable_offset is not None and self._is_led(log.topic, log.partition):
-                    self._open_transactions.observe(log, now_ms)
                 yield None
 
         await self._background.run_steps(expire())
+
+    async def check_open_transactions(self) -> None:
+        """Warn of transactions that hang in the partitions that this broker leads."""
+        now_ms = self._clock_ms()
+
+        def check() -> Steps[None]:
+            for count, log in enumerate(self._all(), 1):
+                if log.producers.transactions and self._is_led(log.topic, log.partition):
+                    self._open_transactions.observe(log, now_ms)
+                if not count % ITEMS_PER_STEP:
+                    yield None
+
+        await self._background.run_steps(check())
         self._open_transactions.end_round()

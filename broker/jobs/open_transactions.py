@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 GRACE_MS = 300_000
 """For the coordinator to abort the transaction and to write its markers."""
+CHECK_S = 60.0
+"""How often the logs are checked: the age is the time since a check, so a warning comes that much later at most."""
 MINUTE_MS = 60_000
 
 _Transaction = tuple[str, int, int, int]
@@ -38,15 +40,16 @@ class OpenTransactions:
 
     def observe(self, log: Log, now_ms: int) -> None:
         """Note the open transactions of a log in which records are not stable yet, and warn once of an old one."""
-        for producer in log.producer_ids().values():
-            if producer.transaction_first_offset < 0:
-                continue
-            key = (log.topic, log.partition, producer.producer_id, producer.transaction_first_offset)
+        transactions = log.producers.transactions
+        if transactions is None:
+            return
+        for producer_id, first_offset in transactions.first_offsets.items():
+            key = (log.topic, log.partition, producer_id, first_offset)
             since_ms = self._seen_now[key] = self._first_seen_ms.get(key, now_ms)
             if now_ms - since_ms > self._max_age_ms and key not in self._warned:
                 self._warned.add(key)
-                client = self._client_of(producer.producer_id) or "unknown since the start of this broker"
-                _warn(key, producer.epoch, client, now_ms - since_ms)
+                client = self._client_of(producer_id) or "unknown since the start of this broker"
+                _warn(key, log.producer_ids()[producer_id].epoch, client, now_ms - since_ms)
 
     def end_round(self) -> None:
         """Forget the transactions that were not seen since the round before."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.transaction_downgrade import TransactionDowngrade
-from gregor.replication.admin.features import FeatureAdmin
+from gregor.replication.admin.features import DowngradeSteps, FeatureAdmin
 from gregor.replication.channels.broker_channels import Brokers
 from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.controller.answers import ControllerAnswers
@@ -62,4 +62,6 @@ def feature_admin(
 ) -> FeatureAdmin:
     """Make the part that changes the finalised features, after the transactions that a downgrade waits for."""
     downgrade = TransactionDowngrade(config, base.image, transactions, gate)
-    return FeatureAdmin(base.store, control.loop, base.features, [downgrade.prepare], in_cluster=in_cluster)
+    return FeatureAdmin(
+        base.store, control.loop, base.features, DowngradeSteps([downgrade.prepare]), in_cluster=in_cluster
+    )

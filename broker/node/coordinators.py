@@ -10,7 +10,10 @@ from gregor.broker.cluster.coordinator_log import CoordinatorLog
 from gregor.broker.cluster.transaction_downgrade import TransactionsOfNewProtocol
 from gregor.broker.cluster.transaction_markers import LocalMarkers, TransactionMarkers
 from gregor.broker.cluster.transaction_verifier import PartitionVerifier
+from gregor.broker.groups.settings import GroupSettings, settings_of_all
+from gregor.broker.groups.topics import ClusterTopics
 from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.coordinator import GroupCoordinator
 from gregor.coordinator.txn.config import TransactionConfig
 from gregor.coordinator.txn.coordinator import TransactionCoordinator
@@ -27,6 +30,7 @@ class Coordinators:
     """Both coordinators; `markers` and `verifier` are how transactions reach the partitions, and these them."""
 
     groups: GroupCoordinator
+    group_settings: GroupSettings
     transactions: TransactionCoordinator
     local_markers: LocalMarkers
     markers: TransactionMarkers
@@ -49,6 +53,7 @@ def make_coordinators(
     transaction_version: Callable[[], int],
 ) -> Coordinators:
     """Make the parts. `producer_ids` returns a new id, `transaction_version` the finalised level of the feature."""
+    topics, settings = ClusterTopics(base.image), GroupSettings(base.store, config, base.configs)
     group_log = CoordinatorLog(GROUP_METADATA_TOPIC, base.replicas, background)
     groups = GroupCoordinator(
         GroupConfig.from_broker(config),
@@ -57,6 +62,7 @@ def make_coordinators(
         clock_ms,
         background.gate,
         partition_count=config["offsets.topic.num.partitions"],
+        consumer_groups=ConsumerGroups(topics, settings, settings_of_all(config)),
     )
     local_markers = LocalMarkers(base.replicas, groups, clock_ms)
     markers = TransactionMarkers(config, base.image, local_markers, background)
@@ -74,4 +80,4 @@ def make_coordinators(
     )
     TransactionsOfNewProtocol(base.features, transactions, background.spawn)
     verifier = PartitionVerifier(config, base.image, transactions, background)
-    return Coordinators(groups, transactions, local_markers, markers, verifier)
+    return Coordinators(groups, settings, transactions, local_markers, markers, verifier)

@@ -16,6 +16,7 @@ from gregor.config.definitions import (
     ConfigDef,
 )
 from gregor.config.tables.broker_cluster_keys import CLUSTER_SETTINGS
+from gregor.config.tables.broker_group_keys import GROUP_SETTINGS
 from gregor.config.tables.broker_log_keys import LOG_SETTINGS
 from gregor.config.validators import at_least, between, one_of
 
@@ -274,57 +275,6 @@ _FETCH_AND_PRODUCERS = (
     ),
 )
 
-_GROUPS = (
-    ConfigDef(
-        "group.initial.rebalance.delay.ms",
-        "int",
-        3000,
-        "How long a new group waits for more members before its first rebalance.",
-    ),
-    ConfigDef("group.min.session.timeout.ms", "int", 6000, "Shortest session timeout that a member may request."),
-    ConfigDef("group.max.session.timeout.ms", "int", 1800000, "Longest session timeout that a member may request."),
-    ConfigDef("group.max.size", "int", INT_MAX, "Members of a group, at most.", at_least(1)),
-    ConfigDef("offset.metadata.max.bytes", "int", 4096, "Longest metadata text of a committed offset, in bytes."),
-    ConfigDef(
-        "offsets.load.buffer.size", "int", 5242880, "Bytes per read while a coordinator loads its groups.", at_least(1)
-    ),
-    ConfigDef("offsets.topic.replication.factor", "short", 3, "Replicas of __consumer_offsets.", at_least(1)),
-    ConfigDef("offsets.topic.num.partitions", "int", 50, "Partitions of __consumer_offsets.", at_least(1)),
-    ConfigDef("offsets.topic.segment.bytes", "int", 104857600, "Segment size of __consumer_offsets.", at_least(1)),
-    ConfigDef(
-        "offsets.topic.compression.codec",
-        "int",
-        0,
-        "Codec number of __consumer_offsets; 0: none.",
-        no_effect="committed offsets are stored without compression",
-    ),
-    ConfigDef(
-        "offsets.retention.minutes",
-        "int",
-        10080,
-        "How long committed offsets are kept after the last member has left the group.",
-        at_least(1),
-    ),
-    ConfigDef(
-        "offsets.retention.check.interval.ms", "long", 600000, "How often expired offsets are removed.", at_least(1)
-    ),
-    ConfigDef(
-        "offsets.commit.timeout.ms",
-        "int",
-        5000,
-        "How long an offset commit waits for the in-sync replicas.",
-        at_least(1),
-    ),
-    ConfigDef(
-        "offsets.commit.required.acks",
-        "short",
-        -1,
-        "Acknowledgements that an offset commit waits for; -1: all in-sync replicas.",
-        visibility=RETIRED,
-        no_effect="an offset commit always waits for all in-sync replicas",
-    ),
-)
-
 BROKER_KEYS: dict[str, ConfigDef] = {
     definition.key: definition
     for group in (
@@ -333,7 +283,7 @@ BROKER_KEYS: dict[str, ConfigDef] = {
         _TOPICS,
         LOG_SETTINGS,
         _FETCH_AND_PRODUCERS,
-        _GROUPS,
+        GROUP_SETTINGS,
         CLUSTER_SETTINGS,
     )
     for definition in group

@@ -15,6 +15,7 @@ from gregor.coordinator.group.offsets import Offsets, commit_response, transacti
 from gregor.coordinator.group.pieces import commit_in_pieces, fetch_pieces, for_one_group, is_one_piece
 from gregor.coordinator.group.records import decode_record, encode_record
 from gregor.coordinator.group.shard import GroupShard
+from gregor.coordinator.history.rebalance import RebalanceLog
 from gregor.coordinator.partitioner import partition_of
 from gregor.coordinator.ports import LogLoader, LogWriter
 from gregor.coordinator.result import Producer, Result, coordinator_error
@@ -81,16 +82,17 @@ class GroupCoordinator:
         partition_count: int = 50,
         new_uuid: Callable[[], str] | None = None,
         consumer_groups: ConsumerGroups | None = None,
+        history: RebalanceLog | None = None,
     ) -> None:
         """`clock_ms` is the wall clock; `new_uuid` makes the second half of member ids. Requests about many groups or
-        partitions proceed in turns of `gate`."""
+        partitions proceed in turns of `gate`. `history` keeps the rebalances."""
         self._consumer_groups = consumer_groups or ConsumerGroups()
         self._config = config
         self._gate = gate
         self.partition_count = partition_count
         self._closed = False
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            lambda context: GroupShard(config, context.timers, new_uuid),
+            lambda context: GroupShard(config, context.timers, new_uuid, history),
             RecordFormat(encode_record, decode_record),
             writer,
             loader,

@@ -11,9 +11,10 @@ from typing import Any
 from gregor.coordinator.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from gregor.coordinator.group.group import Membership
 from gregor.coordinator.group.member import Member
-from gregor.coordinator.group.rebalance import Rebalances, described, generation_response
+from gregor.coordinator.group.rebalance import Rebalances, departure, described, generation_response
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, Action, GroupState, Request
+from gregor.coordinator.history.causes import Cause, Identity, Rejoin, Trigger
 from gregor.coordinator.result import Record, Result
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
@@ -133,7 +134,9 @@ class Joining:
         member = membership.members.get(member_id)
         result = Result()
         if member is not None:
+            cause = departure(Trigger.GROUP_TOO_LARGE, member, f"more than {self._config.max_size} members")
             self._rebalances.discharge(membership, member)
+            self._rebalances.note(membership, cause, now_ms)
             result = self._rebalances.try_complete_join(membership, now_ms)
         elif member_id in membership.pending:
             result = self._rebalances.drop_pending(membership, member_id, now_ms)
@@ -171,14 +174,15 @@ class Joining:
         membership.newcomers = True
         membership.add(member, request.protocol_type)
         self._rebalances.watch_session(membership, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        cause = Cause(Trigger.MEMBER_JOINED, Identity.of(member), request.reason)
         reason = f"new member {member_id!r}; client reason: {joiner.reason}"
-        return self._park(membership, member, reason, now_ms)
+        return self._park(membership, member, cause, reason, now_ms)
 
-    def _park(self, membership: Membership, member: Member, reason: str, now_ms: int) -> Result:
+    def _park(self, membership: Membership, member: Member, cause: Cause, reason: str, now_ms: int) -> Result:
         """The answer comes with the next generation."""
         parked: Deferred[Any] = Deferred()
         membership.park_join(member, parked)
-        result = self._rebalances.begin_or_continue(membership, reason, now_ms)
+        result = self._rebalances.begin_or_continue(membership, cause, reason, now_ms)
         result.response = parked
         return result
 
@@ -197,9 +201,11 @@ class Joining:
         if repeats and member.offers(joiner.protocols):
             # Most likely the client did not get the response to its first join.
             return Result(generation_response(membership, member.member_id))
+        rejoin = Rejoin(member.protocols, joiner.protocols, membership.leader == member.member_id)
+        cause = Cause(Trigger.MEMBER_REJOINED, Identity.of(member), request.reason, rejoin=rejoin)
         membership.update(member, joiner.protocols, joiner.rebalance_timeout_ms, request.session_timeout_ms)
         reason = f"member {member.member_id!r} rejoins in {membership.state}; client reason: {joiner.reason}"
-        return self._park(membership, member, reason, now_ms)
+        return self._park(membership, member, cause, reason, now_ms)
 
     # --- static members
 
@@ -217,8 +223,11 @@ class Joining:
         membership.update(new, joiner.protocols, joiner.rebalance_timeout_ms, request.session_timeout_ms)
         self._rebalances.cancel_session(old)
         self._rebalances.watch_session(membership, new)
+        cause = Cause(
+            Trigger.STATIC_MEMBER_REPLACED, Identity.of(new), request.reason, f"it was {old.member_id} before"
+        )
         reason = f"static member {request.group_instance_id!r} is back as {member_id!r}; client reason: {joiner.reason}"
-        return self._park(membership, new, reason, now_ms)
+        return self._park(membership, new, cause, reason, now_ms)
 
     def _keep_generation(self, membership: Membership, joiner: Joiner, old: Member, new: Member) -> Result:
         """Write only the new id to the log, without a rebalance; the replay of that record puts it in place."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from gregor.coordinator.group.group import Membership
 from gregor.coordinator.group.joining import UNKNOWN_MEMBER
-from gregor.coordinator.group.rebalance import Rebalances
+from gregor.coordinator.group.rebalance import Rebalances, departure
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, Action, Request
+from gregor.coordinator.history.causes import Cause, Trigger
 from gregor.coordinator.result import Record, Result
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
@@ -100,6 +101,7 @@ class Memberships:
                 member.parked_sync = None
                 # Being parked kept it alive; from here on heartbeats must.
                 self._rebalances.watch_session(membership, member)
+        self._rebalances.assigning(membership, now_ms)
         record = Record(GroupMetadataKey(group=membership.group_id), membership.to_metadata(assignments))
         return Result(
             records=[record],
@@ -115,18 +117,21 @@ class Memberships:
         if membership is None:
             answers = [_left(who, ErrorCode.UNKNOWN_MEMBER_ID) for who in request.members]
             return Result(LeaveGroupResponse(members=answers))
-        size = len(membership.members)
-        answers = [_left(who, self._leave_one(membership, who)) for who in request.members]
-        gone = size - len(membership.members)
-        if gone and _LEAVE[membership.state] is Action.REBALANCE:
-            result = self._rebalances.begin(membership, f"{gone} members left", now_ms)
+        causes: list[Cause] = []
+        answers = [_left(who, self._leave_one(membership, who, causes)) for who in request.members]
+        if causes and _LEAVE[membership.state] is Action.REBALANCE:
+            result = self._rebalances.begin(membership, causes, f"{len(causes)} members left", now_ms)
         else:
+            for cause in causes:
+                self._rebalances.note(membership, cause, now_ms)
             result = self._rebalances.try_complete_join(membership, now_ms)
         self._soft.tidy(membership.group_id)
         result.response = LeaveGroupResponse(members=answers)
         return result
 
-    def _leave_one(self, membership: Membership, who: LeaveGroupRequest.MemberIdentity) -> ErrorCode:
+    def _leave_one(
+        self, membership: Membership, who: LeaveGroupRequest.MemberIdentity, causes: list[Cause]
+    ) -> ErrorCode:
         member_id = who.member_id
         if member_id in membership.pending:
             self._rebalances.forget_pending(membership, member_id)
@@ -136,7 +141,9 @@ class Memberships:
         error = membership.member_error(member_id, who.group_instance_id)
         if not error:
             _log.info("Group %r: member %r leaves: %r", membership.group_id, member_id, who.reason or "not provided")
-            self._rebalances.discharge(membership, membership.members[member_id])
+            member = membership.members[member_id]
+            causes.append(departure(Trigger.MEMBER_LEFT, member, reason=who.reason))
+            self._rebalances.discharge(membership, member)
         return error
 
 

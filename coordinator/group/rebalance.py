@@ -6,7 +6,7 @@ Behaviour: Kafka's GroupMetadataManager, the parts named classicGroup…
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from gregor.coordinator.group.config import GroupConfig
@@ -14,6 +14,8 @@ from gregor.coordinator.group.group import Membership
 from gregor.coordinator.group.member import Member, session_key
 from gregor.coordinator.group.soft_state import SoftState, join_key, sync_key
 from gregor.coordinator.group.states import GroupState
+from gregor.coordinator.history.causes import Cause, Identity, Trigger
+from gregor.coordinator.history.classic import ClassicRebalances
 from gregor.coordinator.result import Record, Result
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, JoinGroupResponse
@@ -24,22 +26,25 @@ _log = logging.getLogger(__name__)
 class Rebalances:
     """The phases of all groups of one shard. Methods return the result of the operation that they are part of."""
 
-    def __init__(self, config: GroupConfig, soft: SoftState) -> None:
+    def __init__(self, config: GroupConfig, soft: SoftState, history: ClassicRebalances) -> None:
         self._config = config
         self._soft = soft
         self._timers = soft.timers
+        self._history = history
 
     # --- begin
 
-    def begin_or_continue(self, membership: Membership, reason: str, now_ms: int) -> Result:
+    def begin_or_continue(self, membership: Membership, cause: Cause, reason: str, now_ms: int) -> Result:
         """After a member came or changed: begin a rebalance, or complete the join of the present one if all joined."""
         if membership.state is GroupState.PREPARING_REBALANCE:
+            self._history.join(membership.group_id, cause, now_ms)
             return self.try_complete_join(membership, now_ms)
-        return self.begin(membership, reason, now_ms)
+        return self.begin(membership, [cause], reason, now_ms)
 
-    def begin(self, membership: Membership, reason: str, now_ms: int) -> Result:
+    def begin(self, membership: Membership, causes: Sequence[Cause], reason: str, now_ms: int) -> Result:
         """Begin a rebalance. Not while one is in PreparingRebalance."""
         group_id = membership.group_id
+        self._history.begin(membership, causes, now_ms)
         if membership.state is GroupState.COMPLETING_REBALANCE:
             self._drop_assignments(membership, ErrorCode.REBALANCE_IN_PROGRESS)
         self._timers.cancel(sync_key(group_id))
@@ -57,6 +62,10 @@ class Rebalances:
             return self.complete_join(membership, now_ms)
         self._schedule_join(membership)
         return Result()
+
+    def note(self, membership: Membership, cause: Cause, now_ms: int) -> None:
+        """Note a further cause of the rebalance that is under way, if one is."""
+        self._history.add_cause(membership.group_id, cause, now_ms)
 
     def try_complete_join(self, membership: Membership, now_ms: int) -> Result:
         """Complete the join if all members joined; a group that forms waits for its timer instead."""
@@ -90,6 +99,8 @@ class Rebalances:
         members = list(membership.members.values())
         removed = [member for member in members if member.parked_join is None and not member.is_static]
         for member in removed:
+            cause = departure(Trigger.REBALANCE_TIMEOUT, member, _timeout(membership.rebalance_timeout_ms))
+            self._history.add_cause(group_id, cause, now_ms)
             membership.remove(member.member_id)
             self._timers.cancel(member.timer_key)
         if removed:
@@ -104,6 +115,7 @@ class Rebalances:
         membership.protocol = membership.select_protocol()
         membership.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
         membership.unsynced = set(membership.members)
+        self._history.formed(membership, now_ms)
         _log.info("Group %r: generation %d with %d members", group_id, membership.generation, len(membership.members))
         for member in membership.members.values():
             member.is_new = False
@@ -116,6 +128,7 @@ class Rebalances:
     def _become_empty(self, membership: Membership, now_ms: int) -> Result:
         """Write that no member is left. Replay makes the group Empty; a failed append leaves it as it is in the log."""
         _log.info("Group %r: empty after generation %d", membership.group_id, membership.generation)
+        self._history.emptied(membership, now_ms)
         value = GroupMetadataValue(
             protocol_type=membership.protocol_type or "",
             generation=membership.generation + 1,
@@ -132,12 +145,17 @@ class Rebalances:
     def restore(self, group_id: str) -> None:
         """Begin again with the state in the log: after a load, and after a change that could not be written."""
         self._soft.close(group_id)
+        self._history.drop(group_id)
         if self._soft.state(group_id) is GroupState.STABLE:
             membership = self._soft.open(group_id)
             for member in membership.members.values():
                 self.watch_session(membership, member)
 
     # --- sync
+
+    def assigning(self, membership: Membership, now_ms: int) -> None:
+        """The leader has sent the assignment, which is about to be written."""
+        self._history.assigning(membership.group_id, now_ms)
 
     def synced(self, membership: Membership, member_id: str) -> None:
         """Record that the member requested its assignment."""
@@ -150,19 +168,21 @@ class Rebalances:
         states = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
         if generation != membership.generation or membership.state not in states or not membership.unsynced:
             return Result()
-        gone = [member_id for member_id in membership.members if member_id in membership.unsynced]
-        for member_id in gone:
-            member = membership.members[member_id]
-            membership.remove(member_id)
+        detail = _timeout(membership.sync_timeout_ms)
+        causes = []
+        for member in [one for one in membership.members.values() if one.member_id in membership.unsynced]:
+            causes.append(departure(Trigger.SYNC_TIMEOUT, member, detail))
+            membership.remove(member.member_id)
             self._timers.cancel(member.timer_key)
-        return self.begin(membership, f"{len(gone)} members did not sync in time", now_ms)
+        return self.begin(membership, causes, f"{len(causes)} members did not sync in time", now_ms)
 
     def sync_failed(self, membership: Membership, now_ms: int, error: ErrorCode) -> None:
         """The assignment could not be written: have all members join again."""
         if membership.state is GroupState.COMPLETING_REBALANCE:
             self._drop_assignments(membership, error)
             # No member has a parked join in this state, so this only starts the wait and has no records.
-            self.begin(membership, f"assignment not written: {error.name}", now_ms)
+            cause = Cause(Trigger.ASSIGNMENT_NOT_WRITTEN, detail=error.name)
+            self.begin(membership, [cause], f"assignment not written: {error.name}", now_ms)
 
     def _drop_assignments(self, membership: Membership, error: ErrorCode) -> None:
         for member in membership.members.values():
@@ -185,13 +205,15 @@ class Rebalances:
         if membership.members.get(member.member_id) is not member or member.excused:
             return Result()
         _log.info("Group %r: session of member %r ended", membership.group_id, member.member_id)
-        return self.remove(membership, member, f"session of member {member.member_id!r} ended", now_ms)
+        cause = departure(Trigger.SESSION_TIMEOUT, member, _timeout(member.session_timeout_ms))
+        return self.remove(membership, member, cause, f"session of member {member.member_id!r} ended", now_ms)
 
-    def remove(self, membership: Membership, member: Member, reason: str, now_ms: int) -> Result:
+    def remove(self, membership: Membership, member: Member, cause: Cause, reason: str, now_ms: int) -> Result:
         """Remove a member; one whose join is parked is answered UNKNOWN_MEMBER_ID, and joins again as a new one."""
         self.discharge(membership, member)
         if membership.state is not GroupState.PREPARING_REBALANCE:
-            return self.begin(membership, reason, now_ms)
+            return self.begin(membership, [cause], reason, now_ms)
+        self._history.add_cause(membership.group_id, cause, now_ms)
         return self.complete_join(membership, now_ms) if membership.all_joined else Result()
 
     def discharge(self, membership: Membership, member: Member) -> None:
@@ -221,6 +243,15 @@ class Rebalances:
             result = self.complete_join(membership, now_ms)
         self._soft.tidy(membership.group_id)
         return result
+
+
+def departure(trigger: Trigger, member: Member, detail: str = "", reason: str | None = None) -> Cause:
+    """Describe the removal of a member; to be called before its assignment is dropped."""
+    return Cause(trigger, Identity.of(member), reason, detail, assignment=member.assignment)
+
+
+def _timeout(timeout_ms: int) -> str:
+    return f"after {timeout_ms} ms"
 
 
 def generation_response(membership: Membership, member_id: str) -> JoinGroupResponse:

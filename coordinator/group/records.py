@@ -2,66 +2,124 @@
 
 Key and value each begin with an int16, their version; the key's version also is the kind of the record:
 
-====  ==================  ========================================  =================================================
-key   value               key fields                                value fields, in the version that is written
-====  ==================  ========================================  =================================================
-0, 1  OffsetCommitValue   group string, topic string,               3: offset int64, leader epoch int32,
-                          partition int32                           metadata string, commit timestamp int64
-2     GroupMetadataValue  group string                              3: protocol type string, generation int32,
+====  ================================  ==========================  ====================================================
+key   value                             key fields                  value fields, in the version that is written
+====  ================================  ==========================  ====================================================
+0, 1  OffsetCommitValue                 group string, topic         3: offset int64, leader epoch int32,
+                                        string, partition int32     metadata string, commit timestamp int64
+2     GroupMetadataValue                group string                3: protocol type string, generation int32,
                                                                     protocol ?string, leader ?string,
                                                                     state timestamp int64, members array
-3...                      groups of newer protocols (KIP-848, KIP-932, KIP-1071): not served, skipped
-====  ==================  ========================================  =================================================
+3     ConsumerGroupMetadata             group string                0: epoch int32; tag 0 metadata hash int64
+4     ConsumerGroupPartitionMetadata    group string                of brokers before 4.1: only its tombstone is written
+5     ConsumerGroupMemberMetadata       group string, member        0: what the member sent in its heartbeats; tag 0
+                                        string                      the protocols of a member of the classic protocol
+6     ConsumerGroupTargetAssignment-    group string                0: assignment epoch int32; tag 0 timestamp int64
+      Metadata
+7     ConsumerGroupTargetAssignment-    group string, member        0: array of (topic id, partitions)
+      Member                            string
+8     ConsumerGroupCurrentMember-       group string, member        0: epoch int32, previous epoch int32, state int8,
+      Assignment                        string                      assigned and pending revocation: arrays of
+                                                                    (topic id, partitions; tag 0 their epochs)
+16    ConsumerGroupRegularExpression    group string, regular       0: topics array of string, version int64,
+                                        expression string           timestamp int64
+9...  groups of other protocols (KIP-932, KIP-1071): not served, skipped
+====  ================================  ==========================  ====================================================
 
-No value is a tombstone. Versions 3 are the newest that are not flexible, which tools of every age can read; an offset
-with a retention of its own is written in version 1, the only one that has a field for it. Kafka:
-GroupCoordinatorRecordSerde.
+No value is a tombstone. Versions 3 of the first two values are the newest that are not flexible, which tools of every
+age can read; an offset with a retention of its own is written in version 1, the only one that has a field for it. The
+values of kind 3 and later are flexible (KIP-848). Kafka: GroupCoordinatorRecordSerde.
 """
 
 import struct
+from typing import Any, NamedTuple
 
 from gregor.coordinator.result import Record
 from gregor.protocol.errors import MalformedMessage
-from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from gregor.protocol.messages import (
+    ApiMessage,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 
-OFFSET_KEY_VERSION = 1
-GROUP_KEY_VERSION = 2
-OFFSET_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
-GROUP_VALUE_VERSION = 3
 NO_TIMESTAMP = -1
 
 _VERSION = struct.Struct(">h")
-_PREFIXES = [_VERSION.pack(version) for version in range(4)]
+_VERSION_WITH_EXPIRY = _VERSION.pack(OFFSET_VALUE_VERSION_WITH_EXPIRY)
+
+
+class _Kind(NamedTuple):
+    """A kind of record: the prefix and the version of the key and of the value, as they are written."""
+
+    key_class: type[ApiMessage]
+    value_class: type[ApiMessage]
+    key_prefix: bytes
+    value_prefix: bytes
+    key_version: int
+    value_version: int
+
+
+def _kind(number: int, key_class: type[ApiMessage], value_class: type[ApiMessage], value_version: int = 0) -> _Kind:
+    key_version = key_class.MAX_VERSION
+    return _Kind(
+        key_class, value_class, _VERSION.pack(number), _VERSION.pack(value_version), key_version, value_version
+    )
+
+
+_KINDS = {
+    1: _kind(1, OffsetCommitKey, OffsetCommitValue, 3),
+    2: _kind(2, GroupMetadataKey, GroupMetadataValue, 3),
+    3: _kind(3, ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    4: _kind(4, ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    5: _kind(5, ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    6: _kind(6, ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    7: _kind(7, ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    8: _kind(8, ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    16: _kind(16, ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+}
+_KIND_OF: dict[type[Any], _Kind] = {kind.key_class: kind for kind in _KINDS.values()}
+# An offset commit had key version 0 once, with the same fields.
+_KINDS[0] = _KINDS[1]
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
     """Key and value as they are written. Raises ValueError for names too long for the format."""
     key, value = record.key, record.value
-    if isinstance(key, OffsetCommitKey):
-        key_version, value_version = OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION
-        if value is not None and value.expire_timestamp != NO_TIMESTAMP:
-            value_version = OFFSET_VALUE_VERSION_WITH_EXPIRY
-    else:
-        key_version, value_version = GROUP_KEY_VERSION, GROUP_VALUE_VERSION
-    encoded = _PREFIXES[key_version] + key.encode(key_version)
-    return encoded, None if value is None else _PREFIXES[value_version] + value.encode(value_version)
+    kind = _KIND_OF[type(key)]
+    encoded = kind.key_prefix + key.encode(kind.key_version)
+    if value is None:
+        return encoded, None
+    if kind.value_class is OffsetCommitValue and value.expire_timestamp != NO_TIMESTAMP:
+        return encoded, _VERSION_WITH_EXPIRY + value.encode(OFFSET_VALUE_VERSION_WITH_EXPIRY)
+    return encoded, kind.value_prefix + value.encode(kind.value_version)
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
     """The record, or None for one of a kind that is not served. Raises MalformedMessage."""
     if key is None or len(key) < _VERSION.size:
         raise MalformedMessage("a record without the version of its key")
-    (key_version,) = _VERSION.unpack_from(key)
-    key_class: type[OffsetCommitKey | GroupMetadataKey]
-    value_class: type[OffsetCommitValue | GroupMetadataValue]
-    if OffsetCommitKey.MIN_VERSION <= key_version <= OffsetCommitKey.MAX_VERSION:
-        key_class, value_class = OffsetCommitKey, OffsetCommitValue
-    elif key_version == GROUP_KEY_VERSION:
-        key_class, value_class = GroupMetadataKey, GroupMetadataValue
-    else:
+    (number,) = _VERSION.unpack_from(key)
+    kind = _KINDS.get(number)
+    if kind is None:
         return None
-    decoded_key, _ = key_class.decode(key, key_version, _VERSION.size)
+    decoded_key, _ = kind.key_class.decode(key, kind.key_version, _VERSION.size)
     if value is None:
         return Record(decoded_key, None)
     if len(value) < _VERSION.size:
@@ -69,9 +127,9 @@ def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
     (value_version,) = _VERSION.unpack_from(value)
     if value_version < 0:
         raise MalformedMessage(f"a value of version {value_version}")
-    # A version that is newer than we know can be read as the newest we know: since version 4 only tags are added.
-    readable = min(value_version, value_class.MAX_VERSION)
-    decoded_value, _ = value_class.decode(value, readable, _VERSION.size)
+    # A version that is newer than we know can be read as the newest we know: only tags are added to flexible ones.
+    readable = min(value_version, kind.value_class.MAX_VERSION)
+    decoded_value, _ = kind.value_class.decode(value, readable, _VERSION.size)
     return Record(decoded_key, decoded_value)
 
 

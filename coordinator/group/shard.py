@@ -16,6 +16,9 @@ from gregor.coordinator.group.queries import Queries
 from gregor.coordinator.group.rebalance import Rebalances
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, GroupState, Request
+from gregor.coordinator.history.causes import Cause, Trigger
+from gregor.coordinator.history.classic import ClassicRebalances
+from gregor.coordinator.history.rebalance import Assigned, NoHistory, RebalanceLog
 from gregor.coordinator.ports import Timers
 from gregor.coordinator.result import Producer, Record, Result
 from gregor.protocol.errors import ErrorCode
@@ -47,14 +50,21 @@ _GroupPartition = tuple[str, str, int]
 class GroupShard:
     """Hard state (`groups`, `transactions`) and soft state (`soft`) of one partition, and the operations on them."""
 
-    def __init__(self, config: GroupConfig, timers: Timers, new_uuid: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        timers: Timers,
+        new_uuid: Callable[[], str] | None = None,
+        history: RebalanceLog | None = None,
+    ) -> None:
         self._config = config
         self._timers = timers
         self.groups: dict[str, Group] = {}
         # The pending offsets of each producer id, which are in Group.pending.
         self.transactions: dict[int, dict[_GroupPartition, None]] = {}
         self.soft = SoftState(self.groups, timers)
-        self._rebalances = Rebalances(config, self.soft)
+        self._history = ClassicRebalances(history or NoHistory())
+        self._rebalances = Rebalances(config, self.soft, self._history)
         self._joining = Joining(config, self.soft, self._rebalances, new_uuid)
         self._memberships = Memberships(self.soft, self._rebalances)
         self.offsets = Offsets(config, self.groups, self.soft, self._rebalances)
@@ -68,6 +78,8 @@ class GroupShard:
         key, value = record.key, record.value
         if isinstance(key, GroupMetadataKey):
             self._replay_metadata(key.group, value)
+        elif not isinstance(key, OffsetCommitKey):
+            return
         elif value is None:
             self._replay_offset_tombstone(key)
         else:
@@ -75,14 +87,18 @@ class GroupShard:
 
     def _replay_metadata(self, group_id: str, value: GroupMetadataValue | None) -> None:
         group = self._group(group_id)
+        generation = 0 if group.metadata is None else group.metadata.generation
         group.metadata = value
         membership = self.soft.memberships.get(group_id)
         if value is None:
+            self._history.deleted(group_id, generation)
             self.soft.close(group_id)
             if not (group.offsets or group.pending):
                 self.groups.pop(group_id, None)
         elif membership is not None:
             membership.adopt(value)
+            assigned = [Assigned(one.group_instance_id or one.member_id, one.assignment) for one in value.members]
+            self._history.written(group_id, value.generation, assigned)
             self.soft.tidy(group_id)
 
     def _replay_offset(self, key: OffsetCommitKey, value: OffsetCommitValue, offset: int, producer_id: int) -> None:
@@ -142,21 +158,25 @@ class GroupShard:
         """Everything in the log has been replayed: sessions start anew, and the search for expired offsets begins.
         The shard serves no operation between two steps.
         """
+        self._history.on_loaded()
         for group in self.groups.values():
             if group.metadata is None or not group.metadata.members:
                 continue
             yield None
+            self._history.restored(group.group_id)
             self._rebalances.restore(group.group_id)
             membership = self.soft.memberships[group.group_id]
             size = len(membership.members)
             if size > self._config.max_size:
                 # Let members commit their offsets and rejoin; those for whom there is no room are turned away then.
-                self._rebalances.begin(membership, f"{size} members are more than group.max.size", now_ms)
+                reason = f"{size} members are more than group.max.size"
+                self._rebalances.begin(membership, [Cause(Trigger.GROUP_TOO_LARGE, detail=reason)], reason, now_ms)
         self._schedule_cleanup()
 
     def on_unloaded(self, error: ErrorCode) -> None:
         """Drop the soft state; parked requests fail with the error."""
         self._timers.cancel(_EXPIRY_KEY)
+        self._history.on_unloaded()
         self.soft.close_all(error)
 
     # --- operations

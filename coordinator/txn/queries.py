@@ -3,9 +3,10 @@
 ListTransactions v1 filters by duration (KIP-994), v2 by a pattern (KIP-1152). Kafka: TransactionStateManager.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gregor.coordinator.txn.records import by_topic
+from gregor.coordinator.txn.shard_state import ShardState
 from gregor.coordinator.txn.states import TransactionState
 from gregor.coordinator.txn.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Transaction
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -65,16 +66,19 @@ def _matcher(pattern: str) -> Callable[[str], object]:
 
 
 class Queries:
-    """Reads the hard state of one shard."""
+    """Reads the state of one shard."""
 
-    def __init__(self, transactions: Mapping[str, Transaction]) -> None:
-        self._transactions = transactions
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
 
     def describe(self, transactional_id: str) -> _Described:
-        """Describe one transactional id."""
-        transaction = self._transactions.get(transactional_id)
+        """Describe one transactional id. While its markers are written, its partitions are those without one yet, as
+        Apache Kafka removes each that has its marker."""
+        transaction = self._state.transactions.get(transactional_id)
         if transaction is None:
             return refused(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        markers = self._state.markers.get(transactional_id)
+        partitions = transaction.partitions if markers is None else markers.outstanding
         return _Described(
             transactional_id=transactional_id,
             transaction_state=transaction.state.value,
@@ -84,17 +88,17 @@ class Queries:
             producer_epoch=transaction.producer_epoch,
             topics=[
                 DescribeTransactionsResponse.TopicData(topic=topic, partitions=numbers)
-                for topic, numbers in by_topic(transaction.partitions).items()
+                for topic, numbers in by_topic(partitions).items()
             ],
         )
 
     def transactional_ids(self) -> Sequence[str]:
-        return list(self._transactions)
+        return list(self._state.transactions)
 
     def list(self, transactional_ids: Iterable[str], filters: Filters, now_ms: int) -> Iterator[_Listed]:
         """List those that still exist and pass the filters."""
         for transactional_id in transactional_ids:
-            transaction = self._transactions.get(transactional_id)
+            transaction = self._state.transactions.get(transactional_id)
             if transaction is not None and filters.admit(transactional_id, transaction, now_ms):
                 yield _Listed(
                     transactional_id=transactional_id,

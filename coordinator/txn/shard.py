@@ -50,7 +50,7 @@ class TransactionShard:
         self.state = ShardState()
         self.endings = Endings(config, self.state, context, markers)
         self.producers = Producers(config, self.state, context, self.endings, transaction_version)
-        self.queries = Queries(self.state.transactions)
+        self.queries = Queries(self.state)
 
     # --- hard state
 

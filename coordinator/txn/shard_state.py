@@ -1,5 +1,6 @@
 """The state of a shard that its parts share: transactional ids, and what is remembered about them in memory only."""
 
+from gregor.coordinator.txn.ports import Markers
 from gregor.coordinator.txn.states import TransactionState
 from gregor.coordinator.txn.transaction import ProducerIdAndEpoch, Transaction
 from gregor.protocol.deferred import Deferred
@@ -18,7 +19,7 @@ class ShardState:
         # may never have received the answer (KIP-360). Apache Kafka, too, forgets it when the coordinator moves.
         self.identities_before: dict[str, ProducerIdAndEpoch] = {}
         # Markers that are being written.
-        self.markers: dict[str, Deferred[None]] = {}
+        self.markers: dict[str, Markers] = {}
         self.waiting_for_end: dict[str, list[Deferred[None]]] = {}
 
     def state_of(self, transactional_id: str) -> TransactionState:

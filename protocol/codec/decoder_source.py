@@ -101,10 +101,10 @@ class _DecoderSource(Source):
             self.line(f"{inner} = {target} = new({struct.name})")
             self.fields(struct, inner)
             return
-        # KIP-893: a signed byte before a nullable struct, negative for null.
+        # KIP-893: a signed byte before a nullable struct, negative for null; in a tag it is 0 for null.
         self.pending.append(("b", "n"))
         self.flush()
-        self.line("if n < 0:")
+        self.line("if n <= 0:" if self.is_tagged(field) else "if n < 0:")
         self.line(f"    {target} = None")
         self.line("else:")
         self.depth += 1

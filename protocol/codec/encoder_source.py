@@ -189,11 +189,11 @@ class _EncoderSource(Source):
         if not self.is_nullable(field):
             self.fields(struct, name)
             return
-        # KIP-893: a signed byte before a nullable struct, negative for null.
+        # KIP-893: a signed byte before a nullable struct, negative for null; in a tag it is 0 for null.
         pending = list(self.pending)
         self.line(f"if {name} is None:")
         self.depth += 1
-        self.pending.append(("b", "-1"))
+        self.pending.append(("b", "0" if self.is_tagged(field) else "-1"))
         self.flush()
         self.depth -= 1
         self.line("else:")

@@ -34,9 +34,6 @@ from gregor.replication.store.time_limit import TimeLimit
 
 _log = logging.getLogger(__name__)
 
-BeforeDowngrade = Callable[[str, int, int, int], Awaitable[None]]
-"""Receives the feature, its level, the lower one that it is about to have, and the time limit in milliseconds."""
-
 
 class UpgradeType(IntEnum):
     """The kind of change that a client allows. (Kafka's FeatureUpdate.UpgradeType.)"""
@@ -51,6 +48,26 @@ class FeatureUpdate(NamedTuple):
     name: str
     level: int
     kind: UpgradeType = UpgradeType.UPGRADE
+
+
+class Downgrade(NamedTuple):
+    """The level of a feature falls to `after`. `is_safe`: the client does not allow that anything is lost."""
+
+    name: str
+    level: int
+    after: int
+    is_safe: bool
+
+
+DowngradeStep = Callable[[Downgrade, int], Awaitable[None]]
+"""Receives also the time limit in milliseconds. Raises KafkaError."""
+
+
+class DowngradeSteps(NamedTuple):
+    """Work for features whose level falls: `before` it is written, when an error keeps the level, and `after` it."""
+
+    before: Sequence[DowngradeStep] = ()
+    after: Sequence[DowngradeStep] = ()
 
 
 def updated(
@@ -79,10 +96,20 @@ def next_step(levels: Mapping[str, int], after: Mapping[str, int]) -> dict[str, 
 
     transaction.version falls to 0 in two steps: at level 1 each broker ends the open transactions of the newer
     protocol, while the node still names the feature, so that no broker of Apache Kafka 3.9 starts before they have
-    ended."""
+    ended. Other features fall with the last step."""
     if levels.get(TRANSACTION_VERSION, 0) >= NEW_PROTOCOL and not after.get(TRANSACTION_VERSION):
-        return {**after, TRANSACTION_VERSION: NEW_PROTOCOL - 1}
+        falling = {name: level for name, level in levels.items() if after.get(name, 0) < level}
+        return {**after, **falling, TRANSACTION_VERSION: NEW_PROTOCOL - 1}
     return dict(after)
+
+
+def _falling(levels: Mapping[str, int], after: Mapping[str, int], updates: Sequence[FeatureUpdate]) -> list[Downgrade]:
+    kinds = {update.name: update.kind for update in updates}
+    return [
+        Downgrade(name, levels[name], after.get(name, 0), kinds.get(name) is not UpgradeType.UNSAFE_DOWNGRADE)
+        for name in sorted(levels)
+        if after.get(name, 0) < levels[name]
+    ]
 
 
 def _names(levels: Mapping[str, int]) -> str:
@@ -132,16 +159,15 @@ class FeatureAdmin:
         store: MetadataStore,
         controller: Controller,
         features: FinalizedFeatures,
-        before_downgrade: Sequence[BeforeDowngrade] = (),
+        downgrade_steps: DowngradeSteps = DowngradeSteps(),  # noqa: B008 it is immutable
         *,
         in_cluster: bool,
     ) -> None:
-        """`before_downgrade` are awaited before a level falls. With a KafkaError the level stays."""
         self._store = store
         self._controller = controller
         self._features = features
         self._in_cluster = in_cluster
-        self._before_downgrade = before_downgrade
+        self._steps = downgrade_steps
 
     async def update(self, updates: Sequence[FeatureUpdate], timeout_ms: int, *, validate_only: bool = False) -> None:
         """Return when the new levels are in force on this broker; the others follow. Raises KafkaError: those of
@@ -161,10 +187,8 @@ class FeatureAdmin:
             if validate_only or (after == levels and present.enabled):
                 return
             step = next_step(levels, after)
-            if step == after:
-                for name in sorted(levels):
-                    if after.get(name, 0) < levels[name]:
-                        await self._prepare_downgrade(name, levels[name], after.get(name, 0), limit)
+            falling = _falling(levels, after, updates) if step == after else []
+            await self._prepare(falling, limit)
             try:
                 await limit.within(partial(self._write, step, node))
             except (BadVersion, NoNode):
@@ -172,6 +196,7 @@ class FeatureAdmin:
             written = step
             await limit.within(self._features.refresh)
             self._report(levels, step)
+            await self._complete(falling, limit)
 
     async def _present(self, limit: TimeLimit) -> tuple[Stat, FeatureLevels]:
         node = await limit.within(partial(self._store.get, FEATURE))
@@ -185,14 +210,26 @@ class FeatureAdmin:
                 ErrorCode.FEATURE_UPDATE_FAILED, f"the finalised features cannot be decoded; correct the node: {error}"
             ) from None
 
-    async def _prepare_downgrade(self, name: str, level: int, after: int, limit: TimeLimit) -> None:
-        for prepare in self._before_downgrade:
-            try:
-                await prepare(name, level, after, max(0, limit.left_ms))
-            except KafkaError as error:
-                raise KafkaError(
-                    error.code, f"{name} stays at {level}, as its downgrade to {after} failed: {error.message}"
-                ) from None
+    async def _prepare(self, falling: Sequence[Downgrade], limit: TimeLimit) -> None:
+        for downgrade in falling:
+            for prepare in self._steps.before:
+                try:
+                    await prepare(downgrade, max(0, limit.left_ms))
+                except KafkaError as error:
+                    name, level, after = downgrade[:3]
+                    raise KafkaError(
+                        error.code, f"{name} stays at {level}, as its downgrade to {after} failed: {error.message}"
+                    ) from None
+
+    async def _complete(self, fallen: Sequence[Downgrade], limit: TimeLimit) -> None:
+        for downgrade in fallen:
+            for complete in self._steps.after:
+                try:
+                    await complete(downgrade, max(0, limit.left_ms))
+                except KafkaError as error:
+                    raise KafkaError(
+                        error.code, f"{downgrade.name} is at {downgrade.after}, but {error.message}"
+                    ) from None
 
     async def _write(self, levels: Mapping[str, int], node: Stat) -> None:
         """Raises BadVersion, NoNode. Where the node was deleted and created again, its version rises above every epoch
@@ -210,7 +247,7 @@ class FeatureAdmin:
         if self._in_cluster and after and not before:
             _log.warning(
                 "A broker of Apache Kafka 3.9 or older cannot start in this cluster while a feature is finalised (%s):"
-                " before one joins, downgrade with `gregor features downgrade --feature %s=0`",
+                " before one joins, downgrade with `gregor features downgrade %s`",
                 _names(after),
-                TRANSACTION_VERSION,
+                " ".join(f"--feature {name}=0" for name in sorted(after)),
             )

@@ -6,7 +6,7 @@ topic is being deleted (Kafka's LeaderDuringDelete): the partition leaves the im
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.protocol.errors import ErrorCode
@@ -66,6 +66,8 @@ class MetadataImage:
         self.controller_epoch = 0
         self.brokers: dict[int, LiveBroker] = {}
         self.on_update: list[Callable[[], None]] = []
+        self.on_topics_moved: list[Callable[[Collection[str]], None]] = []
+        """Called before `on_update` with the topics that are new, deleted, or have other partitions or replicas."""
         self._topics: dict[str, TopicState] = {}
         self._names: dict[Uuid, str] = {}
         self._deleted: dict[str, None] = {}
@@ -134,8 +136,12 @@ class MetadataImage:
             for broker in request.live_brokers
         }
         changed: dict[str, TopicState] = {}
+        moved: set[str] = set()
         for topic in request.topic_states:
-            changed[topic.topic_name] = yield from self._updated(topic, changed.get(topic.topic_name))
+            state, is_moved = yield from self._updated(topic, changed.get(topic.topic_name))
+            changed[topic.topic_name] = state
+            if is_moved:
+                moved.add(topic.topic_name)
             yield None
         self.controller_epoch = request.controller_epoch
         self.controller_id = request.controller_id
@@ -154,14 +160,18 @@ class MetadataImage:
         if changed:
             self.expects_topics = False
         self.version += 1
+        if moved:
+            for moved_listener in self.on_topics_moved:
+                moved_listener(moved)
         for listener in self.on_update:
             listener()
         return UpdateMetadataResponse()
 
     def _updated(
         self, update: UpdateMetadataRequest.UpdateMetadataTopicState, before: TopicState | None
-    ) -> Steps[TopicState]:
-        """Return a topic as it is after an update; without partitions it is deleted."""
+    ) -> Steps[tuple[TopicState, bool]]:
+        """Return a topic as it is after an update, and whether it has other partitions or replicas than before; without
+        partitions it is deleted."""
         name, topic_id = update.topic_name, update.topic_id
         before = before or self._topics.get(name)
         if before is not None and topic_id not in (ZERO_UUID, before.topic_id) and before.topic_id != ZERO_UUID:
@@ -169,10 +179,13 @@ class MetadataImage:
         if before is not None and before.topic_id != ZERO_UUID:
             topic_id = before.topic_id
         partitions = {} if before is None else before.partitions.copy()
+        moved = before is None
         for count, partition in enumerate(update.partition_states, 1):
+            present = partitions.get(partition.partition_index)
             if partition.leader == LEADER_DURING_DELETE:
-                partitions.pop(partition.partition_index, None)
+                moved |= partitions.pop(partition.partition_index, None) is not None
             else:
+                moved |= present is None or present.replicas != partition.replicas
                 partitions[partition.partition_index] = PartitionState(
                     partition.leader,
                     partition.leader_epoch,
@@ -182,7 +195,7 @@ class MetadataImage:
                 )
             if not count % ITEMS_PER_STEP:
                 yield None
-        return TopicState(name, topic_id, partitions)
+        return TopicState(name, topic_id, partitions), moved
 
     def _forget(self, name: str) -> None:
         state = self._topics.pop(name, None)

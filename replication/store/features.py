@@ -18,9 +18,12 @@ from gregor.replication.store.nodes import FEATURE, NodeFormatError, decode_feat
 TRANSACTION_VERSION = "transaction.version"
 NEW_PROTOCOL = 2
 """Level of transaction.version from which clients use the protocol of KIP-890, part 2."""
-SUPPORTED: Mapping[str, tuple[int, int]] = {TRANSACTION_VERSION: (0, 2)}
+GROUP_VERSION = "group.version"
+CONSUMER_PROTOCOL = 1
+"""Level of group.version from which clients may use the consumer group protocol of KIP-848."""
+SUPPORTED: Mapping[str, tuple[int, int]] = {GROUP_VERSION: (0, 1), TRANSACTION_VERSION: (0, 2)}
 """Lowest and highest level that this release serves, by feature."""
-LEVELS_OF_NEW_STORE: Mapping[str, int] = {TRANSACTION_VERSION: NEW_PROTOCOL}
+LEVELS_OF_NEW_STORE: Mapping[str, int] = {GROUP_VERSION: CONSUMER_PROTOCOL, TRANSACTION_VERSION: NEW_PROTOCOL}
 """Finalised in the store of a single broker when it is created: there is no other broker that might not know them."""
 REGISTERED: Mapping[str, Mapping[str, int]] = {
     name: {"min_version": max(lowest, 1), "max_version": highest} for name, (lowest, highest) in SUPPORTED.items()
@@ -92,6 +95,10 @@ class FinalizedFeatures:
     def transaction_version(self) -> int:
         """Return the level of transaction.version: from 2 on clients may use the protocol of KIP-890, part 2."""
         return self.level(TRANSACTION_VERSION)
+
+    def group_version(self) -> int:
+        """Return the level of group.version: from 1 on clients may use the consumer group protocol of KIP-848."""
+        return self.level(GROUP_VERSION)
 
     @property
     def highest_epoch(self) -> int:

@@ -51,6 +51,8 @@ class TopicConfigs:
     ) -> None:
         self.on_topics_changed: list[TopicsListener] = []
         self.on_broker_changed: list[Callable[[], None]] = []
+        self.on_groups_changed: list[Callable[[str | None], Awaitable[None]]] = []
+        """Awaited with the node name of a group whose settings have changed; None stands for any number of groups."""
         self._store = store
         self._broker = broker
         self._broker_id = broker_id
@@ -184,6 +186,7 @@ class TopicConfigs:
             }
             if changed:
                 await self._gate.run(self._notify(changed))
+        await self._groups_changed(None)
 
     async def _read_changes(self) -> None:
         names = sorted(await self._notices())
@@ -199,7 +202,7 @@ class TopicConfigs:
             except NodeFormatError as error:
                 _log.warning("A change of settings cannot be read: %s", error)
         for entity in entities:
-            await self._entity_changed(entity)
+            await self.entity_changed(entity)
         self._seen = seen  # not before: what the store could not deliver now is read with the next notice
         for name in old:
             # Another broker may have deleted it.
@@ -208,12 +211,19 @@ class TopicConfigs:
             except NoNode:
                 continue
 
-    async def _entity_changed(self, entity: str) -> None:
+    async def entity_changed(self, entity: str) -> None:
+        """Read the settings of an entity again, which its notice names by type and node name."""
         entity_type, _, name = entity.partition("/")
         if entity_type == "topics" and name in self._overrides:
             await self.refresh(name)
         elif entity_type == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
             await self.refresh_broker()
+        elif entity_type == "groups":
+            await self._groups_changed(name)
+
+    async def _groups_changed(self, name: str | None) -> None:
+        for listener in self.on_groups_changed:
+            await listener(name)
 
     async def refresh_broker(self) -> None:
         """Read the brokers' dynamic settings again and put them into effect."""

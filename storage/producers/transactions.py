@@ -9,6 +9,7 @@ unstable offset. (Kafka's ProducerStateManager: ongoingTxns and unreplicatedTxns
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 
 
 class Transactions:
@@ -32,6 +33,11 @@ class Transactions:
     def ended_count(self) -> int:
         """The number of ended transactions that are not forgotten yet."""
         return len(self._ended)
+
+    @property
+    def first_offsets(self) -> Mapping[int, int]:
+        """The first offset of the open transaction of each producer that has one."""
+        return self._open
 
     def begin(self, producer_id: int, first_offset: int) -> None:
         """Note that the producer, which has no open transaction, begins one behind all others."""

@@ -5,19 +5,12 @@
 
 from __future__ import annotations
 
-import json
-import re
-import zipfile
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from gregor.protocol import messages
-from gregor.protocol.codec.model import Versions
 from tests.compat.java_checks import compiled, run_checks
 from tests.compat.test_java_client import CHECKS
-from tests.support.kafka import kafka_jars
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 

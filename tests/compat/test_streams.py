@@ -169,7 +169,7 @@ def test_word_count_goes_on_when_a_broker_is_killed(classes: str, tmp_path: path
 def test_group_of_the_streams_protocol_gets_a_clear_error(
     bootstrap: str, unique: Callable[[str], str], classes: str, tmp_path: pathlib.Path
 ) -> None:
-    """Groups of KIP-1071 are not served; the application ends with the remedy, and does not wait for ever."""
+    """Groups of KIP-1071 are not served; the application ends, with the remedy in its error."""
     source, target, name = unique("lines"), unique("counts"), unique("wordcount")
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(source, 1, 1), NewTopic(target, 1, 1)]).values():

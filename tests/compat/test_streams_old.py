@@ -47,9 +47,7 @@ def test_killed_application_of_2_8_counts_each_word_once(
         second.stop()
 
 
-def test_application_of_0_10_2_restores_its_counts(
-    bootstrap: str, unique: Unique, tmp_path: pathlib.Path
-) -> None:
+def test_application_of_0_10_2_restores_its_counts(bootstrap: str, unique: Unique, tmp_path: pathlib.Path) -> None:
     classes = compiled(tmp_path, "old_streams/OldWordCount.java", streams_jars("0.10.2.2"))
     source, target, name = unique("lines"), unique("counts"), unique("oldest")
     create(bootstrap, 1, source, target)

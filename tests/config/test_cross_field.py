@@ -51,3 +51,37 @@ def test_running_broker_refuses_large_changes(key: str, text: str, taken: bool) 
 def test_an_open_listener_keeps_its_protocol() -> None:
     with pytest.raises(ConfigError, match="PLAINTEXT has the protocol SSL"):
         BrokerConfig().check_dynamic({"listener.security.protocol.map": "PLAINTEXT:SSL"}, {})
+
+
+@pytest.mark.parametrize(
+    ("texts", "cause"),
+    [
+        ({"group.coordinator.rebalance.protocols": "consumer"}, "must name classic"),
+        ({"group.coordinator.rebalance.protocols": "classic,other"}, "classic, consumer, share, streams"),
+        ({"group.consumer.session.timeout.ms": "44999"}, "at least group.consumer.min.session.timeout.ms, 45000"),
+        ({"group.consumer.session.timeout.ms": "60001"}, "at most group.consumer.max.session.timeout.ms, 60000"),
+        ({"group.consumer.heartbeat.interval.ms": "4999"}, "at least group.consumer.min.heartbeat.interval.ms"),
+        ({"group.consumer.max.heartbeat.interval.ms": "4999"}, "at least group.consumer.min.heartbeat.interval.ms"),
+        (
+            {"group.consumer.heartbeat.interval.ms": "45000", "group.consumer.max.heartbeat.interval.ms": "45000"},
+            "below group.consumer.session.timeout.ms, 45000",
+        ),
+        ({"group.consumer.assignors": ""}, "uniform, range"),
+        ({"group.consumer.assignors": "uniform,com.example.Assignor"}, "loads no Java classes"),
+        ({"group.consumer.migration.policy": "both"}, "bidirectional, disabled, downgrade, upgrade"),
+    ],
+)
+def test_settings_of_the_consumer_protocol_that_contradict_each_other(texts: dict[str, str], cause: str) -> None:
+    with pytest.raises(ConfigError, match=cause):
+        BrokerConfig(texts)
+
+
+def test_settings_of_the_consumer_protocol() -> None:
+    texts = {
+        "group.coordinator.rebalance.protocols": "consumer, classic",
+        "group.consumer.assignors": "org.apache.kafka.coordinator.group.assignor.RangeAssignor,uniform",
+        "group.consumer.migration.policy": "Upgrade",
+    }
+    config = BrokerConfig(texts)
+    assert config["group.coordinator.rebalance.protocols"] == ["consumer", "classic"]
+    assert config["group.consumer.migration.policy"] == "Upgrade"

@@ -159,8 +159,8 @@ def test_the_first_key_version_is_read() -> None:
     assert decode_record(b"\0\0" + OFFSET_KEY_BYTES[2:], None) == Record(OFFSET_KEY, None)
 
 
-def test_records_of_newer_protocols_are_passed_over() -> None:
-    assert decode_record(b"\0\3\0\1g", b"\0\0anything") is None
+def test_records_of_share_and_streams_groups_are_passed_over() -> None:
+    assert decode_record(b"\0\x09\0\1g", b"\0\0anything") is None
     assert decode_record(b"\x7f\xff", None) is None
 
 

@@ -69,7 +69,7 @@ def _encode_value(message: Message, field: Field, root: Any, value: Any, version
         return out + b"".join(_encode_element(message, field, root, item, version, compact) for item in value or [])
     if field.is_struct and version in field.nullable:
         if value is None:
-            return b"\xff"
+            return b"\0" if version in field.tagged else b"\xff"
         return b"\x01" + _encode_element(message, field, root, value, version, compact)
     return _encode_element(message, field, root, value, version, compact)
 
@@ -173,7 +173,7 @@ def _decode_value(message: Message, field: Field, root: Any, reader: _Reader, ve
             raise Malformed
         return [_decode_element(message, field, root, reader, version, compact, False) for _ in range(count)]
     nullable = version in field.nullable
-    if field.is_struct and nullable and struct.unpack(">b", reader.take(1))[0] < 0:
+    if field.is_struct and nullable and struct.unpack(">b", reader.take(1))[0] < (version in field.tagged):
         return None
     return _decode_element(message, field, root, reader, version, compact, nullable)
 

@@ -35,6 +35,8 @@ CUT_IN_4 = (
     *("AlterReplicaLogDirs", "DescribeLogDirs", "AlterPartition", "WriteTxnMarkers"),
 )
 # Names became droppable when topic ids came: the rule of 4.3 applies here in all versions.
+NEWER_IN_4_4 = {"ApiVersions": 5, "DeleteGroups": 3, "TxnOffsetCommit": 6}
+"""4.4 adds one version each; its clients use the version before where a broker does not serve it."""
 TOPIC_IDS_IN_4 = ("ProduceRequest", "ProduceResponse", "OffsetCommitRequest", "OffsetCommitResponse")
 
 
@@ -145,6 +147,23 @@ def test_fields_equal_those_of_4_3(name: str) -> None:
     compare(schema, definition, valid)
 
 
+@pytest.mark.parametrize("name", SERVED)
+def test_fields_equal_those_of_4_4(name: str) -> None:
+    """In the versions that 4.3 has; there is no newer one but those that are listed."""
+    schema = messages.schema(name)
+    definition = definitions("4.4.0", "kafka-clients")[name]
+    valid = Versions.parse(definition["validVersions"])
+    newer = NEWER_IN_4_4.get(name.removesuffix("Request").removesuffix("Response"))
+    assert valid.last == (newer or schema.versions.last)
+    if newer is not None:
+        assert schema.versions.last == newer - 1
+        # With topic ids names became droppable, and a field got the name that OffsetCommit has for it.
+        make_ignorable(definition["fields"], {"Name"}, ignorable=False)
+        for field in definition["fields"]:
+            field["name"] = field["name"].removesuffix("OrMemberEpoch")
+    compare(schema, definition, Versions(valid.first, schema.versions.last))
+
+
 @pytest.mark.parametrize("name", [name for name in API_MESSAGES if name not in SERVED])
 def test_controller_requests_equal_those_of_3_9(name: str) -> None:
     schema = messages.schema(name)
@@ -169,14 +188,17 @@ def test_versions_that_4_3_no_longer_knows_equal_those_of_3_9(name: str) -> None
         compare(schema, definition, Versions(old.first, newer.first - 1))
 
 
-def make_ignorable(fields: list[dict[str, Any]], names: set[str]) -> None:
+def make_ignorable(fields: list[dict[str, Any]], names: set[str], *, ignorable: bool = True) -> None:
     for field in fields:
         if field["name"] in names:
-            field["ignorable"] = True
-        make_ignorable(field.get("fields", []), names)
+            field["ignorable"] = ignorable
+        make_ignorable(field.get("fields", []), names, ignorable=ignorable)
 
 
-@pytest.mark.parametrize("name", ["OffsetCommitValue", "GroupMetadataValue"])
+CONSUMER_GROUP_RECORDS = [name for name, file in messages.OTHERS.items() if file == "records_consumer_group"]
+
+
+@pytest.mark.parametrize("name", ["OffsetCommitValue", "GroupMetadataValue", *CONSUMER_GROUP_RECORDS])
 def test_values_of_the_offsets_topic_equal_those_of_4_3(name: str) -> None:
     schema = messages.schema(name)
     definition = definitions("4.3.1", "kafka-group-coordinator")[name]

@@ -82,7 +82,7 @@ TRANSACTION_MUTANTS = (
                 "broker",
                 "_route",
                 "remote.setdefault(state.leader, []).append(one)",
-                "pending.is_written(one)",
+                "pending.outcome.is_written(one)",
             ),
         ),
         seed=2,

@@ -18,10 +18,11 @@ from gregor.broker.cli.dump_log.coordinator_records import (
     coordinator_contents,
     version_of,
 )
+from gregor.broker.cli.dump_log.message_json import message_fields
 from gregor.broker.cli.dump_log.records import Contents
 from gregor.coordinator.group.records import decode_record
 from gregor.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
-from gregor.protocol.messages import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from gregor.protocol.messages import GroupMetadataValue, OffsetCommitValue
 from gregor.protocol.records.batch import Record
 
 _INT16 = struct.Struct(">h")
@@ -39,15 +40,15 @@ def _decode(key: bytes, value: bytes | None) -> Decoded | None:
     decoded = decode_record(key, value)
     if decoded is None:
         return None
-    named: Fields = {"group": decoded.key.group}
-    if isinstance(decoded.key, OffsetCommitKey):
-        named |= {"topic": decoded.key.topic, "partition": decoded.key.partition}
+    named = message_fields(decoded.key, decoded.key.MAX_VERSION)
     if decoded.value is None or value is None:
         return Decoded(named, None)
     version = version_of(value)
     if isinstance(decoded.value, OffsetCommitValue):
         return Decoded(named, _offset(decoded.value, version))
-    return Decoded(named, _group(decoded.value, version))
+    if isinstance(decoded.value, GroupMetadataValue):
+        return Decoded(named, _group(decoded.value, version))
+    return Decoded(named, message_fields(decoded.value, version))
 
 
 def _offset(value: OffsetCommitValue, version: int) -> Fields:

@@ -12,6 +12,7 @@ from gregor.broker.cluster.transaction_downgrade import TransactionDowngrade, Tr
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
+from gregor.replication.admin.features import Downgrade
 from gregor.replication.channels.peer import PeerError
 
 TRANSACTIONS = "transaction.version"
@@ -70,7 +71,7 @@ async def prepared(
     downgrade = TransactionDowngrade(
         BrokerConfig({"broker.id": "0", "log.dirs": "d"}), image, here, gate, new_peer=new_peer, poll_s=0
     )
-    await downgrade.prepare(name, 1, after, timeout_ms)
+    await downgrade.prepare(Downgrade(name, 1, after, is_safe=True), timeout_ms)
 
 
 def test_no_wait_without_open_transactions() -> None:

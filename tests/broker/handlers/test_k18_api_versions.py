@@ -47,9 +47,9 @@ def test_features(harness: Harness, version: int) -> None:
     response = ask(harness, version)
     supported = [(one.name, one.min_version, one.max_version) for one in response.supported_features]
     # Before version 4 clients cannot decode a lowest level of 0.
-    assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
+    assert supported == ([("group.version", 0, 1), ("transaction.version", 0, 2)] if version >= 4 else [])
     finalized = [(one.name, one.min_version_level, one.max_version_level) for one in response.finalized_features]
-    assert finalized == ([("transaction.version", 2, 2)] if version >= 3 else [])
+    assert finalized == ([("group.version", 1, 1), ("transaction.version", 2, 2)] if version >= 3 else [])
     assert response.finalized_features_epoch == (0 if version >= 3 else -1)
     assert not response.zk_migration_ready
 

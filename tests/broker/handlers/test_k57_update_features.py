@@ -14,7 +14,7 @@ from tests.broker.handlers.test_transactions import NEW, Producer
 from tests.broker.harness import Harness, running
 
 VERSIONS = range(3)
-TRANSACTIONS = "transaction.version"
+GROUPS, TRANSACTIONS = "group.version", "transaction.version"
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 
@@ -43,15 +43,15 @@ def finalized(harness: Harness) -> tuple[int, dict[str, tuple[int, int]]]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_level_falls_and_rises_with_growing_epochs(harness: Harness, version: int) -> None:
     epoch, levels = finalized(harness)
-    assert levels == {TRANSACTIONS: (2, 2)}, "the store of a single broker"
+    assert levels == {GROUPS: (1, 1), TRANSACTIONS: (2, 2)}, "the store of a single broker"
     response = update(harness, version, 0, down=True)
     assert (response.error_code, response.error_message) == (0, None)
     listed = [(one.feature, one.error_code, one.error_message) for one in response.results]
     assert listed == ([(TRANSACTIONS, 0, None)] if version < 2 else [])
-    assert finalized(harness) == (epoch + 2, {}), "by way of level 1"
+    assert finalized(harness) == (epoch + 2, {GROUPS: (1, 1)}), "by way of level 1"
     assert harness.broker.features.transaction_version() == 0
     assert update(harness, version, 2).error_code == 0
-    assert finalized(harness) == (epoch + 3, {TRANSACTIONS: (2, 2)})
+    assert finalized(harness) == (epoch + 3, {GROUPS: (1, 1), TRANSACTIONS: (2, 2)})
     assert harness.broker.features.transaction_version() == 2
 
 
@@ -91,7 +91,7 @@ def test_downgrade_ends_the_open_transactions_of_the_newer_protocol(harness: Har
     assert newer.produce(topic, b"x", version=NEW).error_code == 0
     assert (older.state(), newer.state()) == ("Ongoing", "Ongoing")
     assert update(harness, 2, 0, down=True).error_code == 0
-    assert finalized(harness)[1] == {}
+    assert finalized(harness)[1] == {GROUPS: (1, 1)}
     newer.until_ended()
     assert (older.state(), newer.state()) == ("Ongoing", "CompleteAbort")
     assert older.end() == ErrorCode.NONE

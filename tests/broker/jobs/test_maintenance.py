@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from gregor.broker.jobs import maintenance
 from gregor.broker.jobs.background import Background
 from gregor.broker.jobs.maintenance import Maintenance, flush_log, flush_to
-from gregor.broker.jobs.open_transactions import GRACE_MS
+from gregor.broker.jobs.open_transactions import GRACE_MS, OpenTransactions
 from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import DeleteTopicsRequest
 from gregor.protocol.turns import collect
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.log.log import Log
-from tests.broker.harness import Harness, batch, produce_request
+from tests.broker.harness import Harness, batch, produce_request, running
 
 
 class Removals(Background):
@@ -311,6 +312,15 @@ def test_producers_are_forgotten(harness: Harness, background: Removals, topic: 
         assert set(log.producer_ids()) == known
 
 
+def test_open_transactions_are_checked_regularly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by the job that forgets producers: it runs every ten minutes."""
+    rounds: list[OpenTransactions] = []
+    monkeypatch.setattr(maintenance, "CHECK_S", 0.001)
+    monkeypatch.setattr(OpenTransactions, "end_round", lambda one: rounds.append(one))
+    with running(tmp_path) as harness:
+        harness.until(lambda: len(rounds) >= 3)
+
+
 @pytest.mark.parametrize("leads", [True, False])
 def test_leader_warns_of_a_transaction_that_hangs(
     harness: Harness, background: Removals, topic: str, leads: bool, caplog: pytest.LogCaptureFixture
@@ -324,10 +334,10 @@ def test_leader_warns_of_a_transaction_that_hangs(
     jobs = Maintenance(
         harness.config, harness.broker.logs, background, lambda: clock_ms, is_led=lambda topic, partition: leads
     )
-    harness.run(jobs.expire_producers())
+    harness.run(jobs.check_open_transactions())
     clock_ms = begin_ms + harness.config["transaction.max.timeout.ms"] + GRACE_MS + 1
     caplog.clear()
-    harness.run(jobs.expire_producers())
+    harness.run(jobs.check_open_transactions())
     assert [message.partition(",")[0] for message in caplog.messages] == [
         f"{topic}-0: the transaction of producer 7"
     ] * leads

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gregor.broker.jobs.open_transactions import GRACE_MS, OpenTransactions
+from gregor.storage.producers.transactions import Transactions
 
 MAX_TIMEOUT_MS = 900_000
 LIMIT_MS = MAX_TIMEOUT_MS + GRACE_MS
@@ -15,11 +16,13 @@ LIMIT_MS = MAX_TIMEOUT_MS + GRACE_MS
 
 def log_with(*transactions: tuple[int, int], partition: int = 0) -> Any:
     """Return the part of a log that is read: producers, each with the first offset of its transaction or -1."""
-    entries = {
-        producer_id: SimpleNamespace(producer_id=producer_id, epoch=3, transaction_first_offset=offset)
-        for producer_id, offset in transactions
-    }
-    return SimpleNamespace(topic="t", partition=partition, producer_ids=lambda: entries)
+    entries = {producer_id: SimpleNamespace(epoch=3) for producer_id, _ in transactions}
+    opened = Transactions()
+    for producer_id, offset in transactions:
+        if offset >= 0:
+            opened.begin(producer_id, offset)
+    producers = SimpleNamespace(transactions=opened if transactions else None)
+    return SimpleNamespace(topic="t", partition=partition, producers=producers, producer_ids=lambda: entries)
 
 
 class Rounds:

@@ -6,7 +6,7 @@ import pytest
 
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
-from gregor.config.tables.group_keys import GROUP_KEYS, check_group
+from gregor.config.tables.group_keys import GROUP_KEYS, check_group, effective_group
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,40 @@ def test_the_brokers_limits_count_as_they_are_set() -> None:
         check_group({"consumer.session.timeout.ms": "4000"}, broker)
 
 
-def test_each_has_a_reason_for_having_no_effect() -> None:
-    assert all("Without effect here" in definition.documentation for definition in GROUP_KEYS.values())
+def test_the_brokers_own_values_count_where_a_group_has_none() -> None:
+    broker = BrokerConfig(
+        {"group.consumer.heartbeat.interval.ms": "10000", "group.consumer.min.session.timeout.ms": "100"}
+    )
+    with pytest.raises(ConfigError, match="above the heartbeat interval, 10000"):
+        check_group({"consumer.session.timeout.ms": "10000"}, broker)
+
+
+def test_those_of_consumer_groups_act_and_the_others_say_why_not() -> None:
+    acting = {"consumer.assignment.interval.ms", "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"}
+    found = {key for key, definition in GROUP_KEYS.items() if "Without effect here" not in definition.documentation}
+    assert found == acting
+
+
+def test_values_in_effect_stay_within_the_brokers_limits() -> None:
+    broker = BrokerConfig({"group.consumer.max.session.timeout.ms": "50000"})
+    texts = {
+        "consumer.session.timeout.ms": "60000",
+        "consumer.heartbeat.interval.ms": "1000",
+        "consumer.later": "1",
+        "share.isolation.level": "x",
+        "streams.num.standby.replicas": "1",
+    }
+    values, problems = effective_group(texts, broker)
+    assert values == {
+        "consumer.session.timeout.ms": 50000,
+        "consumer.heartbeat.interval.ms": 5000,
+        "streams.num.standby.replicas": 1,
+    }
+    assert [problem.partition("=")[0] for problem in problems] == [
+        "consumer.session.timeout.ms",
+        "consumer.heartbeat.interval.ms",
+        "consumer.later",
+        "share.isolation.level",
+    ]
+    assert "at most group.consumer.max.session.timeout.ms, 50000, which is used instead" in problems[0]
+    assert effective_group({}, broker) == ({}, [])

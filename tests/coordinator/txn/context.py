@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.coordinator.result import Record
+from gregor.coordinator.txn import ports
 from gregor.coordinator.txn.config import TransactionConfig
 from gregor.coordinator.txn.coordinator import TransactionCoordinator
 from gregor.coordinator.txn.records import decode_record, encoder
@@ -42,7 +43,7 @@ TIMEOUT_MS = 60_000
 class Sent(NamedTuple):
     marker: EndTransaction
     partitions: frozenset[TopicPartition]
-    written: Deferred[None]
+    written: ports.Markers
 
 
 class Markers:
@@ -53,8 +54,8 @@ class Markers:
         self.sent: list[Sent] = []
         self.waiting: list[Sent] = []
 
-    def send(self, marker: EndTransaction, partitions: Collection[TopicPartition]) -> Deferred[None]:
-        sent = Sent(marker, frozenset(partitions), Deferred())
+    def send(self, marker: EndTransaction, partitions: Collection[TopicPartition]) -> ports.Markers:
+        sent = Sent(marker, frozenset(partitions), ports.Markers(partitions))
         self.sent.append(sent)
         if self.held:
             self.waiting.append(sent)

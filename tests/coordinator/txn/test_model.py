@@ -14,6 +14,7 @@ from random import Random
 
 import pytest
 
+from gregor.coordinator.txn.ports import Markers
 from gregor.coordinator.txn.states import TransactionState
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
@@ -80,8 +81,8 @@ class Leaders:
         producer_id, epoch = identity
         return bool(self.open.get((partition, producer_id))) and self.epochs[partition, producer_id] == epoch
 
-    def send(self, marker: EndTransaction, partitions: Collection[TopicPartition]) -> Deferred[None]:
-        written: Deferred[None] = Deferred()
+    def send(self, marker: EndTransaction, partitions: Collection[TopicPartition]) -> Markers:
+        written = Markers(partitions)
         self.left[written] = len(partitions)
         for _, partition in sorted(partitions):
             self.waiting.append((marker, partition, written))

@@ -4,6 +4,7 @@ import pytest
 
 from gregor.coordinator.txn.states import TransactionState
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.topic_partition import TopicPartition
 from tests.coordinator.txn.context import FIRST_PRODUCER_ID, TIMEOUT_MS, Context
 
 
@@ -34,6 +35,24 @@ def test_a_transaction_is_described() -> None:
         assert described.transaction_start_time_ms == context.transaction("b").start_ms
         assert [(topic.topic, topic.partitions) for topic in described.topics] == [("topic", [1, 2])]
         assert context.describe("a").transaction_start_time_ms == -1
+
+
+def test_partitions_leave_the_description_with_their_markers() -> None:
+    with Context() as context:
+        producer = context.init()
+        context.add(*producer, 1, 2, version=5)
+        context.markers.hold()
+        context.end(*producer)
+        (sent,) = context.markers.sent
+        for written, left in ((None, [1, 2]), (1, [2])):
+            if written is not None:
+                sent.written.is_written(TopicPartition("topic", written))
+            described = context.describe()
+            assert described.transaction_state == "PrepareCommit"
+            assert [topic.partitions for topic in described.topics] == [left]
+        context.write_markers()
+        assert context.describe().transaction_state == "CompleteCommit"
+        assert context.describe().topics == []
 
 
 def test_what_cannot_be_described_has_an_error() -> None:

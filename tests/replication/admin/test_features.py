@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.replication.admin.features import BeforeDowngrade, FeatureAdmin, FeatureUpdate, UpgradeType, updated
+from gregor.replication.admin.features import (
+    Downgrade,
+    DowngradeStep,
+    DowngradeSteps,
+    FeatureAdmin,
+    FeatureUpdate,
+    UpgradeType,
+    updated,
+)
 from gregor.replication.controller.context import Cluster, LiveBroker
 from gregor.replication.store import nodes
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
@@ -17,7 +25,7 @@ from gregor.replication.store.features import REGISTERED, FinalizedFeatures, cre
 from gregor.replication.store.nodes import BrokerRegistration
 from tests.replication.fakes import on_loop
 
-TRANSACTIONS = "transaction.version"
+GROUPS, TRANSACTIONS = "group.version", "transaction.version"
 UPGRADE, SAFE, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 
 
@@ -79,10 +87,12 @@ class Subject:
 
     def __init__(self, store: EmbeddedStore, brokers: dict[int, LiveBroker], in_cluster: bool) -> None:
         self.store = store
-        self.before_downgrade: list[BeforeDowngrade] = []
+        self.before_downgrade: list[DowngradeStep] = []
+        self.after_downgrade: list[DowngradeStep] = []
         self.controller: Any = SimpleNamespace(cluster=Cluster(0, 1, brokers))
         self.features = FinalizedFeatures(store, lambda work: work.close())
-        self.admin = FeatureAdmin(store, self.controller, self.features, self.before_downgrade, in_cluster=in_cluster)
+        steps = DowngradeSteps(self.before_downgrade, self.after_downgrade)
+        self.admin = FeatureAdmin(store, self.controller, self.features, steps, in_cluster=in_cluster)
 
     async def update(self, level: int, kind: UpgradeType = UPGRADE, **options: Any) -> None:
         await self.admin.update([FeatureUpdate(TRANSACTIONS, level, kind)], 5000, **options)
@@ -137,11 +147,11 @@ async def test_single_broker_is_not_warned(tmp_path: Path, caplog: pytest.LogCap
 @on_loop
 async def test_transactions_end_before_the_level_falls(tmp_path: Path) -> None:
     tested = await subject(tmp_path)
-    seen: list[tuple[str, int, int, int]] = []
+    seen: list[tuple[str, int, int, bool, int]] = []
 
-    async def prepare(name: str, level: int, after: int, timeout_ms: int) -> None:
+    async def prepare(downgrade: Downgrade, timeout_ms: int) -> None:
         assert 0 < timeout_ms <= 5000
-        seen.append((name, level, after, tested.features.transaction_version()))
+        seen.append((*downgrade, tested.features.transaction_version()))
 
     tested.before_downgrade.append(prepare)
     await tested.update(2)
@@ -151,7 +161,7 @@ async def test_transactions_end_before_the_level_falls(tmp_path: Path) -> None:
     await tested.update(2)
     await tested.update(0, UNSAFE)
     # The level that is in force meanwhile keeps brokers out that do not know the feature.
-    assert seen == [(TRANSACTIONS, 2, 1, 2), (TRANSACTIONS, 1, 0, 1)]
+    assert seen == [(TRANSACTIONS, 2, 1, True, 2), (TRANSACTIONS, 1, 0, False, 1)]
     await tested.store.close()
 
 
@@ -160,7 +170,7 @@ async def test_downgrade_that_fails_leaves_the_level(tmp_path: Path) -> None:
     tested = await subject(tmp_path)
     await tested.update(2)
 
-    async def prepare(_name: str, _level: int, _after: int, _timeout_ms: int) -> None:
+    async def prepare(_downgrade: Downgrade, _timeout_ms: int) -> None:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "transaction a is open")
 
     tested.before_downgrade.append(prepare)
@@ -172,11 +182,35 @@ async def test_downgrade_that_fails_leaves_the_level(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_each_feature_falls_after_its_preparation(tmp_path: Path) -> None:
+    tested = await subject(tmp_path)
+    both = [FeatureUpdate(TRANSACTIONS, 2), FeatureUpdate(GROUPS, 1)]
+    await tested.admin.update(both, 5000)
+    seen: list[tuple[str, int, dict[str, int]]] = []
+
+    async def prepare(downgrade: Downgrade, _timeout_ms: int) -> None:
+        seen.append((downgrade.name, downgrade.level, dict(tested.features.finalized.levels)))
+
+    async def complete(downgrade: Downgrade, _timeout_ms: int) -> None:
+        seen.append((downgrade.name, downgrade.after, dict(tested.features.finalized.levels)))
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "group g is not converted")
+
+    tested.before_downgrade.append(prepare)
+    tested.after_downgrade.append(complete)
+    with pytest.raises(KafkaError, match="group.version is at 0, but group g is not converted") as error:
+        await tested.admin.update([update._replace(level=0, kind=SAFE) for update in both], 5000)
+    assert error.value.code == ErrorCode.REQUEST_TIMED_OUT
+    between = {GROUPS: 1, TRANSACTIONS: 1}
+    assert seen == [(GROUPS, 1, between), (TRANSACTIONS, 1, between), (GROUPS, 0, {})]
+    await tested.store.close()
+
+
+@on_loop
 async def test_another_write_in_between_is_read_first(tmp_path: Path) -> None:
     tested = await subject(tmp_path)
     await create_feature_node(tested.store, {TRANSACTIONS: 2})
 
-    async def prepare(_name: str, _level: int, _after: int, _timeout_ms: int) -> None:
+    async def prepare(_downgrade: Downgrade, _timeout_ms: int) -> None:
         tested.before_downgrade.clear()
         await tested.store.set(nodes.FEATURE, nodes.encode_features({TRANSACTIONS: 2}))
 
@@ -191,7 +225,7 @@ async def test_a_downgrade_that_waits_does_not_undo_a_later_upgrade(tmp_path: Pa
     tested = await subject(tmp_path)
     await tested.update(2)
 
-    async def prepare(_name: str, _level: int, _after: int, _timeout_ms: int) -> None:
+    async def prepare(_downgrade: Downgrade, _timeout_ms: int) -> None:
         tested.before_downgrade.clear()
         await tested.update(2)
 

@@ -147,3 +147,36 @@ def test_the_latest_deleted_names_are_remembered(monkeypatch: pytest.MonkeyPatch
         run_all(image.apply(update((name, ID, {0: 1}))))
         run_all(image.apply(update((name, ID, {0: LEADER_DURING_DELETE}))))
     assert [image.pop_deleted(name) for name in "abc"] == [False, True, True]
+
+
+def test_moved_topics_are_those_with_other_partitions_or_replicas() -> None:
+    image = MetadataImage()
+    moved: list[set[str]] = []
+    versions: list[int] = []
+    image.on_topics_moved.append(lambda names: (moved.append(set(names)), versions.append(image.version))[0])
+    for request in (
+        update(("t", ID, {0: 1}), ("u", OTHER_ID, {0: 1})),
+        update(("t", ID, {0: 1})),
+        update(("t", ID, {0: 1, 1: 1}), ("u", OTHER_ID, {0: 1})),
+        update(("u", OTHER_ID, {0: 2})),
+        update(("t", OTHER_ID, {0: 1, 1: 1})),
+        update(("t", OTHER_ID, {0: LEADER_DURING_DELETE, 1: LEADER_DURING_DELETE})),
+        update(brokers=(1,)),
+    ):
+        run_all(image.apply(request))
+    assert moved == [{"t", "u"}, {"t"}, {"u"}, {"t"}, {"t"}]
+    assert versions == [1, 3, 4, 5, 6]
+
+
+def test_change_of_leader_or_in_sync_replicas_moves_no_topic() -> None:
+    image = MetadataImage()
+    request = update(("t", ID, {0: 1}))
+    run_all(image.apply(request))
+    moved: list[set[str]] = []
+    image.on_topics_moved.append(lambda names: moved.append(set(names)))
+    later = update(("t", ID, {0: 1}))
+    partition = later.topic_states[0].partition_states[0]
+    partition.leader, partition.leader_epoch, partition.isr = 9, 5, [9]
+    run_all(image.apply(later))
+    assert image.partition("t", 0) == PartitionState(9, 5, [9], [1, 9], [])
+    assert moved == []

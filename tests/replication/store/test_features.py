@@ -22,7 +22,7 @@ from gregor.replication.store.features import (
 from gregor.replication.store.metadata_store import StoreError
 from tests.replication.fakes import on_loop
 
-TRANSACTIONS = "transaction.version"
+GROUPS, TRANSACTIONS = "group.version", "transaction.version"
 
 
 async def opened(folder: Path) -> EmbeddedStore:
@@ -77,7 +77,8 @@ async def test_node_of_a_new_store_is_made_once(tmp_path: Path) -> None:
     await create_feature_node(store, LEVELS_OF_NEW_STORE)
     await create_feature_node(store, {})
     broker = await followed(store)
-    assert broker.features.finalized == (0, {TRANSACTIONS: 2})
+    assert broker.features.finalized == (0, {GROUPS: 1, TRANSACTIONS: 2})
+    assert (broker.features.group_version(), broker.features.transaction_version()) == (1, 2)
     await store.close()
 
 
@@ -166,7 +167,10 @@ async def test_levels_are_read_again_after_the_session(tmp_path: Path) -> None:
 
 
 def test_registered_levels_can_be_decoded_by_brokers_before_3_9() -> None:
-    assert REGISTERED == {TRANSACTIONS: {"min_version": 1, "max_version": 2}}
+    assert REGISTERED == {
+        GROUPS: {"min_version": 1, "max_version": 1},
+        TRANSACTIONS: {"min_version": 1, "max_version": 2},
+    }
 
 
 def test_level_0_is_served_by_every_release() -> None:

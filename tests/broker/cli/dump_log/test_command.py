@@ -113,8 +113,8 @@ def test_the_rest_of_a_torn_file_is_named(segment: Path, capsys: pytest.CaptureF
 
 
 def test_a_group_record_of_another_kind_is_no_error() -> None:
-    unknown = Record(4, 0, b"\0\7group", b"", [])
-    assert offsets_contents(unknown) == ("Unknown record type 7 at offset 4, skipping.", None)
+    unknown = Record(4, 0, b"\0\x0bgroup", b"", [])
+    assert offsets_contents(unknown) == ("Unknown record type 11 at offset 4, skipping.", None)
     assert (offsets_contents(Record(4, 0, b"\0\1", b"", []))[0] or "").startswith("Error at offset 4, skipping.")
     with pytest.raises(CommandError, match="has no key"):
         offsets_contents(Record(4, 0, None, b"", []))

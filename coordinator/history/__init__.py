@@ -1,0 +1,1 @@
+"""The history of rebalances: why each generation of a group came about, and what it cost."""

@@ -1,0 +1,139 @@
+"""The owners of partitions before and after a rebalance: which moved, and how long they had no owner.
+
+A partition loses its owner when the member joins and its subscription does not list the partition any more (members of
+the eager protocol list none), when the member is removed, or when its new assignment lacks the partition. It has an
+owner again when the assignment is written that contains it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gregor.coordinator.history.assignments import Partitions, Undecodable, decode_subscription
+from gregor.coordinator.history.rebalance import Claim
+from gregor.protocol.turns import Steps
+
+MAX_UNOWNED = 100_000
+"""Partitions of all groups that have no owner and are remembered."""
+
+_Key = tuple[str, int]
+"""Topic and partition."""
+
+
+class Move(NamedTuple):
+    """The partitions of a topic that one member had and another one has; None where there is no such member."""
+
+    topic: str
+    from_member: str | None
+    to_member: str | None
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The difference between two assignments. `without_owner_ms` is -1 if no partition was without owner."""
+
+    partitions: int = 0
+    moved: int = 0
+    added: int = 0
+    removed: int = 0
+    without_owner: int = 0
+    without_owner_ms: int = -1
+    moves: dict[Move, list[int]] = field(default_factory=dict)
+
+    def note_gap(self, gap_ms: int) -> None:
+        """A partition had no owner for this time."""
+        if gap_ms > 0:
+            self.without_owner += 1
+        self.without_owner_ms = max(self.without_owner_ms, gap_ms)
+
+
+class Unowned:
+    """When each partition without owner lost it, by group. The groups that were added first are forgotten first."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[_Key, int]] = {}
+        self._size = 0
+
+    def pop(self, group_id: str) -> dict[_Key, int]:
+        """Return and forget those of a group."""
+        found = self._groups.pop(group_id, {})
+        self._size -= len(found)
+        return found
+
+    def put(self, group_id: str, since_ms: dict[_Key, int]) -> None:
+        """Remember those of a group."""
+        self.pop(group_id)
+        if not since_ms or len(since_ms) > MAX_UNOWNED:
+            return
+        self._groups[group_id] = since_ms
+        self._size += len(since_ms)
+        while self._size > MAX_UNOWNED:
+            self.pop(next(iter(self._groups)))
+
+
+def owners(assignments: Mapping[str, Partitions]) -> Steps[dict[_Key, str]]:
+    """The owner of each partition, by the assignments of the members."""
+    found: dict[_Key, str] = {}
+    for name, assignment in assignments.items():
+        for topic, numbers in assignment.items():
+            for number in numbers:
+                found[topic, number] = name
+            yield None
+    return found
+
+
+def compare(
+    before: Mapping[_Key, str],
+    after: Mapping[_Key, str],
+    releases: "Releases",
+    unowned: dict[_Key, int],
+    ended_ms: int,
+) -> Steps[Comparison]:
+    """Compare the owners. `unowned` is brought up to date."""
+    found = Comparison(partitions=len(after))
+    for key, new in after.items():
+        old = before.get(key)
+        since_ms = unowned.pop(key, None) if old is None else releases.of(old, key)
+        if since_ms is not None:
+            found.note_gap(max(0, ended_ms - since_ms))
+        elif old is not None:
+            found.note_gap(0)
+        if old != new:
+            if old is None:
+                found.added += 1
+            else:
+                found.moved += 1
+            found.moves.setdefault(Move(key[0], old, new), []).append(key[1])
+        yield None
+    for key, old in before.items():
+        if key not in after:
+            found.removed += 1
+            found.moves.setdefault(Move(key[0], old, None), []).append(key[1])
+            since_ms = releases.of(old, key)
+            unowned[key] = ended_ms if since_ms is None else since_ms
+        yield None
+    return found
+
+
+class Releases:
+    """When members gave up partitions before the new assignment."""
+
+    def __init__(self, claims: Mapping[str, Iterable[Claim]], gone: Mapping[str, int]) -> None:
+        self._gone = gone
+        self._claims = {name: [_claimed(claim) for claim in some] for name, some in claims.items()}
+
+    def of(self, name: str, key: _Key) -> int | None:
+        """Return when the member gave the partition up; None if it did not."""
+        topic, number = key
+        for at_ms, owned in self._claims.get(name, ()):
+            if number not in owned.get(topic, ()):
+                return at_ms
+        return self._gone.get(name)
+
+
+def _claimed(claim: Claim) -> tuple[int, Mapping[str, frozenset[int]]]:
+    try:
+        owned = decode_subscription(claim.subscription).owned or {}
+    except Undecodable:
+        owned = {}
+    return claim.at_ms, {topic: frozenset(numbers) for topic, numbers in owned.items()}

@@ -1,0 +1,118 @@
+"""One rebalance as the coordinator observes it, and the port to which it hands the finished ones.
+
+An observation holds references to what the coordinator has anyway; to decode and compare it is left to `summary`, which
+runs when no member waits.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from gregor.coordinator.history.causes import Cause, Identity
+
+MAX_CAUSES = 16
+MAX_CLAIMS = 4
+"""Of one member, in a chain of rebalances none of which came to an assignment."""
+
+
+class GroupType(StrEnum):
+    """The protocol of the members."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+class Outcome(StrEnum):
+    """How a rebalance ended."""
+
+    ASSIGNED = "assigned"
+    EMPTY = "empty"
+    """No member is left."""
+    SUPERSEDED = "superseded"
+    """The next rebalance began before there was an assignment."""
+
+
+class Claim(NamedTuple):
+    """A join, with the subscription of the member: it has the partitions that the member still owned then."""
+
+    at_ms: int
+    subscription: bytes
+
+
+class Arrival(NamedTuple):
+    """A member of the new generation, and when it joined; -1 if a static member was not waited for."""
+
+    member: Identity
+    at_ms: int
+
+
+Assignment = bytes | Mapping[str, Collection[int]]
+"""As the leader of a classic group sent it, or partitions by topic."""
+
+
+class Assigned(NamedTuple):
+    """The assignment of a member."""
+
+    name: str
+    assignment: Assignment
+
+
+@dataclass(slots=True)
+class Rebalance:
+    """A rebalance from its first cause to its end. `before` maps the members' names to the assignments that they had.
+
+    `claims` are the joins since then and `gone` the members that were removed since then, by name: from both follows
+    when partitions lost their owners.
+    """
+
+    group_id: str
+    group_type: GroupType
+    epoch: int
+    began_ms: int
+    causes: list[Cause] = field(default_factory=list)
+    before: dict[str, Assignment] = field(default_factory=dict)
+    causes_count: int = 0
+    protocol_type: str = ""
+    protocol: str | None = None
+    protocol_before: str | None = None
+    before_ms: int = -1
+    """When the assignment before this rebalance was made."""
+    after_load: bool = False
+    """The first rebalance since this broker became the coordinator."""
+    claims: dict[str, list[Claim]] = field(default_factory=dict)
+    gone: dict[str, int] = field(default_factory=dict)
+    removed: list[Arrival] = field(default_factory=list)
+    joins: dict[str, int] = field(default_factory=dict)
+    arrivals: list[Arrival] = field(default_factory=list)
+    joined_ms: int = -1
+    ended_ms: int = -1
+    outcome: Outcome = Outcome.SUPERSEDED
+    assigned: Sequence[Assigned] = ()
+    not_recorded: int = 0
+
+    def add_cause(self, cause: Cause, now_ms: int) -> None:
+        """Add a cause; only MAX_CAUSES are kept, the others are counted."""
+        self.causes_count += 1
+        if len(self.causes) < MAX_CAUSES:
+            self.causes.append(cause._replace(at_ms=now_ms))
+
+
+class RebalanceLog(Protocol):
+    """Keeps the history. Neither method raises or waits."""
+
+    def record(self, rebalance: Rebalance) -> None:
+        """Keep a rebalance that has ended."""
+
+    def forget(self, group_id: str, epoch: int) -> None:
+        """Remove the history of a group that was deleted in this epoch."""
+
+
+class NoHistory:
+    """The RebalanceLog that keeps nothing."""
+
+    def record(self, rebalance: Rebalance) -> None:
+        """Drop it."""
+
+    def forget(self, group_id: str, epoch: int) -> None:
+        """Nothing was kept."""

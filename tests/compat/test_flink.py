@@ -1,0 +1,102 @@
+"""Flink's Kafka connector with an exactly-once sink: a job that is killed, and a broker that is killed under it.
+
+`make flink` runs it alone. Flink commits a transaction after the checkpoint that contains it; a job that continues from
+a checkpoint commits what was prepared, with the producer id and epoch of the killed one, and aborts the rest.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.compat.confluent import read_to_end, reading
+from tests.compat.records import until
+from tests.support.flink import FlinkJob, flink
+from tests.support.processes import ROOT, BrokerProcess
+
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+
+PROGRAM = ROOT / "tests/compat/flink/job.py"
+PARTITIONS = 2
+RECORDS = 500
+"""Of each part of the input."""
+PATIENCE_S = 50
+"""For each of three waits: a JVM with Flink starts within 20 s on a busy machine."""
+
+
+@pytest.fixture
+def broker(tmp_path: pathlib.Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "broker") as running:
+        yield running
+
+
+def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
+    consumer = reading(bootstrap, **{"isolation.level": isolation})
+    try:
+        found = [message for part in range(PARTITIONS) for message in read_to_end(consumer, topic, 0, part)]
+    finally:
+        consumer.close()
+    return [message.value() or b"" for message in found]
+
+
+class Input:
+    """Numbered records, a part of them at a time."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.count = 0
+        self._bootstrap = bootstrap
+        self._topic = topic
+
+    def write(self) -> None:
+        producer = Producer({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        for number in range(self.count, self.count + RECORDS):
+            producer.produce(self._topic, b"%d" % number, partition=number % PARTITIONS)
+        assert producer.flush(PATIENCE_S) == 0
+        self.count += RECORDS
+
+
+def last_checkpoint(folder: pathlib.Path) -> pathlib.Path:
+    """Return the newest complete checkpoint: those that are not lack their metadata."""
+    found = sorted(folder.glob("*/chk-*/_metadata"), key=lambda path: int(path.parent.name.removeprefix("chk-")))
+    return found[-1].parent
+
+
+def test_each_input_is_committed_once(broker: BrokerProcess, tmp_path: pathlib.Path) -> None:
+    bootstrap, checkpoints = broker.bootstrap, tmp_path / "checkpoints"
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in ("lines", "copies")]).values():
+        future.result(PATIENCE_S)
+    source = Input(bootstrap, "lines")
+    source.write()
+    arguments = [bootstrap, "lines", "copies", "copier", str(checkpoints), str(flink().connector)]
+    with FlinkJob(PROGRAM, tmp_path) as job:
+
+        def until_copied(count: int, isolation: str = "read_committed") -> None:
+            def copied() -> bool:
+                assert job.is_running(), f"the job ended:\n{job.log()}"
+                return len(read(bootstrap, "copies", isolation)) >= count
+
+            until(copied, f"{count} records with {isolation}\n{job.output}", PATIENCE_S)
+
+        job.start(arguments)
+        until_copied(source.count)
+        source.write()
+        # They are written, and not yet committed but for some.
+        until_copied(source.count, "read_uncommitted")
+        job.kill()
+        source.write()
+        job.start([*arguments, str(last_checkpoint(checkpoints))])
+        until_copied(source.count)
+        # The job fails with its broker, and starts again from its last checkpoint by itself.
+        source.write()
+        broker.kill()
+        broker.start()
+        source.write()
+        until_copied(source.count)
+        found = Counter(read(bootstrap, "copies"))
+    assert found == Counter(b"%d" % number for number in range(source.count))
