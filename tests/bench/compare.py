@@ -22,7 +22,7 @@ from typing import NamedTuple
 from tests.bench.chart import Row, chart
 from tests.bench.figures import Figure, allow_descriptors, memory_mb, stall_figures
 from tests.bench.loads import LOADS, Load, Runs, chosen
-from tests.bench.peer import Peer
+from tests.bench.peer import GROUP_SETTINGS, Peer
 from tests.bench.restart import create_coordinators, fill, group_ids, restart_s, transactional_ids
 from tests.support.processes import BrokerProcess
 from tests.support.stolen_time import StolenTime
@@ -180,7 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
         given.chart = CHART
     allow_descriptors(DESCRIPTORS)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gregor-bench-"))
-    ours, peer = BrokerProcess(folder / "gregor"), Peer(folder / "kafka")
+    ours, peer = BrokerProcess(folder / "gregor", GROUP_SETTINGS), Peer(folder / "kafka")
     try:
         values, figures = run(ours, peer, given)
     finally:
