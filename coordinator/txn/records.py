@@ -69,10 +69,7 @@ def _encoded_key(transactional_id: str) -> bytes:
 def _encoded_with_tags(transaction: Transaction) -> bytes:
     """Return the value of version 1. Each transaction has three: the codec of all messages needs five times as long,
     and tests compare the two."""
-    if transaction.state is TransactionState.EMPTY:
-        partitions = _NULL
-    else:
-        partitions = _encoded_partitions(transaction.partitions)
+    partitions = _NULL if transaction.state is TransactionState.EMPTY else _encoded_partitions(transaction.partitions)
     head = _HEAD.pack(
         TAGGED_VALUE_VERSION,
         transaction.producer_id,

@@ -96,10 +96,9 @@ def test_values_with_tags_are_those_of_the_codec(
     client_version: int,
 ) -> None:
     producer_id, previous, following = producer_ids
-    transaction = Transaction(
-        *(producer_id, epoch, 60_000, state, *times, partitions, client_version, previous, following)
-    )
-    grouped = by_topic(partitions).items()
+    as_set = NO_PARTITIONS.union(partitions)
+    transaction = Transaction(*(producer_id, epoch, 60_000, state, *times, as_set, client_version, previous, following))
+    grouped = as_set.by_topic()
     message = TransactionLogValue(
         producer_id=producer_id,
         previous_producer_id=producer_id if previous == -1 else previous,
