@@ -12,13 +12,22 @@ from confluent_kafka.admin import AdminClient
 from gregor.broker.cli.client import collect_results, connect_admin
 from gregor.broker.cli.command import bootstrap_option, command_config_option, only_one, run
 from gregor.broker.cli.errors import CommandError, explain
+from gregor.broker.cli.groups import history as group_history
 from gregor.broker.cli.groups import offsets as group_offsets
 from gregor.broker.cli.groups import report as group_report
 from gregor.broker.cli.groups import reset as group_reset
 from gregor.broker.cli.groups.listing import ANY, all_groups, list_groups
 from gregor.protocol.errors import KafkaError
 
-ACTIONS = ("--list", "--describe", "--delete", "--reset-offsets", "--delete-offsets", "--validate-regex")
+ACTIONS = (
+    "--list",
+    "--describe",
+    "--delete",
+    "--reset-offsets",
+    "--delete-offsets",
+    "--validate-regex",
+    "--history",
+)
 
 EPILOG = """\b
 Examples:
@@ -31,6 +40,7 @@ Examples:
   gregor groups --delete --group billing
   gregor groups --delete-offsets --group billing --topic orders:0,1
   gregor groups --validate-regex 'orders-.*'
+  gregor groups --history billing
 """
 
 
@@ -43,6 +53,8 @@ Examples:
 @click.option("--reset-offsets", is_flag=True, help="Change the committed offsets of a group that has no members.")
 @click.option("--delete-offsets", is_flag=True, help="Delete the committed offsets of a group for --topic.")
 @click.option("--validate-regex", metavar="REGEX", help="Check the regular expression of a subscription (RE2).")
+@click.option("--history", metavar="ID", help="Show why this group rebalanced; --verbose or --json for all details.")
+@click.option("--json", "as_json", is_flag=True, help="With --history: print JSON.")
 @click.option("--group", "groups", metavar="ID", multiple=True, help="A group; repeatable.")
 @click.option("--all-groups", is_flag=True, help="All groups.")
 @click.option("--offsets", is_flag=True, help="With --describe: offsets and lag (the default).")
@@ -55,7 +67,7 @@ Examples:
     "--type", "kind", is_flag=False, flag_value=ANY, metavar="[TYPES]",
     help="With --list: show types, or only groups of these (classic, consumer).",
 )  # fmt: skip
-@click.option("--verbose", is_flag=True, help="With --describe: more columns.")
+@click.option("--verbose", is_flag=True, help="With --describe or --history: more details.")
 @click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), default=30_000, metavar="MS", show_default=True)
 @click.option(
     "--topic",
@@ -83,6 +95,14 @@ def groups(**given: Any) -> int:
     timeout_s = given["timeout_ms"] / 1000
     if action == "--validate-regex":
         return validate_regex(given["validate_regex"])
+    if action == "--history":
+        return group_history.show_history(
+            given["bootstrap"],
+            given["config_file"],
+            given["history"],
+            as_json=given["as_json"],
+            verbose=given["verbose"],
+        )
     if action == "--delete-offsets":
         (group,) = given["groups"]
         return group_offsets.delete_offsets(given["bootstrap"], given["config_file"], group, given["topics"])
@@ -104,9 +124,14 @@ def check_combinations(action: str, given: dict[str, Any]) -> None:
     """Raise UsageError for flags that contradict each other or would be ignored."""
     if given["groups"] and given["all_groups"]:
         raise click.UsageError("--group and --all-groups contradict each other.")
+    if given["as_json"] and action != "--history":
+        raise click.UsageError("--json needs --history.")
     if action == "--list":
         if given["groups"]:
             raise click.UsageError("--list and --group contradict each other: all groups are listed.")
+    elif action == "--history":
+        if given["groups"] or given["all_groups"]:
+            raise click.UsageError("--history names its group itself: --history ID, without --group or --all-groups.")
     elif action != "--validate-regex" and not given["groups"] and not given["all_groups"]:
         raise click.UsageError(f"{action} needs --group or --all-groups.")
     views = [flag for flag in ("--offsets", "--members", "--state") if given[flag.removeprefix("--")]]
@@ -115,7 +140,12 @@ def check_combinations(action: str, given: dict[str, Any]) -> None:
             raise click.UsageError(f"{views[0]} and {views[1]} contradict each other.")
         if given["state"] not in (None, ANY):
             raise click.UsageError("--state has no value with --describe.")
-    elif given["members"] or given["offsets"] or given["verbose"] or (given["state"] and action != "--list"):
+    elif (
+        given["members"]
+        or given["offsets"]
+        or (given["verbose"] and action != "--history")
+        or (given["state"] and action != "--list")
+    ):
         raise click.UsageError("--offsets, --members, --state and --verbose need --describe.")
     if given["kind"] and action != "--list":
         raise click.UsageError("--type needs --list.")
