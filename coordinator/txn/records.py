@@ -17,21 +17,20 @@ tombstone. Kafka: TransactionLog and TransactionVersion.transactionLogValueVersi
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 
 from gregor.coordinator.result import Record
+from gregor.coordinator.txn.partitions import PartitionSet
 from gregor.coordinator.txn.states import STATE_OF, STATUS, TransactionState
 from gregor.coordinator.txn.transaction import NO_PRODUCER_ID, Transaction
 from gregor.protocol.codec.primitives import write_string_length, write_uvarint
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.messages import TransactionLogKey, TransactionLogValue
-from gregor.protocol.topic_partition import TopicPartition
 
 KEY_VERSION = 0
 VALUE_VERSION = 0
 TAGGED_VALUE_VERSION = 1
-MAX_PARTITIONS_KEPT = 16
 
 _VERSION = struct.Struct(">h")
 # Of the value in version 1: its version, producer id, producer epoch, timeout, state; last update, start.
@@ -70,12 +69,7 @@ def _encoded_key(transactional_id: str) -> bytes:
 def _encoded_with_tags(transaction: Transaction) -> bytes:
     """Return the value of version 1. Each transaction has three: the codec of all messages needs five times as long,
     and tests compare the two."""
-    if transaction.state is TransactionState.EMPTY:
-        partitions = _NULL
-    elif len(transaction.partitions) <= MAX_PARTITIONS_KEPT:
-        partitions = _encoded_again(transaction.partitions)
-    else:
-        partitions = _encoded_partitions(transaction.partitions)
+    partitions = _NULL if transaction.state is TransactionState.EMPTY else _encoded_partitions(transaction.partitions)
     head = _HEAD.pack(
         TAGGED_VALUE_VERSION,
         transaction.producer_id,
@@ -99,11 +93,11 @@ def _encoded_with_tags(transaction: Transaction) -> bytes:
     return b"".join((head, partitions, times, _COUNTS[len(tags)], *tags))
 
 
-def _encoded_partitions(partitions: frozenset[TopicPartition]) -> bytes:
+def _encoded_partitions(partitions: PartitionSet) -> bytes:
     out = bytearray()
-    grouped = by_topic(partitions)
+    grouped = list(partitions.by_topic())
     write_uvarint(out, len(grouped) + 1)
-    for topic, numbers in grouped.items():
+    for topic, numbers in grouped:
         name = topic.encode()
         write_string_length(out, len(name) + 1)
         out += name
@@ -112,10 +106,6 @@ def _encoded_partitions(partitions: frozenset[TopicPartition]) -> bytes:
             out += _INT32.pack(number)
         out += _COUNTS[0]
     return bytes(out)
-
-
-_encoded_again = lru_cache(maxsize=256)(_encoded_partitions)
-"""For few partitions: the transactions of a producer often have the same."""
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
@@ -139,14 +129,6 @@ def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
     return Record(transactional_id, _from_message(message))
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Group partitions by topic, both in order."""
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        grouped.setdefault(topic, []).append(partition)
-    return grouped
-
-
 def _needs_tags(transaction: Transaction) -> bool:
     return (
         transaction.client_version > 0
@@ -160,7 +142,7 @@ def _to_message(transaction: Transaction) -> TransactionLogValue:
     if transaction.state is not TransactionState.EMPTY:
         partitions = [
             TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=numbers)
-            for topic, numbers in by_topic(transaction.partitions).items()
+            for topic, numbers in transaction.partitions.by_topic()
         ]
     return TransactionLogValue(
         producer_id=transaction.producer_id,
@@ -186,9 +168,7 @@ def _from_message(message: TransactionLogValue) -> Transaction:
         state=state,
         update_ms=message.transaction_last_update_timestamp_ms,
         start_ms=message.transaction_start_timestamp_ms,
-        partitions=frozenset(
-            TopicPartition(topic.topic, partition) for topic in partitions or () for partition in topic.partition_ids
-        ),
+        partitions=PartitionSet.of((topic.topic, topic.partition_ids) for topic in partitions or ()),
         client_version=message.client_transaction_version,
         previous_producer_id=NO_PRODUCER_ID if previous == message.producer_id else previous,
         next_producer_id=message.next_producer_id,

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gregor.coordinator.result import Record
-from gregor.coordinator.txn.records import by_topic, decode_record, encoder
+from gregor.coordinator.txn.partitions import NO_PARTITIONS
+from gregor.coordinator.txn.records import decode_record, encoder
 from gregor.coordinator.txn.states import STATUS, TransactionState
 from gregor.coordinator.txn.transaction import Transaction
 from gregor.protocol.errors import MalformedMessage
@@ -36,10 +37,10 @@ NEW_PARTITIONS = (
     b"\x03bc" b"\x02" b"\x00\x00\x00\x01" b"\x00"
 )  # fmt: skip
 
-PARTITIONS = frozenset({TopicPartition("bc", 1), TopicPartition("a", 3), TopicPartition("a", 0)})
+PARTITIONS = NO_PARTITIONS.union({TopicPartition("bc", 1), TopicPartition("a", 3), TopicPartition("a", 0)})
 EMPTY = Transaction(1000, 5, 60_000, TransactionState.EMPTY, 1_700_000_000_000)
 ONGOING = EMPTY._replace(state=TransactionState.ONGOING, start_ms=1_699_999_999_999, partitions=PARTITIONS)
-COMMITTED = ONGOING._replace(state=TransactionState.COMPLETE_COMMIT, partitions=frozenset())
+COMMITTED = ONGOING._replace(state=TransactionState.COMPLETE_COMMIT, partitions=NO_PARTITIONS)
 NEW_PROTOCOL = ONGOING._replace(client_version=2)
 EXHAUSTED = NEW_PROTOCOL._replace(state=TransactionState.PREPARE_COMMIT, next_producer_id=2000)
 ROTATED = COMMITTED._replace(client_version=2, previous_producer_id=999)
@@ -95,10 +96,9 @@ def test_values_with_tags_are_those_of_the_codec(
     client_version: int,
 ) -> None:
     producer_id, previous, following = producer_ids
-    transaction = Transaction(
-        *(producer_id, epoch, 60_000, state, *times, partitions, client_version, previous, following)
-    )
-    grouped = by_topic(partitions).items()
+    as_set = NO_PARTITIONS.union(partitions)
+    transaction = Transaction(*(producer_id, epoch, 60_000, state, *times, as_set, client_version, previous, following))
+    grouped = as_set.by_topic()
     message = TransactionLogValue(
         producer_id=producer_id,
         previous_producer_id=producer_id if previous == -1 else previous,
@@ -174,7 +174,3 @@ def test_broken_records_are_refused(key: bytes | None, value: bytes | None) -> N
 def test_a_name_too_long_for_the_format_is_refused() -> None:
     with pytest.raises(ValueError):
         encoder(lambda: 0)(Record("x" * 40_000, None))
-
-
-def test_partitions_by_topic_are_in_order() -> None:
-    assert list(by_topic(PARTITIONS).items()) == [("a", [0, 3]), ("bc", [1])]
