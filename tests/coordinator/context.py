@@ -5,11 +5,13 @@ from typing import Any
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.coordinator import GroupCoordinator, Verify
 from gregor.coordinator.group.group import Group
 from gregor.coordinator.group.records import decode_record
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.group.states import GroupState
+from gregor.coordinator.history.rebalance import Rebalance
 from gregor.coordinator.replaying import replay
 from gregor.coordinator.timers import LoopTimers
 from gregor.protocol.deferred import Deferred
@@ -35,12 +37,27 @@ from gregor.protocol.turns import run_all
 from tests.coordinator.machinery import Call, CoordinatorContext
 
 
+class KeptRebalances:
+    """Implements RebalanceLog in memory."""
+
+    def __init__(self) -> None:
+        self.ended: list[Rebalance] = []
+        self.forgotten: list[tuple[str, int]] = []
+
+    def record(self, rebalance: Rebalance) -> None:
+        self.ended.append(rebalance)
+
+    def forget(self, group_id: str, epoch: int) -> None:
+        self.forgotten.append((group_id, epoch))
+
+
 class Context(CoordinatorContext[GroupCoordinator]):
     """See the module. Messages have the newest version unless another one is given."""
 
     def __init__(self, partition_count: int = 1, load: bool = True, **config: int) -> None:
         self.config = GroupConfig(**config)
         self._uuids = 0
+        self.history = KeptRebalances()
         super().__init__(partition_count, load=load)
 
     def _make(self) -> GroupCoordinator:
@@ -52,6 +69,7 @@ class Context(CoordinatorContext[GroupCoordinator]):
             LoopGate(),
             partition_count=self.partition_count,
             new_uuid=self._new_uuid,
+            history=self.history,
         )
 
     def _new_uuid(self) -> str:
@@ -80,7 +98,7 @@ class Context(CoordinatorContext[GroupCoordinator]):
 
     def replayed_state(self) -> dict[str, tuple[Any, Any, Any]]:
         """The same as another coordinator would build it from the log."""
-        shard = GroupShard(self.config, _NoTimers())
+        shard = GroupShard(self.config, _NoContext(), LoopGate(), ConsumerGroups())
         data = b"".join(self.log.batches.get(0, []))
         run_all(replay(shard, decode_record, data, 0, "replayed"))
         return _plain(shard.groups)
@@ -334,6 +352,18 @@ class _NoTimers:
     def schedule(self, key: object, delay_ms: int, operation: object) -> None: ...
 
     def cancel(self, key: object) -> None: ...
+
+
+class _NoContext:
+    """What a shard that only replays needs of the runtime."""
+
+    timers = _NoTimers()
+    leader_epoch = 0
+
+    def submit(self, operation: object) -> None: ...
+
+    def outcome_of(self, awaitable: object) -> Any:
+        raise NotImplementedError
 
 
 def _plain(groups: dict[str, Group]) -> dict[str, tuple[Any, Any, Any]]:

@@ -1,6 +1,6 @@
-"""The settings of consumer groups, typed, with Kafka's defaults, and the seams to what the coordinator needs for them."""
+"""The settings of consumer groups, typed, with Kafka's defaults, and the seams to the broker."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -67,8 +67,3 @@ class ConsumerGroups:
 def all_visible(names: Collection[str]) -> Collection[str]:
     """Every topic may be described."""
     return names
-
-
-def supported(assignors: Iterable[str]) -> str:
-    """The names of assignors as an error shows them."""
-    return ", ".join(assignors)
