@@ -169,7 +169,7 @@ class Heartbeats:
                 records += installation
                 target_epoch, target = epoch, targets.get(member.member_id, NO_PARTITIONS)
             elif not resumed:
-                return self._park(request, sender, member.member_id, records)
+                return self._park(group, request, sender, member.member_id, records)
         assignment = self._reconciled(
             group,
             member,
@@ -183,7 +183,8 @@ class Heartbeats:
         known = group.members.get(member.member_id)
         if known is not None:
             self._sessions.watch(group, known)
-        return Result(self._response(group.group_id, request, member, assignment), records)
+        response = self._response(group.group_id, request, member, assignment)
+        return Result(response, records, on_failure=partial(_compare_topics_again, group) if records else None)
 
     # --- the group and the member
 
@@ -301,7 +302,9 @@ class Heartbeats:
             owned = {topic.topic_id: frozenset(topic.partitions) for topic in request.topic_partitions}
         return reconcile(member.assignment, target, owned, group.is_free)
 
-    def _park(self, request: Request, sender: Sender, member_id: str, records: list[Record]) -> Result:
+    def _park(
+        self, group: ConsumerGroup, request: Request, sender: Sender, member_id: str, records: list[Record]
+    ) -> Result:
         """Answer when the assignment is computed: a member that joins would else have nothing until its next
         heartbeat."""
         pending: Deferred[Any] = Deferred()
@@ -313,6 +316,7 @@ class Heartbeats:
 
         def on_failure(error: ErrorCode) -> None:
             pending.fail(KafkaError(error))
+            group.refresh_at_ms = 0
 
         return Result(pending, records, on_failure=on_failure)
 
@@ -367,6 +371,10 @@ class Heartbeats:
             return Result(response, [changes.assignment(group.group_id, member.member_id, away)])
         _log.info("Group %r: member %r leaves", group.group_id, member.member_id)
         return Result(response, self._sessions.fence(group, [member]))
+
+
+def _compare_topics_again(group: ConsumerGroup, _error: ErrorCode) -> None:
+    group.refresh_at_ms = 0
 
 
 def refusal(error: KafkaError) -> Response:
