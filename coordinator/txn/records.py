@@ -17,14 +17,14 @@ tombstone. Kafka: TransactionLog and TransactionVersion.transactionLogValueVersi
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from gregor.coordinator.result import Record
+from gregor.coordinator.txn.partitions import PartitionSet
 from gregor.coordinator.txn.states import STATE_OF, STATUS, TransactionState
 from gregor.coordinator.txn.transaction import NO_PRODUCER_ID, Transaction
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.messages import TransactionLogKey, TransactionLogValue
-from gregor.protocol.topic_partition import TopicPartition
 
 KEY_VERSION = 0
 VALUE_VERSION = 0
@@ -71,14 +71,6 @@ def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
     return Record(transactional_id, _from_message(message))
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Group partitions by topic, both in order."""
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        grouped.setdefault(topic, []).append(partition)
-    return grouped
-
-
 def _needs_tags(transaction: Transaction) -> bool:
     return (
         transaction.client_version > 0
@@ -95,7 +87,7 @@ def _to_message(transaction: Transaction, version: int) -> TransactionLogValue:
     if transaction.state is not TransactionState.EMPTY:
         partitions = [
             TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=numbers)
-            for topic, numbers in by_topic(transaction.partitions).items()
+            for topic, numbers in transaction.partitions.by_topic()
         ]
     return TransactionLogValue(
         producer_id=transaction.producer_id,
@@ -124,9 +116,7 @@ def _from_message(message: TransactionLogValue) -> Transaction:
         state=state,
         update_ms=message.transaction_last_update_timestamp_ms,
         start_ms=message.transaction_start_timestamp_ms,
-        partitions=frozenset(
-            TopicPartition(topic.topic, partition) for topic in partitions or () for partition in topic.partition_ids
-        ),
+        partitions=PartitionSet.of((topic.topic, topic.partition_ids) for topic in partitions or ()),
         client_version=message.client_transaction_version,
         previous_producer_id=NO_PRODUCER_ID if previous == message.producer_id else previous,
         next_producer_id=message.next_producer_id,

@@ -52,6 +52,7 @@ QUICK: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "10",
+    "group.consumer.assignment.interval.ms": "0",
 }
 
 

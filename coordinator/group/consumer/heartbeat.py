@@ -164,11 +164,12 @@ class Heartbeats:
         if assignment is None:
             request = copy(request)
             request.member_id = member.member_id
-            return self.park(group.group_id, partial(self._beat_again, request, sender), records)
+            return self.park(group, partial(self._beat_again, request, sender), records)
         known = group.members.get(member.member_id)
         if known is not None:
             self._sessions.watch(group, known)
-        return Result(self._response(group.group_id, request, member, assignment), records)
+        response = self._response(group.group_id, request, member, assignment)
+        return Result(response, records, on_failure=partial(compare_topics_again, group) if records else None)
 
     def _beat_again(self, request: Request, sender: Sender, now_ms: int) -> Result:
         try:
@@ -324,16 +325,17 @@ class Heartbeats:
         found = (self._topics.find(name) for name in group.topics_of(subscription))
         return frozenset(topic.topic_id for topic in found if topic is not None)
 
-    def park(self, group_id: str, again: TimedOperation, records: list[Record]) -> Result:
+    def park(self, group: ConsumerGroup, again: TimedOperation, records: list[Record]) -> Result:
         """Answer with what `again` returns once the assignment is computed: a member that joins would else have
         nothing until its next heartbeat."""
         pending: Deferred[Any] = Deferred()
         self._parked[pending] = None
         pending.then(lambda _: self._parked.pop(pending, None))
-        self._targets.begin(group_id, partial(self._resume, again, pending))
+        self._targets.begin(group.group_id, partial(self._resume, again, pending))
 
         def on_failure(error: ErrorCode) -> None:
             pending.fail(KafkaError(error))
+            group.refresh_at_ms = 0
 
         return Result(pending, records, on_failure=on_failure)
 
@@ -385,6 +387,11 @@ class Heartbeats:
             return Result(response, [changes.assignment(group.group_id, member.member_id, away)])
         _log.info("Group %r: member %r leaves", group.group_id, member.member_id)
         return Result(response, self._sessions.fence(group, [member], now_ms))
+
+
+def compare_topics_again(group: ConsumerGroup, _error: ErrorCode) -> None:
+    """The records of an advance could not be written, perhaps a new metadata hash among them."""
+    group.refresh_at_ms = 0
 
 
 def refusal(error: KafkaError) -> Response:

@@ -13,7 +13,7 @@ from functools import partial
 from gregor.coordinator.group.consumer import changes
 from gregor.coordinator.group.consumer.config import ConsumerGroups, all_visible
 from gregor.coordinator.group.consumer.group import ConsumerGroup
-from gregor.coordinator.group.consumer.heartbeat import Advance, Joined
+from gregor.coordinator.group.consumer.heartbeat import Advance, Joined, compare_topics_again
 from gregor.coordinator.group.consumer.member import JOINING, JOINING_EPOCH, ConsumerMember, Subscription
 from gregor.coordinator.group.consumer.reconciliation import MemberState
 from gregor.coordinator.group.consumer.shard import ConsumerShard
@@ -100,13 +100,14 @@ class ClassicMembers:
         assignment = self._heartbeats.advance(advance, now_ms, may_wait=not resumed)
         if assignment is None:
             again = partial(self._try_to_join, joiner, member_id, resumed=True)
-            return self._heartbeats.park(group.group_id, again, records)
+            return self._heartbeats.park(group, again, records)
         self._sessions.joined(group.group_id, member_id)
         self._sessions.await_sync(group.group_id, member_id, joiner.rebalance_timeout_ms)
         known = group.members.get(member_id)
         if known is not None:
             self._sessions.watch(group, known)
-        return Result(_joined(member_id, assignment.epoch, next(iter(joiner.protocols))), records)
+        response = _joined(member_id, assignment.epoch, next(iter(joiner.protocols)))
+        return Result(response, records, on_failure=partial(compare_topics_again, group))
 
     def _check(self, group: ConsumerGroup, joiner: Joiner, member_id: str) -> None:
         """Raise KafkaError if the group has no place for the member, or does not speak its protocols."""

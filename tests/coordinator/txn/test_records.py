@@ -3,7 +3,8 @@
 import pytest
 
 from gregor.coordinator.result import Record
-from gregor.coordinator.txn.records import by_topic, decode_record, encoder
+from gregor.coordinator.txn.partitions import NO_PARTITIONS
+from gregor.coordinator.txn.records import decode_record, encoder
 from gregor.coordinator.txn.states import STATUS, TransactionState
 from gregor.coordinator.txn.transaction import Transaction
 from gregor.protocol.errors import MalformedMessage
@@ -33,10 +34,10 @@ NEW_PARTITIONS = (
     b"\x03bc" b"\x02" b"\x00\x00\x00\x01" b"\x00"
 )  # fmt: skip
 
-PARTITIONS = frozenset({TopicPartition("bc", 1), TopicPartition("a", 3), TopicPartition("a", 0)})
+PARTITIONS = NO_PARTITIONS.union({TopicPartition("bc", 1), TopicPartition("a", 3), TopicPartition("a", 0)})
 EMPTY = Transaction(1000, 5, 60_000, TransactionState.EMPTY, 1_700_000_000_000)
 ONGOING = EMPTY._replace(state=TransactionState.ONGOING, start_ms=1_699_999_999_999, partitions=PARTITIONS)
-COMMITTED = ONGOING._replace(state=TransactionState.COMPLETE_COMMIT, partitions=frozenset())
+COMMITTED = ONGOING._replace(state=TransactionState.COMPLETE_COMMIT, partitions=NO_PARTITIONS)
 NEW_PROTOCOL = ONGOING._replace(client_version=2)
 EXHAUSTED = NEW_PROTOCOL._replace(state=TransactionState.PREPARE_COMMIT, next_producer_id=2000)
 ROTATED = COMMITTED._replace(client_version=2, previous_producer_id=999)
@@ -130,7 +131,3 @@ def test_broken_records_are_refused(key: bytes | None, value: bytes | None) -> N
 def test_a_name_too_long_for_the_format_is_refused() -> None:
     with pytest.raises(ValueError):
         encoder(lambda: 0)(Record("x" * 40_000, None))
-
-
-def test_partitions_by_topic_are_in_order() -> None:
-    assert list(by_topic(PARTITIONS).items()) == [("a", [0, 3]), ("bc", [1])]

@@ -3,6 +3,7 @@
 A Consumer sends full heartbeats to join, and then as the Java client only what changed.
 """
 
+import asyncio
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -55,6 +56,19 @@ class MemoryTopics:
         self.topics[name] = TopicInfo(topic_id, partitions, racks)
 
 
+class HeldGate(LoopGate):
+    """A gate that does no work in turns while an event is set for it to wait for, and else all of it in one turn."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=lambda: 0.0)
+        self.held: asyncio.Event | None = None
+
+    async def run(self, steps: Any) -> Any:
+        if self.held is not None:
+            await self.held.wait()
+        return await super().run(steps)
+
+
 class ConsumerContext(Context):
     """See the module. Target assignments are computed at once unless an interval is given."""
 
@@ -71,6 +85,7 @@ class ConsumerContext(Context):
             self.topics.set(name, partitions)
         self.configs = DefaultConfigs(ConsumerGroupConfig(assignment_interval_ms=assignment_interval_ms))
         self.settings = settings or ConsumerGroupSettings()
+        self.gate = HeldGate()
         super().__init__(**options)
 
     def _make(self) -> GroupCoordinator:
@@ -79,7 +94,7 @@ class ConsumerContext(Context):
             self.log,
             self.log,
             self.now_ms,
-            LoopGate(),
+            self.gate,
             partition_count=self.partition_count,
             new_uuid=self._new_uuid,
             consumer_groups=ConsumerGroups(self.topics, self.configs, self.settings),
@@ -159,9 +174,9 @@ class ConsumerContext(Context):
         assert response.error_code == ErrorCode.NONE, response
         return response
 
-    def consumer(self, member_id: str, **options: Any) -> "Consumer":
+    def consumer(self, member_id: str, topics: Iterable[str] | None = ("t",), **options: Any) -> "Consumer":
         """A member that joined."""
-        consumer = Consumer(self, member_id, **options)
+        consumer = Consumer(self, member_id, topics, **options)
         consumer.beat()
         return consumer
 
@@ -171,6 +186,12 @@ class ConsumerContext(Context):
         found = self.coordinator.shard(self.coordinator.partition_for(group)).consumers.find(group)
         assert found is not None
         return found
+
+    def named_assignment(self, member_id: str, group: str = "g") -> Partitions:
+        """What the coordinator has assigned to a member."""
+        names = {topic.topic_id: name for name, topic in self.topics.topics.items()}
+        assigned = self.found(group).members[member_id].assignment.assigned
+        return {names[topic_id]: sorted(partitions) for topic_id, partitions in assigned.items()}
 
     def consumer_describe(self, group: str = "g") -> ConsumerGroupDescribeResponse.DescribedGroup:
         request = ConsumerGroupDescribeRequest(group_ids=[group])
