@@ -56,7 +56,7 @@ def examine(
         ({1: [HEARTBEAT], 2: [HEARTBEAT]}, 1, Level.OK, "are served (group.version=1)", ""),
         ({1: [HEARTBEAT], 2: []}, 1, Level.WRONG, "not by 2", "group.coordinator.rebalance.protocols of broker 2"),
         ({1: [], 2: []}, 0, Level.NOTE, "group.version is 0", "gregor features upgrade --feature group.version=1"),
-        ({1: []}, 1, Level.NOTE, "by group.coordinator.rebalance.protocols", "restart the brokers"),
+        ({1: []}, 1, Level.NOTE, "rebalance.protocols lacks consumer", "restart the brokers"),
     ],
 )
 def test_protocol(keys: Mapping[int, Sequence[int]], level: int, finding_level: Level, text: str, remedy: str) -> None:
