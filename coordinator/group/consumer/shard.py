@@ -8,13 +8,11 @@ from gregor.coordinator.group.consumer.group import ConsumerGroup
 from gregor.coordinator.group.consumer.heartbeat import Heartbeats
 from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
 from gregor.coordinator.group.consumer.queries import described, not_found
-from gregor.coordinator.group.consumer.sessions import Sessions
+from gregor.coordinator.group.consumer.sessions import Conversions, Sessions
 from gregor.coordinator.group.consumer.subscriptions import Expressions
 from gregor.coordinator.group.consumer.targets import TargetAssignments
 from gregor.coordinator.ports import ShardContext
-from gregor.coordinator.result import Record
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.ids import random_uuid, uuid_to_text
 from gregor.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupDescribeResponse,
@@ -54,26 +52,26 @@ class ConsumerShard:
         consumer_groups: ConsumerGroups,
         context: ShardContext,
         gate: Gate,
-        upgrade: Callable[[str, list[Record]], ConsumerGroup | None],
-        new_member_id: Callable[[], str] | None = None,
+        conversions: Conversions,
+        new_member_id: Callable[[], str],
     ) -> None:
-        """`groups` are those of both kinds; `upgrade` as for Heartbeats."""
+        """`groups` are those of both kinds."""
         self._groups = groups
         self._topics = consumer_groups.topics
         self._hashes = TopicHashes(consumer_groups.topics)
         self._is_loaded = False
-        self.sessions = Sessions(consumer_groups.configs, self._hashes, self.find, context.timers)
+        self.sessions = Sessions(consumer_groups.configs, self._hashes, self.find, context.timers, conversions)
         self.targets = TargetAssignments(consumer_groups, self.find, context, gate.run)
         self.expressions = Expressions(consumer_groups, self._hashes, self.find, context, gate.run)
         self.heartbeats = Heartbeats(
             consumer_groups,
             self.find,
-            upgrade,
+            conversions,
             self._hashes,
             self.sessions,
             self.targets,
             self.expressions,
-            new_member_id or (lambda: uuid_to_text(random_uuid())),
+            new_member_id,
         )
 
     def find(self, group_id: str) -> ConsumerGroup | None:
@@ -113,7 +111,7 @@ class ConsumerShard:
         if value is None:
             if present is not None:
                 self.sessions.forget(present)
-        elif present is None:
+        else:
             self.sessions.watch(group, group.members[member_id])
 
     def _follow(self, group: ConsumerGroup, member_id: str) -> None:
