@@ -17,7 +17,7 @@ class ConsumerGroupConfig(NamedTuple):
 
     `session_timeout_ms`: consumer.session.timeout.ms over group.consumer.session.timeout.ms.
     `heartbeat_interval_ms`: consumer.heartbeat.interval.ms over group.consumer.heartbeat.interval.ms.
-    `assignment_interval_ms`: consumer.assignment.interval.ms over group.consumer.assignment.interval.ms.
+    `assignment_interval_ms`: consumer.assignment.interval.ms over group.consumer.assignors.interval.ms.
     """
 
     session_timeout_ms: int = 45_000
@@ -62,6 +62,8 @@ class ConsumerGroups:
     topics: TopicView = NO_TOPICS
     configs: GroupConfigs = field(default_factory=DefaultConfigs)
     settings: ConsumerGroupSettings = ConsumerGroupSettings()
+    are_served: Callable[[], bool] = lambda: True
+    """Whether the finalised group.version allows consumer groups; else those that are loaded become classic ones."""
 
 
 def all_visible(names: Collection[str]) -> Collection[str]:
