@@ -190,7 +190,7 @@ def test_iter_batches_stops_at_nonsense() -> None:
     negative = bytearray(good)
     struct.pack_into(">i", negative, 8, -100)
     for bad, reason in ((old_format, "magic 1"), (too_short, "60 bytes"), (negative, "-88 bytes")):
-        assert whole_batches_bytes(good + bad) == len(good + bad)  # so that a reader of these comes upon it
+        assert whole_batches_bytes(good + bad) > len(good)  # so that a reader of these comes upon it
         batches = iter_batches(good + bad)
         assert next(batches).size_bytes == len(good)
         with pytest.raises(CorruptBatch, match=reason):
