@@ -103,7 +103,7 @@ class Shard(Protocol):
 
 
 class TopicInfo(NamedTuple):
-    """A topic of the cluster. `racks` has, by partition, the racks of its replicas; it is empty where no replica has one."""
+    """A topic of the cluster. `racks` has, by partition, those of the replicas; empty where no replica has one."""
 
     topic_id: Uuid
     partition_count: int

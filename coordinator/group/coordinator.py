@@ -9,10 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gregor.coordinator.group.config import GroupConfig
-from gregor.coordinator.group.consumer.config import ConsumerGroups
+from gregor.coordinator.group.consumer.config import ConsumerGroups, VisibleTopics
+from gregor.coordinator.group.consumer.requests import ConsumerRequests
 from gregor.coordinator.group.joining import Joiner
 from gregor.coordinator.group.offsets import Offsets, commit_response, transactional_commit_response
-from gregor.coordinator.group.pieces import commit_in_pieces, fetch_pieces, for_one_group, is_one_piece
+from gregor.coordinator.group.pieces import about, commit_in_pieces, fetch_pieces, for_one_group, is_one_piece
 from gregor.coordinator.group.records import decode_record, encode_record
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.history.rebalance import RebalanceLog
@@ -23,6 +24,8 @@ from gregor.coordinator.runtime import CoordinatorRuntime, RecordFormat, Runtime
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,
@@ -86,13 +89,13 @@ class GroupCoordinator:
     ) -> None:
         """`clock_ms` is the wall clock; `new_uuid` makes the second half of member ids. Requests about many groups or
         partitions proceed in turns of `gate`. `history` keeps the rebalances."""
-        self._consumer_groups = consumer_groups or ConsumerGroups()
+        consumer_groups = consumer_groups or ConsumerGroups()
         self._config = config
         self._gate = gate
         self.partition_count = partition_count
         self._closed = False
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            lambda context: GroupShard(config, context.timers, new_uuid, history),
+            lambda context: GroupShard(config, context, gate, consumer_groups, new_uuid, history),
             RecordFormat(encode_record, decode_record),
             writer,
             loader,
@@ -100,6 +103,9 @@ class GroupCoordinator:
             gate,
             RuntimeSettings(OFFSETS_TOPIC, config.commit_timeout_ms, config.load_buffer_bytes),
         )
+        self._consumers = ConsumerRequests(consumer_groups, self._runtime, self._partition_of, clock_ms, gate)
+        self.on_topics_changed = self._consumers.on_topics_changed
+        self.consumer_group_describe = self._consumers.describe
 
     # --- partitions
 
@@ -209,6 +215,18 @@ class GroupCoordinator:
             return LeaveGroupResponse(error_code=response.members[0].error_code)
         return response
 
+    async def consumer_group_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        client_id: str | None,
+        client_host: str,
+        version: int,
+        visible: VisibleTopics | None = None,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """`visible` finds the topics that the client may describe; the regular expression of a member matches no
+        others. Without it all count."""
+        return await self._consumers.heartbeat(request, client_id, client_host, version, visible)
+
     # --- offsets
 
     async def offset_commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
@@ -297,11 +315,13 @@ class GroupCoordinator:
         try:
             if wanted.topics is None:
                 topics = await self._read_offsets(group_id, lambda offsets: offsets.committed(group_id))
-                wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+                wanted = about(wanted, topics)
             for piece in fetch_pieces(wanted):
                 if fetched.topics:
                     await turns.next()
                 part = await self._read_offsets(group_id, partial(_fetch_piece, piece, require_stable))
+                if part.error_code:
+                    raise KafkaError(ErrorCode(part.error_code))
                 if fetched.topics and part.topics and fetched.topics[-1].name == part.topics[0].name:
                     fetched.topics[-1].partitions += part.topics.pop(0).partitions
                 fetched.topics += part.topics

@@ -8,8 +8,10 @@ replayed. A coordinator that loses it loses a rebalance, no more: members join a
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from gregor.coordinator.group.consumer.group import ConsumerGroup
 from gregor.coordinator.group.member import Member
 from gregor.coordinator.group.states import PREDECESSORS, GroupState
+from gregor.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import GroupMetadataValue
@@ -33,20 +35,24 @@ class Group:
     """Hard state of one group. A group exists while it has metadata or offsets, also pending ones.
 
     `metadata` is None for a simple group: one that committed offsets and never had members. `pending` has the offsets
-    of open transactions, by partition and producer id; there is no partition without one.
+    of open transactions, by partition and producer id; there is no partition without one. `consumer` is set for a group
+    of the consumer protocol, which has no `metadata`.
     """
 
-    __slots__ = ("group_id", "metadata", "offsets", "pending")
+    __slots__ = ("consumer", "group_id", "metadata", "offsets", "pending")
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.metadata: GroupMetadataValue | None = None
+        self.consumer: ConsumerGroup | None = None
         self.offsets: dict[str, dict[int, CommittedOffset]] = {}
         self.pending: dict[TopicPartitionKey, dict[int, CommittedOffset]] = {}
 
     @property
     def protocol_type(self) -> str | None:
         """None for a simple group and for one whose first generation was never written."""
+        if self.consumer is not None:
+            return CONSUMER_PROTOCOL_TYPE
         return (self.metadata.protocol_type or None) if self.metadata is not None else None
 
 

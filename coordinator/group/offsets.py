@@ -13,12 +13,14 @@ OffsetMetadataManager.
 from collections.abc import Container, Iterable, Mapping
 
 from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.consumer.queries import commit_error, fetch_error
 from gregor.coordinator.group.group import CommittedOffset, Group
 from gregor.coordinator.group.rebalance import Rebalances
 from gregor.coordinator.group.records import NO_TIMESTAMP, java_length
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, Answer, GroupState, Request
 from gregor.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from gregor.coordinator.ports import TopicView
 from gregor.coordinator.result import Producer, Record, Result
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import ZERO_UUID, Uuid
@@ -62,8 +64,10 @@ class Offsets:
         groups: Mapping[str, Group],
         soft: SoftState,
         rebalances: Rebalances,
+        topics: TopicView,
     ) -> None:
         self._config = config
+        self._topics = topics
         self._groups = groups
         self._soft = soft
         self._rebalances = rebalances
@@ -109,9 +113,7 @@ class Offsets:
 
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, producer: Producer, now_ms: int) -> Result:
         """Answers with a TxnOffsetCommitResponse. The commit does not extend a session."""
-        error = self._sender_error(
-            request, request.generation_id, _COMMIT_IN_TRANSACTION, _COMMIT_SIMPLE_IN_TRANSACTION
-        )
+        error = self._transactional_commit_error(request)
         if error:
             return Result(transactional_commit_response(request, error))
         records: list[Record] = []
@@ -149,7 +151,17 @@ class Offsets:
             expire_timestamp=expire_ms,
         )
 
+    def _transactional_commit_error(self, request: TxnOffsetCommitRequest) -> ErrorCode:
+        group = self._groups.get(request.group_id)
+        if group is not None and group.consumer is not None:
+            return commit_error(group.consumer, self._topics, request, request.generation_id, None)
+        return self._sender_error(request, request.generation_id, _COMMIT_IN_TRANSACTION, _COMMIT_SIMPLE_IN_TRANSACTION)
+
     def _commit_error(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
+        group = self._groups.get(request.group_id)
+        if group is not None and group.consumer is not None:
+            epoch = request.generation_id_or_member_epoch
+            return commit_error(group.consumer, self._topics, request, epoch, version)
         error = self._sender_error(request, request.generation_id_or_member_epoch, _COMMIT, _COMMIT_SIMPLE)
         if error and version >= 9 and self._soft.state(request.group_id) is GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -188,6 +200,10 @@ class Offsets:
         offset an open transaction is about to move is answered with a retriable error (KIP-447).
         """
         group = self._groups.get(wanted.group_id)
+        if group is not None and group.consumer is not None:
+            error = fetch_error(group.consumer, wanted.member_id, wanted.member_epoch)
+            if error:
+                return _FetchedGroup(group_id=wanted.group_id, error_code=error)
         committed = group.offsets if group is not None else {}
         unstable = group.pending if group is not None and require_stable else {}
         if wanted.topics is None:
@@ -296,6 +312,8 @@ class Offsets:
 
     def _kept_topics(self, group: Group) -> frozenset[str] | None:
         """Topics whose offsets stay because members subscribe to them; None: all."""
+        if group.consumer is not None:
+            return frozenset(group.consumer.subscribed_topics)
         membership = self._soft.memberships.get(group.group_id)
         if membership is None or membership.state is GroupState.EMPTY:
             return frozenset()

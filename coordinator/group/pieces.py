@@ -75,10 +75,19 @@ def fetch_pieces(
             first += max(1, len(some))
             room -= max(1, len(some))
             if room <= 0:
-                yield OffsetFetchRequest.OffsetFetchRequestGroup(group_id=wanted.group_id, topics=topics)
+                yield about(wanted, topics)
                 topics, room = [], PARTITIONS_PER_FETCH
     if topics or not wanted.topics:
-        yield OffsetFetchRequest.OffsetFetchRequestGroup(group_id=wanted.group_id, topics=topics)
+        yield about(wanted, topics)
+
+
+def about(
+    wanted: OffsetFetchRequest.OffsetFetchRequestGroup, topics: list[OffsetFetchRequest.OffsetFetchRequestTopics]
+) -> OffsetFetchRequest.OffsetFetchRequestGroup:
+    """The same question of the same member about other topics."""
+    piece = copy(wanted)
+    piece.topics = topics
+    return piece
 
 
 async def for_one_group(

@@ -1,7 +1,7 @@
 """DescribeGroups (v0 to v6) and ListGroups (v0 to v5): reading groups without a change.
 
 DescribeGroups v6 answers GROUP_ID_NOT_FOUND where older versions show a group in state Dead (KIP-1043). ListGroups v4
-filters by state, v5 by type (KIP-518, KIP-848); all groups here are of type "classic".
+filters by state, v5 by type (KIP-518, KIP-848). For DescribeGroups a consumer group does not exist.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,8 @@ from gregor.coordinator.group.states import GroupState
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeGroupsResponse, ListGroupsResponse
 
-GROUP_TYPE = "classic"
+CLASSIC_TYPE = "classic"
+CONSUMER_TYPE = "consumer"
 
 _DescribedGroup = DescribeGroupsResponse.DescribedGroup
 _DescribedMember = DescribeGroupsResponse.DescribedGroupMember
@@ -27,16 +28,12 @@ class Queries:
 
     def describe(self, group_id: str, version: int) -> _DescribedGroup:
         """Describe one group; protocol and metadata only while it is Stable, when they are final."""
+        group = self._groups.get(group_id)
+        if group is not None and group.consumer is not None:
+            return _not_found(group_id, version, "is not a classic group")
         membership = self._soft.find(group_id)
         if membership is None:
-            if version < 6:
-                return _DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
-            return _DescribedGroup(
-                group_id=group_id,
-                group_state=GroupState.DEAD.value,
-                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=f"Group {group_id[:1000]} not found.",
-            )
+            return _not_found(group_id, version, "not found")
         protocol = membership.protocol if membership.state is GroupState.STABLE else None
         return _DescribedGroup(
             group_id=group_id,
@@ -66,15 +63,17 @@ class Queries:
         and lower case are the same."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
-        if wanted_types and GROUP_TYPE not in wanted_types:
-            return []
         listed = []
         for group_id in group_ids:
             group = self._groups.get(group_id)
             if group is None:
                 continue
-            state = self._soft.state(group_id)
-            if wanted_states and state.value.lower() not in wanted_states:
+            consumer = group.consumer
+            group_type = CLASSIC_TYPE if consumer is None else CONSUMER_TYPE
+            if wanted_types and group_type not in wanted_types:
+                continue
+            state = self._soft.state(group_id).value if consumer is None else consumer.state.value
+            if wanted_states and state.lower() not in wanted_states:
                 continue
             membership = self._soft.memberships.get(group_id)
             protocol_type = group.protocol_type if membership is None else membership.protocol_type
@@ -82,8 +81,20 @@ class Queries:
                 ListGroupsResponse.ListedGroup(
                     group_id=group_id,
                     protocol_type=protocol_type or "",
-                    group_state=state.value,
-                    group_type=GROUP_TYPE,
+                    group_state=state,
+                    group_type=group_type,
                 )
             )
         return listed
+
+
+def _not_found(group_id: str, version: int, reason: str) -> _DescribedGroup:
+    """The description of a group that is not a classic one; before v6 it is shown as Dead."""
+    if version < 6:
+        return _DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    return _DescribedGroup(
+        group_id=group_id,
+        group_state=GroupState.DEAD.value,
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=f"Group {group_id[:1000]} {reason}.",
+    )

@@ -6,8 +6,13 @@ alike. Operations read hard and soft state and return a Result.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.consumer import changes
+from gregor.coordinator.group.consumer.config import ConsumerGroups
+from gregor.coordinator.group.consumer.group import ConsumerGroup
+from gregor.coordinator.group.consumer.shard import ConsumerShard
 from gregor.coordinator.group.group import CommittedOffset, Group
 from gregor.coordinator.group.joining import Joiner, Joining
 from gregor.coordinator.group.membership import Memberships
@@ -19,13 +24,14 @@ from gregor.coordinator.group.states import ANSWERS, GroupState, Request
 from gregor.coordinator.history.causes import Cause, Trigger
 from gregor.coordinator.history.classic import ClassicRebalances
 from gregor.coordinator.history.rebalance import Assigned, NoHistory, RebalanceLog
-from gregor.coordinator.ports import Timers
+from gregor.coordinator.ports import ShardContext
 from gregor.coordinator.result import Producer, Record, Result
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
     DeleteGroupsResponse,
     GroupMetadataKey,
     GroupMetadataValue,
+    JoinGroupResponse,
     LeaveGroupRequest,
     OffsetCommitKey,
     OffsetCommitRequest,
@@ -33,7 +39,7 @@ from gregor.protocol.messages import (
     SyncGroupRequest,
     TxnOffsetCommitRequest,
 )
-from gregor.protocol.turns import Steps
+from gregor.protocol.turns import Gate, Steps
 
 _log = logging.getLogger(__name__)
 
@@ -53,12 +59,14 @@ class GroupShard:
     def __init__(
         self,
         config: GroupConfig,
-        timers: Timers,
+        context: ShardContext,
+        gate: Gate,
+        consumer_groups: ConsumerGroups,
         new_uuid: Callable[[], str] | None = None,
         history: RebalanceLog | None = None,
     ) -> None:
         self._config = config
-        self._timers = timers
+        self._timers = timers = context.timers
         self.groups: dict[str, Group] = {}
         # The pending offsets of each producer id, which are in Group.pending.
         self.transactions: dict[int, dict[_GroupPartition, None]] = {}
@@ -67,7 +75,8 @@ class GroupShard:
         self._rebalances = Rebalances(config, self.soft, self._history)
         self._joining = Joining(config, self.soft, self._rebalances, new_uuid)
         self._memberships = Memberships(self.soft, self._rebalances)
-        self.offsets = Offsets(config, self.groups, self.soft, self._rebalances)
+        self.consumers = ConsumerShard(self.groups, consumer_groups, context, gate, self._upgrade, new_uuid)
+        self.offsets = Offsets(config, self.groups, self.soft, self._rebalances, consumer_groups.topics)
         self.queries = Queries(self.groups, self.soft)
         self.heartbeat = self._memberships.heartbeat
 
@@ -76,17 +85,43 @@ class GroupShard:
     def replay(self, record: Record, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
         """Apply one record that is in the log at `offset`; `producer_id` if it belongs to a transaction."""
         key, value = record.key, record.value
-        if isinstance(key, GroupMetadataKey):
+        if isinstance(key, OffsetCommitKey):
+            if value is None:
+                self._replay_offset_tombstone(key)
+            else:
+                self._replay_offset(key, value, offset, producer_id)
+        elif isinstance(key, GroupMetadataKey):
             self._replay_metadata(key.group, value)
-        elif not isinstance(key, OffsetCommitKey):
-            return
-        elif value is None:
-            self._replay_offset_tombstone(key)
         else:
-            self._replay_offset(key, value, offset, producer_id)
+            self._replay_consumer_group(key, value)
+
+    def _replay_consumer_group(self, key: Any, value: Any) -> None:
+        """A record of one kind ends a group of the other: the later one counts, in whatever order the log has them."""
+        group_id = key.group_id
+        group = self.groups.get(group_id)
+        if value is None and (group is None or group.consumer is None):
+            return
+        group = self._group(group_id)
+        if group.consumer is None:
+            if group.metadata is not None:
+                _log.warning("Group %r: records of a consumer group follow those of a classic one", group_id)
+                group.metadata = None
+            self.soft.close(group_id)
+            group.consumer = ConsumerGroup(group_id)
+        if not self.consumers.replay(group.consumer, key, value):
+            group.consumer = None
+            if not (group.offsets or group.pending):
+                del self.groups[group_id]
 
     def _replay_metadata(self, group_id: str, value: GroupMetadataValue | None) -> None:
         group = self._group(group_id)
+        if group.consumer is not None:
+            if value is None:
+                return
+            if group.consumer.members:
+                _log.warning("Group %r: a record of a classic group follows those of a consumer group", group_id)
+            self.consumers.forget(group.consumer)
+            group.consumer = None
         generation = 0 if group.metadata is None else group.metadata.generation
         group.metadata = value
         membership = self.soft.memberships.get(group_id)
@@ -171,19 +206,42 @@ class GroupShard:
                 # Let members commit their offsets and rejoin; those for whom there is no room are turned away then.
                 reason = f"{size} members are more than group.max.size"
                 self._rebalances.begin(membership, [Cause(Trigger.GROUP_TOO_LARGE, detail=reason)], reason, now_ms)
+        yield from self.consumers.on_loaded()
         self._schedule_cleanup()
 
     def on_unloaded(self, error: ErrorCode) -> None:
         """Drop the soft state; parked requests fail with the error."""
         self._timers.cancel(_EXPIRY_KEY)
+        self.consumers.on_unloaded(error)
         self._history.on_unloaded()
         self.soft.close_all(error)
 
     # --- operations
 
     def join(self, joiner: Joiner, now_ms: int) -> Result:
-        """See Joining.join."""
-        return self._joining.join(joiner, now_ms)
+        """See Joining.join. An empty consumer group becomes a classic one."""
+        group = self.groups.get(joiner.request.group_id)
+        if group is None or group.consumer is None:
+            return self._joining.join(joiner, now_ms)
+        if group.consumer.members:
+            return Result(
+                JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=joiner.request.member_id)
+            )
+        result = self._joining.join(joiner, now_ms)
+        result.records = changes.group_tombstones(group.consumer) + result.records
+        return result
+
+    def _upgrade(self, group_id: str, records: list[Record]) -> ConsumerGroup | None:
+        """End an empty classic group so that it can become a consumer group; its offsets stay. Raises KafkaError."""
+        if self.soft.state(group_id) not in (GroupState.EMPTY, GroupState.DEAD):
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is disabled.",
+            )
+        group = self.groups.get(group_id)
+        if group is not None and group.metadata is not None:
+            records.append(Record(GroupMetadataKey(group=group_id), None))
+        return None
 
     def sync(self, request: SyncGroupRequest, now_ms: int) -> Result:
         """See Memberships.sync."""
@@ -205,12 +263,18 @@ class GroupShard:
         """Answers with a list of DeletableGroupResult: a group goes with its offsets, if it has no members."""
         result = Result([], atomic=False)
         for group_id in group_ids:
-            answer = ANSWERS[Request.DELETE][self.soft.state(group_id)]
-            error = answer if isinstance(answer, ErrorCode) else ErrorCode.NONE
+            error = self._delete_error(group_id)
             if not error:
                 result.records += self._tombstones(group_id)
             result.response.append(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error))
         return result
+
+    def _delete_error(self, group_id: str) -> ErrorCode:
+        consumer = self.consumers.find(group_id)
+        if consumer is not None:
+            return ErrorCode.NON_EMPTY_GROUP if consumer.members else ErrorCode.NONE
+        answer = ANSWERS[Request.DELETE][self.soft.state(group_id)]
+        return answer if isinstance(answer, ErrorCode) else ErrorCode.NONE
 
     def delete_offsets_of_topics(self, topics: Iterable[str]) -> Result:
         """Topics were deleted: what groups committed for them would be wrong for new topics of the same name."""
@@ -222,7 +286,7 @@ class GroupShard:
 
     def _tombstones(self, group_id: str) -> list[Record]:
         group = self.groups.get(group_id) or Group(group_id)
-        return [*self.offsets.tombstones(group), Record(GroupMetadataKey(group=group_id), None)]
+        return [*self.offsets.tombstones(group), *_end_of(group)]
 
     # --- expiry
 
@@ -254,6 +318,14 @@ class GroupShard:
         records, nothing_left = self.offsets.expired(group, now_ms)
         membership = self.soft.memberships.get(group_id)
         awaited = membership is not None and bool(membership.pending)
-        if nothing_left and not awaited and self.soft.state(group_id) is GroupState.EMPTY:
-            records.append(Record(GroupMetadataKey(group=group_id), None))
+        occupied = group.consumer is not None and bool(group.consumer.members)
+        if nothing_left and not awaited and not occupied and self.soft.state(group_id) is GroupState.EMPTY:
+            records += _end_of(group)
         return records
+
+
+def _end_of(group: Group) -> list[Record]:
+    """Records that remove a group without members, but for its offsets."""
+    if group.consumer is not None:
+        return changes.group_tombstones(group.consumer)
+    return [Record(GroupMetadataKey(group=group.group_id), None)]

@@ -11,7 +11,7 @@ from gregor.coordinator.result import Record, Result
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import build_batch
-from tests.coordinator.context import START_MS
+from tests.coordinator.machinery import START_MS
 from tests.coordinator.runtime_bench import COMMIT_TIMEOUT_MS, Bench, ListShard, code_of
 
 # --- operations

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Awaitable, Hashable
 from random import Random
 from typing import Any
 
 from gregor.broker.cli.dump_log.offsets import offsets_contents
+from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
 from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.group import Membership
 from gregor.coordinator.group.records import decode_record, encode_record
 from gregor.coordinator.group.shard import GroupShard
@@ -16,6 +18,7 @@ from gregor.coordinator.group.subscription import subscribed_topics
 from gregor.coordinator.ports import TimedOperation
 from gregor.coordinator.replaying import replay
 from gregor.coordinator.result import Record
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from gregor.protocol.records import batch as records
@@ -46,6 +49,19 @@ class NoTimers:
 
     def cancel(self, key: Hashable) -> None:
         return
+
+
+class NoContext:
+    """A runtime of which a shard that only replays needs nothing."""
+
+    timers = NoTimers()
+    leader_epoch = 0
+
+    def submit(self, operation: TimedOperation) -> None:
+        return
+
+    def outcome_of(self, awaitable: Awaitable[Any]) -> Deferred[Any]:
+        raise NotImplementedError
 
 
 OFFSET_KEY = OffsetCommitKey(group="readers", topic="orders", partition=3)
@@ -114,7 +130,7 @@ class Groups:
         if self._config is None:
             self._config = GroupConfig.from_broker(BrokerConfig())
         if self._shard is None or len(self._shard.groups) + len(self._shard.transactions) > MAX_GROUPS:
-            self._shard = GroupShard(self._config, NoTimers())
+            self._shard = GroupShard(self._config, NoContext(), LoopGate(), ConsumerGroups())
         return self._shard
 
     def replay_key(self, value: bytes | None, key: bytes) -> None:

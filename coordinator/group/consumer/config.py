@@ -1,6 +1,6 @@
-"""The settings of consumer groups, typed, with Kafka's defaults, and the seams to what the coordinator needs for them."""
+"""The settings of consumer groups, typed, with Kafka's defaults, and the seams to the broker."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -17,7 +17,7 @@ class ConsumerGroupConfig(NamedTuple):
 
     `session_timeout_ms`: consumer.session.timeout.ms over group.consumer.session.timeout.ms.
     `heartbeat_interval_ms`: consumer.heartbeat.interval.ms over group.consumer.heartbeat.interval.ms.
-    `assignment_interval_ms`: consumer.assignment.interval.ms over group.consumer.assignment.interval.ms.
+    `assignment_interval_ms`: consumer.assignment.interval.ms over group.consumer.assignors.interval.ms.
     """
 
     session_timeout_ms: int = 45_000
@@ -62,13 +62,10 @@ class ConsumerGroups:
     topics: TopicView = NO_TOPICS
     configs: GroupConfigs = field(default_factory=DefaultConfigs)
     settings: ConsumerGroupSettings = ConsumerGroupSettings()
+    are_served: Callable[[], bool] = lambda: True
+    """Whether the finalised group.version allows consumer groups; else those that are loaded become classic ones."""
 
 
 def all_visible(names: Collection[str]) -> Collection[str]:
     """Every topic may be described."""
     return names
-
-
-def supported(assignors: Iterable[str]) -> str:
-    """The names of assignors as an error shows them."""
-    return ", ".join(assignors)

@@ -6,10 +6,10 @@ Kafka's (XXH3, by Utils.computeTopicHash and computeGroupHash), but it has the s
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
-from gregor.coordinator.ports import TopicInfo
+from gregor.coordinator.ports import TopicInfo, TopicView
 
 NO_HASH = 0
 """The hash of no topics, and of a group whose topics are not known yet."""
@@ -33,6 +33,35 @@ def group_hash(topic_hashes: Mapping[str, int]) -> int:
     if not topic_hashes:
         return NO_HASH
     return _int64(b"".join(_text(name) + _HASH.pack(topic_hashes[name]) for name in sorted(topic_hashes)))
+
+
+class TopicHashes:
+    """Remembers the hash of each topic until the topic changes."""
+
+    def __init__(self, topics: TopicView) -> None:
+        self._topics = topics
+        self._known: dict[str, int] = {}
+
+    def of(self, names: Iterable[str]) -> int:
+        """The hash of these topics; those that do not exist are left out."""
+        hashes: dict[str, int] = {}
+        for name in names:
+            known = self._known.get(name)
+            if known is None:
+                topic = self._topics.find(name)
+                if topic is None:
+                    continue
+                known = self._known[name] = topic_hash(name, topic)
+            hashes[name] = known
+        return group_hash(hashes)
+
+    def forget(self, names: Iterable[str] | None) -> None:
+        """Topics changed; None: perhaps all."""
+        if names is None:
+            self._known.clear()
+        else:
+            for name in names:
+                self._known.pop(name, None)
 
 
 def _text(text: str) -> bytes:

@@ -1,0 +1,163 @@
+"""The requests of the consumer protocol on a broker: checks, and the way to the shard that has the group."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from gregor.coordinator.group.consumer.config import ConsumerGroups, VisibleTopics, all_visible
+from gregor.coordinator.group.consumer.heartbeat import Sender, refusal
+from gregor.coordinator.group.consumer.member import AWAY_EPOCH, JOINING_EPOCH, LEFT_EPOCH
+from gregor.coordinator.group.consumer.shard import ConsumerShard
+from gregor.coordinator.result import Result
+from gregor.coordinator.runtime import CoordinatorRuntime
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from gregor.protocol.turns import Gate
+
+FIRST_WITH_MEMBER_ID = 1
+"""From this version on members make their id themselves (KIP-1082)."""
+
+
+class HasConsumers(Protocol):
+    """A shard of groups."""
+
+    @property
+    def consumers(self) -> ConsumerShard: ...
+
+
+class ConsumerRequests:
+    """Serves the consumer groups of the partitions that this broker leads."""
+
+    def __init__(
+        self,
+        consumer_groups: ConsumerGroups,
+        runtime: CoordinatorRuntime[Any],
+        partition_of: Callable[[str], int],
+        clock_ms: Callable[[], int],
+        gate: Gate,
+    ) -> None:
+        """`partition_of` finds the partition of a group; it raises KafkaError when the coordinator is closed."""
+        self._topics = consumer_groups.topics
+        self._assignors = consumer_groups.settings.assignors
+        self._runtime = runtime
+        self._partition_of = partition_of
+        self._clock_ms = clock_ms
+        self._gate = gate
+        self._known_topics = set(consumer_groups.topics.names())
+
+    # --- heartbeat
+
+    async def heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        client_id: str | None,
+        client_host: str,
+        version: int,
+        visible: VisibleTopics | None,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Answer a heartbeat; with an error in the response."""
+        client_id = client_id or ""
+        try:
+            partition = self._partition_of(request.group_id)
+            if request.member_epoch > JOINING_EPOCH:
+                shard: HasConsumers = self._runtime.shard(partition)
+                steady = shard.consumers.heartbeats.steady(request, client_id, client_host, self._clock_ms())
+                if steady is not None:
+                    return steady
+            self._check(request, version)
+            sender = Sender(client_id, client_host, visible or all_visible)
+            response: ConsumerGroupHeartbeatResponse = await self._runtime.run(
+                partition, lambda shard, now: shard.consumers.heartbeats.heartbeat(request, sender, now)
+            )
+            return response
+        except KafkaError as error:
+            return refusal(error)
+
+    def _check(self, request: ConsumerGroupHeartbeatRequest, version: int) -> None:
+        """Raise KafkaError for a request that no group can serve. Kafka: GroupCoordinatorService."""
+        epoch = request.member_epoch
+        if version >= FIRST_WITH_MEMBER_ID or epoch > JOINING_EPOCH or epoch == LEFT_EPOCH:
+            _check_not_blank(request.member_id, "MemberId")
+        _check_not_blank(request.group_id, "GroupId")
+        _check_not_blank(request.instance_id, "InstanceId")
+        _check_not_blank(request.rack_id, "RackId")
+        if epoch == JOINING_EPOCH:
+            if request.rebalance_timeout_ms == -1:
+                raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+            if request.topic_partitions is None or request.topic_partitions:
+                raise _invalid("TopicPartitions must be empty when (re-)joining.")
+            if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+                raise _invalid(
+                    "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+                )
+        elif epoch == AWAY_EPOCH:
+            if request.instance_id is None:
+                raise _invalid("InstanceId can't be null.")
+        elif epoch < AWAY_EPOCH:
+            raise _invalid("MemberEpoch is invalid.")
+        assignor = request.server_assignor
+        if assignor is not None and assignor not in self._assignors:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_ASSIGNOR,
+                f"ServerAssignor {assignor} is not supported. Supported assignors: {', '.join(self._assignors)}.",
+            )
+
+    # --- topics
+
+    def on_topics_changed(self, names: Iterable[str] | None) -> None:
+        """Topics came, changed or were deleted; None: perhaps all."""
+        changed = None if names is None else frozenset(names)
+        if changed is None:
+            present = set(self._topics.names())
+            are_new = not present <= self._known_topics
+            self._known_topics = present
+        else:
+            existing = {name for name in changed if self._topics.find(name) is not None}
+            are_new = not existing <= self._known_topics
+            self._known_topics -= changed
+            self._known_topics |= existing
+
+        def notify(shard: HasConsumers) -> Result:
+            shard.consumers.on_topics_changed(changed, are_new=are_new)
+            return Result()
+
+        self._runtime.run_everywhere(notify)
+
+    # --- describe
+
+    async def describe(self, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+        """Authorized operations are left for the caller to fill in."""
+        turns = self._gate.turns()
+        groups = []
+        for group_id in request.group_ids:
+            await turns.next()
+            groups.append(await self._describe(group_id))
+        return ConsumerGroupDescribeResponse(groups=groups)
+
+    async def _describe(self, group_id: str) -> ConsumerGroupDescribeResponse.DescribedGroup:
+        try:
+            described: ConsumerGroupDescribeResponse.DescribedGroup = await self._runtime.run(
+                self._partition_of(group_id), lambda shard, _now: Result(shard.consumers.describe(group_id))
+            )
+            return described
+        except KafkaError as error:
+            return ConsumerGroupDescribeResponse.DescribedGroup(
+                group_id=group_id, error_code=error.code, error_message=error.message or None
+            )
+
+
+def _check_not_blank(text: str | None, name: str) -> None:
+    if text is not None and not text.strip(_BLANK):
+        raise _invalid(f"{name} can't be empty.")
+
+
+_BLANK = "".join(map(chr, range(0x21)))
+"""The characters that Java's String.trim removes."""
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,171 @@
+"""The consumer groups of one shard: replay of their records, timers, and the operations on them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from gregor.coordinator.group.consumer.config import ConsumerGroups
+from gregor.coordinator.group.consumer.group import ConsumerGroup
+from gregor.coordinator.group.consumer.heartbeat import Heartbeats
+from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
+from gregor.coordinator.group.consumer.queries import described, not_found
+from gregor.coordinator.group.consumer.sessions import Sessions
+from gregor.coordinator.group.consumer.subscriptions import Expressions
+from gregor.coordinator.group.consumer.targets import TargetAssignments
+from gregor.coordinator.ports import ShardContext
+from gregor.coordinator.result import Record
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.ids import random_uuid, uuid_to_text
+from gregor.protocol.messages import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from gregor.protocol.turns import Gate, Steps
+
+CONSUMER_KEYS = (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupRegularExpressionKey,
+)
+"""The keys of records of consumer groups, of the kinds 3 to 8 and 16."""
+
+
+class GroupSlot(Protocol):
+    """A group of either kind; `consumer` is its hard state as a consumer group."""
+
+    consumer: ConsumerGroup | None
+
+
+class ConsumerShard:
+    """The consumer groups of one partition of `__consumer_offsets`."""
+
+    def __init__(
+        self,
+        groups: Mapping[str, GroupSlot],
+        consumer_groups: ConsumerGroups,
+        context: ShardContext,
+        gate: Gate,
+        upgrade: Callable[[str, list[Record]], ConsumerGroup | None],
+        new_member_id: Callable[[], str] | None = None,
+    ) -> None:
+        """`groups` are those of both kinds; `upgrade` as for Heartbeats."""
+        self._groups = groups
+        self._topics = consumer_groups.topics
+        self._hashes = TopicHashes(consumer_groups.topics)
+        self._is_loaded = False
+        self.sessions = Sessions(consumer_groups.configs, self._hashes, self.find, context.timers)
+        self.targets = TargetAssignments(consumer_groups, self.find, context, gate.run)
+        self.expressions = Expressions(consumer_groups, self._hashes, self.find, context, gate.run)
+        self.heartbeats = Heartbeats(
+            consumer_groups,
+            self.find,
+            upgrade,
+            self._hashes,
+            self.sessions,
+            self.targets,
+            self.expressions,
+            new_member_id or (lambda: uuid_to_text(random_uuid())),
+        )
+
+    def find(self, group_id: str) -> ConsumerGroup | None:
+        """The consumer group with this id."""
+        group = self._groups.get(group_id)
+        return None if group is None else group.consumer
+
+    # --- replay
+
+    def replay(self, group: ConsumerGroup, key: Any, value: Any) -> bool:
+        """Apply a record of one of CONSUMER_KEYS; return whether the group still exists."""
+        if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
+            group.replay_assignment(key.member_id, value)
+            self._follow(group, key.member_id)
+        elif isinstance(key, ConsumerGroupMemberMetadataKey):
+            self._replay_subscription(group, key.member_id, value)
+        elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
+            group.replay_target(key.member_id, value)
+        elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
+            group.replay_target_epoch(value)
+        elif isinstance(key, ConsumerGroupRegularExpressionKey):
+            group.replay_expression(key.regular_expression, value)
+        elif isinstance(key, ConsumerGroupPartitionMetadataKey):
+            group.replay_partition_metadata(present=value is not None)
+        elif value is not None:
+            group.replay_epoch(value)
+        else:
+            self.forget(group)
+            return False
+        return True
+
+    def _replay_subscription(self, group: ConsumerGroup, member_id: str, value: Any) -> None:
+        present = group.members.get(member_id)
+        group.replay_subscription(member_id, value)
+        if not self._is_loaded:
+            return
+        if value is None:
+            if present is not None:
+                self.sessions.forget(present)
+        elif present is None:
+            self.sessions.watch(group, group.members[member_id])
+
+    def _follow(self, group: ConsumerGroup, member_id: str) -> None:
+        member = group.members.get(member_id)
+        if self._is_loaded and member is not None:
+            self.sessions.watch_revocation(group, member)
+
+    def forget(self, group: ConsumerGroup) -> None:
+        """The group is no longer a consumer group."""
+        self.expressions.forget(group.group_id)
+        for member in group.members.values():
+            self.sessions.forget(member)
+
+    # --- life of the shard
+
+    def on_loaded(self) -> Steps[None]:
+        """All records have been replayed: sessions start anew."""
+        self._is_loaded = True
+        for slot in self._groups.values():
+            group = slot.consumer
+            if group is None:
+                continue
+            for member in group.members.values():
+                self.sessions.watch(group, member)
+                self.sessions.watch_revocation(group, member)
+                yield None
+
+    def on_unloaded(self, error: ErrorCode) -> None:
+        """Answer the heartbeats that wait; the timers end with the shard."""
+        self.targets.forget_all()
+        self.heartbeats.fail_parked(error)
+
+    def on_topics_changed(self, names: frozenset[str] | None, *, are_new: bool) -> None:
+        """Topics changed; None: perhaps all. Their groups compare them at the next heartbeat."""
+        self._hashes.forget(names)
+        if are_new:
+            self.expressions.on_new_topics()
+        for slot in self._groups.values():
+            group = slot.consumer
+            if group is None:
+                continue
+            if are_new:
+                group.expressions_due_ms = 0
+            if names is None or group.subscribes_to_any(names):
+                group.refresh_at_ms = 0
+
+    # --- queries
+
+    def describe(self, group_id: str) -> ConsumerGroupDescribeResponse.DescribedGroup:
+        """Describe a group; one that does not exist or is classic has an error."""
+        group = self.find(group_id)
+        if group is None:
+            return not_found(group_id, exists=group_id in self._groups)
+        subscriptions = (member.subscription for member in group.members.values())
+        return described(group, self._topics, self.targets.preferred_assignor(subscriptions))
