@@ -1,9 +1,9 @@
 """When group.version falls to 0, the consumer groups of every broker become classic ones; their offsets stay.
 
 A broker of Apache Kafka 3.9, which may join after the downgrade, ignores the records of consumer groups. At level 0
-each coordinator turns its groups into classic ones (`ConsumerGroupsEnd`): members of the classic protocol stay, those of
-the consumer protocol lose their membership, as no broker serves them any more. A safe downgrade is refused while there
-are such members. The controller's broker responds when no broker lists a consumer group.
+each coordinator turns its groups into classic ones (`ConsumerGroupsEnd`): members of the classic protocol stay, those
+of the consumer protocol lose their membership, as no broker serves them any more. A safe downgrade is refused while
+there are such members. The controller's broker responds when no broker lists a consumer group.
 """
 
 from __future__ import annotations

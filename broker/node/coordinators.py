@@ -20,6 +20,7 @@ from gregor.coordinator.group.coordinator import GroupCoordinator
 from gregor.coordinator.txn.config import TransactionConfig
 from gregor.coordinator.txn.coordinator import TransactionCoordinator
 from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, REBALANCES_TOPIC, TRANSACTION_STATE_TOPIC
+from gregor.replication.store.features import CONSUMER_PROTOCOL
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
@@ -68,7 +69,9 @@ def make_coordinators(
         clock_ms,
         background.gate,
         partition_count=config["offsets.topic.num.partitions"],
-        consumer_groups=ConsumerGroups(topics, settings, settings_of_all(config)),
+        consumer_groups=ConsumerGroups(
+            topics, settings, settings_of_all(config), lambda: base.features.group_version() >= CONSUMER_PROTOCOL
+        ),
         history=history,
     )
     local_markers = LocalMarkers(base.replicas, groups, clock_ms)

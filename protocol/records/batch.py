@@ -368,6 +368,13 @@ def append_record(
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> None:
     """Write one record behind those that `out` holds."""
+    if not timestamp_delta and not headers and key is not None and value is not None:
+        key_length, value_length = _length_varint(len(key)), _length_varint(len(value))
+        position = _length_varint(offset_delta)
+        size = 3 + len(position) + len(key_length) + len(key) + len(value_length) + len(value)
+        parts = (_length_varint(size), b"\0\0", position, key_length, key, value_length, value, b"\0")
+        out += b"".join(parts)
+        return
     record = bytearray(1)  # attributes: none are in use
     if not INT64_MIN <= timestamp_delta <= INT64_MAX:
         timestamp_delta = wrapped_int64(timestamp_delta)
@@ -381,6 +388,13 @@ def append_record(
         _append_bytes(record, content)
     append_varint(out, len(record))
     out += record
+
+
+def _length_varint(value: int) -> bytes:
+    """Return a zigzag varint; the small ones are at hand."""
+    if 0 <= value < len(_SMALL_VARINTS):
+        return _SMALL_VARINTS[value]
+    return _varint(value)
 
 
 def wrapped_int64(number: int) -> int:
@@ -403,6 +417,15 @@ def append_varint(out: bytearray, value: int) -> None:
         out.append((zigzag & 0x7F) | 0x80)
         zigzag >>= 7
     out.append(zigzag)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    append_varint(out, value)
+    return bytes(out)
+
+
+_SMALL_VARINTS = [_varint(value) for value in range(512)]
 
 
 def _parse_records(

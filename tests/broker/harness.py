@@ -186,7 +186,7 @@ class Harness:
                 for key, value in configs.items()
             ],
         )
-        answer: CreateTopicsResponse = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+        answer: CreateTopicsResponse = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
         (made,) = answer.topics
         assert made.error_code == 0, (made.error_code, made.error_message)
         return made.topic_id

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gregor.coordinator.group.consumer import changes
-from gregor.coordinator.group.consumer.assignor import NO_PARTITIONS, Assignment
+from gregor.coordinator.group.consumer.assignors.assignor import NO_PARTITIONS, Assignment
 from gregor.coordinator.group.consumer.config import ConsumerGroups, VisibleTopics
 from gregor.coordinator.group.consumer.group import ConsumerGroup, is_reconciled
 from gregor.coordinator.group.consumer.member import AWAY_EPOCH, JOINING, JOINING_EPOCH, ConsumerMember, Subscription

@@ -1,6 +1,8 @@
 """Keys and values of `__transaction_state` against bytes that were composed by hand from Kafka's definitions."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gregor.coordinator.result import Record
 from gregor.coordinator.txn.partitions import NO_PARTITIONS
@@ -8,6 +10,7 @@ from gregor.coordinator.txn.records import decode_record, encoder
 from gregor.coordinator.txn.states import STATUS, TransactionState
 from gregor.coordinator.txn.transaction import Transaction
 from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.messages import TransactionLogValue
 from gregor.protocol.topic_partition import TopicPartition
 
 KEY = b"\x00\x00\x00\x02id"
@@ -72,6 +75,46 @@ def test_bytes_of_records(transaction_version: int, transaction: Transaction, va
     record = Record("id", transaction)
     assert encoder(lambda: transaction_version)(record) == (KEY, value)
     assert decode_record(KEY, value) == record
+
+
+@given(
+    producer_ids=st.tuples(*[st.integers(-1, 2**63 - 1)] * 3),
+    epoch=st.integers(-1, 2**15 - 1),
+    state=st.sampled_from([state for state, number in STATUS.items() if number < 6]),
+    times=st.tuples(*[st.integers(-1, 2**63 - 1)] * 2),
+    partitions=st.frozensets(
+        st.builds(TopicPartition, st.text(min_size=1, max_size=200), st.integers(0, 2**31 - 1)), max_size=40
+    ),
+    client_version=st.integers(0, 2),
+)
+def test_values_with_tags_are_those_of_the_codec(
+    producer_ids: tuple[int, int, int],
+    epoch: int,
+    state: TransactionState,
+    times: tuple[int, int],
+    partitions: frozenset[TopicPartition],
+    client_version: int,
+) -> None:
+    producer_id, previous, following = producer_ids
+    as_set = NO_PARTITIONS.union(partitions)
+    transaction = Transaction(*(producer_id, epoch, 60_000, state, *times, as_set, client_version, previous, following))
+    grouped = as_set.by_topic()
+    message = TransactionLogValue(
+        producer_id=producer_id,
+        previous_producer_id=producer_id if previous == -1 else previous,
+        next_producer_id=following,
+        producer_epoch=epoch,
+        transaction_timeout_ms=60_000,
+        transaction_status=STATUS[state],
+        transaction_partitions=None
+        if state is TransactionState.EMPTY
+        else [TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in grouped],
+        transaction_last_update_timestamp_ms=times[0],
+        transaction_start_timestamp_ms=times[1],
+        client_transaction_version=client_version,
+    )
+    _, value = encoder(lambda: 1)(Record("id", transaction))
+    assert value == b"\x00\x01" + message.encode(1)
 
 
 def test_tombstone() -> None:

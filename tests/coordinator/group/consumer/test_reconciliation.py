@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gregor.coordinator.group.consumer.assignor import Assignment, MemberSpec, TopicSpec
-from gregor.coordinator.group.consumer.assignors import ASSIGNORS
+from gregor.coordinator.group.consumer.assignors.assignor import Assignment, MemberSpec, TopicSpec
+from gregor.coordinator.group.consumer.assignors.table import ASSIGNORS
 from gregor.coordinator.group.consumer.reconciliation import (
     MemberAssignment,
     MemberState,

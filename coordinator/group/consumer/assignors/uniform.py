@@ -7,9 +7,9 @@ count, as in Apache Kafka since 4.0. Kafka: UniformAssignor, UniformHomogeneousA
 
 from collections.abc import Iterable, Mapping
 
-from gregor.coordinator.group.consumer.assignment.heterogeneous import assign_heterogeneous
-from gregor.coordinator.group.consumer.assignment.retained import Retained, retain
-from gregor.coordinator.group.consumer.assignor import Assignment, MemberSpec, TopicSpec
+from gregor.coordinator.group.consumer.assignors.assignor import Assignment, MemberSpec, TopicSpec
+from gregor.coordinator.group.consumer.assignors.heterogeneous import assign_heterogeneous
+from gregor.coordinator.group.consumer.assignors.retained import Retained, retain
 from gregor.protocol.ids import Uuid
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 

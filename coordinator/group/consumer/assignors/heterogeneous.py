@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
-from gregor.coordinator.group.consumer.assignment.retained import Retained, retain
-from gregor.coordinator.group.consumer.assignor import Assignment, MemberSpec, TopicSpec
+from gregor.coordinator.group.consumer.assignors.assignor import Assignment, MemberSpec, TopicSpec
+from gregor.coordinator.group.consumer.assignors.retained import Retained, retain
 from gregor.protocol.ids import Uuid
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 
