@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from gregor.coordinator.group.consumer import changes
-from gregor.coordinator.group.consumer.assignor import Assignment
+from gregor.coordinator.group.consumer.assignors.assignor import Assignment
 from gregor.coordinator.group.consumer.group import ConsumerGroup
 from gregor.coordinator.group.consumer.member import ClassicMemberMetadata, ConsumerMember, Subscription
 from gregor.coordinator.group.consumer.reconciliation import MemberAssignment, MemberState
