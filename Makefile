@@ -81,12 +81,13 @@ test: setup
 test-all: setup java
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# Apache Kafka's jars for the tests marked jvm; they would be fetched on first use as well. all-jars: of old releases, too.
+# Apache Kafka's jars for the tests marked jvm; they would be fetched on first use as well. all-jars: of old releases and of Connect, too.
 jars: setup
 	@$(BIN)/python -c 'from tests.support.kafka import kafka_jars; print(kafka_jars())'
 
 all-jars: setup
 	@$(BIN)/python -m tests.support.kafka
+	@$(BIN)/python -m tests.support.connect
 
 # Flink's Kafka connector with an exactly-once sink; a part of test-all, too.
 flink: setup java

@@ -102,10 +102,14 @@ class ServedApi(Protocol):
 
 
 class ApiContext(Protocol):
-    """The table of served APIs, and the features."""
+    """The table of served APIs, the features, and the identity that clients expect."""
 
     @property
     def config(self) -> BrokerConfig: ...
+    @property
+    def broker_id(self) -> int: ...
+    @property
+    def cluster_id(self) -> str: ...
     @property
     def handlers(self) -> Mapping[int, ServedApi]: ...
     @property

@@ -190,6 +190,8 @@ class Node:
             check_addresses=check_addresses,
         )
         self.broker = self._serving_parts(base, control, admin, coordinators, mover, producer_ids)
+        if coordinators.history is not None:
+            coordinators.history.start(self.broker.topic_creator.create)
         end_in_order(self._lifetimes, member=member, controller=control.loop, coordinators=coordinators)
         await self._enter_service(base, control, coordinators, bind)
         self._start_jobs(base, maintenance, mover, disk_watch)

@@ -139,6 +139,60 @@ class _Owned(Generic[S]):
         self.refused_with = ErrorCode.NONE
 
 
+class _CommitWait(Deferred[None]):
+    """Answers that wait until everything below an offset is committed."""
+
+    __slots__ = ("_answers", "_end_offset", "_owned", "_timeout", "_wrote")
+
+    def __init__(
+        self, owned: _Owned[Any], answers: list[tuple[Deferred[Any], Any]], end_offset: int, *, wrote: bool
+    ) -> None:
+        super().__init__()
+        self._owned = owned
+        self._answers = answers
+        self._end_offset = end_offset
+        self._wrote = wrote
+        self._timeout: asyncio.TimerHandle | None = None
+
+    def limit(self, timeout_s: float) -> None:
+        """Begin the time within which the commit must come."""
+        self._timeout = asyncio.get_running_loop().call_later(timeout_s, self._time_out)
+        self._owned.waits[self] = not self._wrote
+
+    def decided(self, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE or error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            owned, end_offset = self._owned, self._end_offset
+            owned.committed_offset = max(owned.committed_offset, end_offset)
+            owned.readable_offset = max(owned.readable_offset, end_offset)
+            owned.commit_timed_out = False
+            if not self._wrote:
+                # It is committed; that few are in sync by now concerns the writer, not readers.
+                error = ErrorCode.NONE
+        if error:
+            self.fail(KafkaError(coordinator_error(error)))
+        else:
+            self.complete(None)
+
+    def _time_out(self) -> None:
+        self._owned.commit_timed_out = True
+        for wait in [wait for wait, reads in self._owned.waits.items() if reads]:
+            wait.complete(None)
+        if self._wrote:
+            # The records stay in the log and may yet be committed; the client gets an error to retry on.
+            self.decided(ErrorCode.REQUEST_TIMED_OUT)
+
+    def give_answers(self) -> None:
+        """Complete the answers, or fail them. Called once this is decided."""
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._owned.waits.pop(self, None)
+        for waiting, answer in self._answers:
+            if self.error is not None:
+                waiting.fail(self.error)
+            else:
+                waiting.complete(answer)
+
+
 class CoordinatorRuntime(Generic[S]):
     """All shards of one coordinator on this broker."""
 
@@ -208,6 +262,10 @@ class CoordinatorRuntime(Generic[S]):
                 yield partition
             elif owned.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 raise KafkaError(owned.error)
+
+    def partitions(self) -> list[int]:
+        """The partitions that this broker leads, also those that are loading."""
+        return list(self._owned)
 
     def _active(self, partition: int) -> _Owned[S]:
         owned = self._owned.get(partition)
@@ -421,48 +479,14 @@ class CoordinatorRuntime(Generic[S]):
         *,
         wrote: bool,
     ) -> None:
-        commit: Deferred[None] = Deferred()
-        timeout: asyncio.TimerHandle | None = None
-
-        def decided(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE or error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-                owned.committed_offset = max(owned.committed_offset, end_offset)
-                owned.readable_offset = max(owned.readable_offset, end_offset)
-                owned.commit_timed_out = False
-                if not wrote:
-                    # It is committed; that few are in sync by now concerns the writer, not readers.
-                    error = ErrorCode.NONE
-            if error:
-                commit.fail(KafkaError(coordinator_error(error)))
-            else:
-                commit.complete(None)
-
-        def timed_out() -> None:
-            owned.commit_timed_out = True
-            for wait in [wait for wait, reads in owned.waits.items() if reads]:
-                wait.complete(None)
-            if wrote:
-                # The records stay in the log and may yet be committed; the client gets an error to retry on.
-                decided(ErrorCode.REQUEST_TIMED_OUT)
-
-        def give_answers(commit: Deferred[None]) -> None:
-            if timeout is not None:
-                timeout.cancel()
-                owned.waits.pop(commit, None)
-            for waiting, answer in answers:
-                if commit.error is not None:
-                    waiting.fail(commit.error)
-                else:
-                    waiting.complete(answer)
-
+        wait = _CommitWait(owned, answers, end_offset, wrote=wrote)
         try:
-            self._writer.when_committed(partition, end_offset, decided)
+            self._writer.when_committed(partition, end_offset, wait.decided)
         except KafkaError as error:
-            decided(error.code)
-        if not commit.done:
-            timeout = asyncio.get_running_loop().call_later(self._commit_timeout_s, timed_out)
-            owned.waits[commit] = not wrote
-        commit.then(give_answers)
+            wait.decided(error.code)
+        if not wait.done:
+            wait.limit(self._commit_timeout_s)
+        wait.then(_CommitWait.give_answers)
 
     # --- load
 

@@ -1561,7 +1561,16 @@ class ListGroupsResponse(ApiMessage):
 class ApiVersionsRequest(ApiMessage):
     client_software_name: str
     client_software_version: str
-    def __init__(self, *, client_software_name: str = ..., client_software_version: str = ...) -> None: ...
+    cluster_id: str | None
+    node_id: int
+    def __init__(
+        self,
+        *,
+        client_software_name: str = ...,
+        client_software_version: str = ...,
+        cluster_id: str | None = ...,
+        node_id: int = ...,
+    ) -> None: ...
 
 class ApiVersionsResponse(ApiMessage):
     class ApiVersion:
@@ -2493,7 +2502,8 @@ class DeleteGroupsResponse(ApiMessage):
     class DeletableGroupResult:
         group_id: str
         error_code: int
-        def __init__(self, *, group_id: str = ..., error_code: int = ...) -> None: ...
+        error_message: str | None
+        def __init__(self, *, group_id: str = ..., error_code: int = ..., error_message: str | None = ...) -> None: ...
 
     throttle_time_ms: int
     results: list[DeleteGroupsResponse.DeletableGroupResult]

@@ -219,3 +219,13 @@ def test_callbacks_are_given_when_an_object_is_made() -> None:
     """One that is set later is missing until then, and a reader of the class does not see who calls whom."""
     found = {str(path.relative_to(ROOT)): _set_from_outside(ast.parse(path.read_text())) for path in SOURCES}
     assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_jars_are_fetched_before_the_tests_that_need_them() -> None:
+    """Else the time of a test includes a download, which may last longer than the test may."""
+    fetching = [path for path in (ROOT / "tests/support").glob("*.py") if "copy-dependencies" in path.read_text()]
+    runs = (ROOT / "Makefile").read_text() + (ROOT / ".ci/run").read_text()
+    assert fetching
+    for path in fetching:
+        assert '__name__ == "__main__"' in path.read_text(), path
+        assert f"python -m tests.support.{path.stem}\n" in runs, path

@@ -29,7 +29,6 @@ OF_COMMANDS = {
         "--release-version": _NO_KRAFT,
     },
     "groups": {
-        "--validate-regex": "gregor does not evaluate regular expressions of subscriptions (KIP-848) yet.",
         "--new-consumer": "it is the only one now; leave it out.",
     },
     "get-offsets": {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, REBALANCES_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     from gregor.broker.cluster.topic_forwarder import TopicForwarder
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from gregor.replication.admin.topics import Admin
 
 WARNED_EVERY_S = 30.0
+MAX_REBALANCES_PARTITIONS = 8
 
 _WAITING_FOR = {
     GROUP_METADATA_TOPIC: ("Consumer groups", "offsets.topic.replication.factor"),
     TRANSACTION_STATE_TOPIC: ("Transactional producers", "transaction.state.log.replication.factor"),
+    REBALANCES_TOPIC: ("The histories of rebalances", "offsets.topic.replication.factor"),
 }
 """By internal topic, the clients that wait for it, and the setting of its replication factor."""
 
@@ -89,6 +91,11 @@ class TopicCreator:
                 "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
                 "unclean.leader.election.enable": "false",
             }
+        elif name == REBALANCES_TOPIC:
+            # Few: a group's history is small, and only a report reads it. More would be more files and fetches.
+            partitions = min(MAX_REBALANCES_PARTITIONS, config["offsets.topic.num.partitions"])
+            factor = 1 if self._forwarder is None else config["offsets.topic.replication.factor"]
+            configs = {"cleanup.policy": "compact", "segment.bytes": str(config["offsets.topic.segment.bytes"])}
         else:
             partitions, factor, configs = config["num.partitions"], config["default.replication.factor"], {}
         return partitions, factor, configs

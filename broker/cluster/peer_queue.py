@@ -78,11 +78,13 @@ class PeerQueues(Generic[ItemT]):
         name: str,
         exchange: Exchange[ItemT],
         failed: Failed[ItemT],
+        client_id: str | None = None,
     ) -> None:
-        """`name` is part of the client id; `failed` is called with items whose request got no response."""
+        """`name` is part of the client id, unless one is given; `failed` is called with items whose request got no
+        response."""
         self._image = image
         self._listener = config.inter_broker_listener_name
-        self._client_id = f"broker-{config.broker_id}-{name}"
+        self._client_id = client_id or f"broker-{config.broker_id}-{name}"
         self._timeout_ms: int = config["request.timeout.ms"]
         self._background = background
         self._exchange = exchange

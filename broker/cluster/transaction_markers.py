@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -21,6 +22,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import ITEMS_PER_STEP
 from gregor.replication.channels.controller_channel import RETRY_DELAY_S
 
 if TYPE_CHECKING:
@@ -122,7 +124,8 @@ class TransactionMarkers:
         self._queues: PeerQueues[_Errand] = PeerQueues(
             config, image, background, "transaction-markers", self._exchange, self._not_sent
         )
-        self._delayed: dict[_Pending, list[TopicPartition]] = {}
+        self._stuck: dict[TopicPartition, deque[_Pending]] = {}
+        """The markers that each partition lacks after an attempt that failed."""
         self._timer: asyncio.TimerHandle | None = None
         self._logged_s: dict[str, float] = {}  # by reason
         self._closed = False
@@ -145,7 +148,7 @@ class TransactionMarkers:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self._delayed.clear()
+        self._stuck.clear()
         self._queues.close()
 
     # -- the way to each partition -----------------------------------------------------------------------------------
@@ -168,7 +171,7 @@ class TransactionMarkers:
                 remote.setdefault(state.leader, []).append(one)
             elif self._knows_all_topics():
                 logger.info("%s-%d does not exist any more, and needs no end of a transaction", *one)
-                pending.outcome.is_written(one)
+                self._decided(pending, one, ErrorCode.NONE)
             else:
                 self._delay(pending, [one])
         for leader, ones in remote.items():
@@ -182,26 +185,34 @@ class TransactionMarkers:
         return self._image.is_informed and self._image.topic(TRANSACTION_STATE_TOPIC) is not None
 
     def _decided(self, pending: _Pending, partition: TopicPartition, error: ErrorCode) -> None:
-        marker = pending.marker
+        refused = error and error not in _NEEDLESS and error not in _FENCED
+        if not refused and partition in self._stuck:
+            self._background.spawn(self._route_stuck(partition, self._stuck.pop(partition)))
         if pending.outcome.done:
             return
-        if not error or error in _NEEDLESS:
-            pending.outcome.is_written(partition)
+        if refused:
+            self._log(partition, f"its leader answers {error.name}")
+            self._delay(pending, [partition])
         elif error in _FENCED:
+            marker = pending.marker
             text = f"producer {marker.producer_id} epoch {marker.producer_epoch}: {partition.topic}-"
             pending.outcome.fail(KafkaError(error, f"{text}{partition.partition} refuses the end of its transaction"))
         else:
-            text = f"its leader answers {error.name}"
-            self._log(partition, text)
-            self._delay(pending, [partition])
+            pending.outcome.is_written(partition)
 
     # -- later attempts ----------------------------------------------------------------------------------------------
 
-    def _delay(self, pending: _Pending, partitions: list[TopicPartition]) -> None:
+    def _delay(self, pending: _Pending, partitions: Iterable[TopicPartition]) -> None:
+        """Leave a marker to later attempts. Each of those is one marker for each partition, and all others follow once
+        that is written: a partition without a leader may lack the markers of thousands of transactions."""
         if self._closed:
             return
-        self._delayed.setdefault(pending, []).extend(partitions)
-        if self._timer is None:
+        for one in partitions:
+            self._stuck.setdefault(one, deque()).append(pending)
+        self._schedule_retry()
+
+    def _schedule_retry(self) -> None:
+        if self._timer is None and self._stuck:
             self._timer = asyncio.get_running_loop().call_later(RETRY_DELAY_S, self._retry)
 
     def _retry_at_once(self) -> None:
@@ -212,16 +223,38 @@ class TransactionMarkers:
 
     def _retry(self) -> None:
         self._timer = None
-        delayed, self._delayed = self._delayed, {}
-        due = [(pending, partitions) for pending, partitions in delayed.items() if not pending.outcome.done]
-        if due:
-            self._background.spawn(self._route_all(due))
+        self._background.spawn(self._route_one_each())
 
-    async def _route_all(self, due: list[tuple[_Pending, list[TopicPartition]]]) -> None:
+    async def _route_one_each(self) -> None:
         turns = self._background.gate.turns()
-        for pending, partitions in due:
+        try:
+            for partition in list(self._stuck):
+                await turns.next()
+                pending = self._next_stuck(partition)
+                if pending is not None:
+                    self._route(pending, [partition])
+        finally:
+            self._schedule_retry()
+
+    def _next_stuck(self, partition: TopicPartition) -> _Pending | None:
+        """Remove the marker that has waited for longest; None if there is none, or if many of cancelled transactions
+        precede it."""
+        waiting = self._stuck.get(partition, deque())
+        pending: _Pending | None = None
+        for _ in range(min(len(waiting), ITEMS_PER_STEP)):
+            pending = waiting.popleft()
+            if not pending.outcome.done:
+                break
+            pending = None
+        if not waiting:
+            self._stuck.pop(partition, None)
+        return pending
+
+    async def _route_stuck(self, partition: TopicPartition, waiting: Iterable[_Pending]) -> None:
+        turns = self._background.gate.turns()
+        for pending in waiting:
             await turns.next()
-            await self._route_in_turns(pending, partitions)
+            self._route(pending, [partition])
 
     def _log(self, partition: TopicPartition, why: str) -> None:
         """Log a failure once in a while: it may come for many partitions, many times a second."""

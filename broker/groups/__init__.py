@@ -1,1 +1,1 @@
-"""What the coordinator of groups knows of this broker: the topics of the cluster, settings, the finalised level."""
+"""The group coordinator's view of the broker: the topics of the cluster, settings, the finalised level."""

@@ -20,7 +20,7 @@ CONSUMER_APIS = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROU
 
 
 class GroupProtocols(Protocol):
-    """What decides about the group protocols that are served."""
+    """The settings and features that decide about the group protocols."""
 
     @property
     def config(self) -> BrokerConfig: ...

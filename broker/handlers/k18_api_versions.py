@@ -1,10 +1,11 @@
-"""ApiVersions (key 18), versions 0 to 4: the served APIs, derived from the registered handlers.
+"""ApiVersions (key 18), versions 0 to 5: the served APIs, derived from the registered handlers.
 
 A request of an unknown version gets the version-0 form with UNSUPPORTED_VERSION and the versions of this API (KIP-511);
 the connection does that, as there is no request to decode.
 
 - 1 throttle time; 3 flexible, client software name and version, features (KIP-584); 4 features may have minimum
-  version 0.
+  version 0; 5 (Kafka 4.4) a client that expects another cluster or broker here, as its connection was misrouted, gets
+  REBOOTSTRAP_REQUIRED (KIP-1242).
 - ConsumerGroupHeartbeat and ConsumerGroupDescribe are left out while this broker does not serve the consumer group
   protocol (gregor.broker.groups.protocols): clients then report that the cluster does not support it.
 - Features whose lowest supported level is 0 are left out before version 4: older clients cannot decode them
@@ -34,12 +35,17 @@ LEVEL_0_FROM = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-@handles(ApiKey.API_VERSIONS, 0, 4)
+@handles(ApiKey.API_VERSIONS, 0, 5)
 def api_versions(broker: ApiContext, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse | EncodedResponse:
     if call.version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if request.cluster_id is not None and (request.cluster_id, request.node_id) != (
+        broker.cluster_id,
+        broker.broker_id,
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     table, finalized = broker.handlers, broker.features.finalized
     known = _answers.get(call.version)
     if known is None or known[0] is not table or known[1] != len(table) or known[2] is not finalized:

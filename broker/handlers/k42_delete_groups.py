@@ -1,6 +1,6 @@
-"""DeleteGroups (key 42), versions 0 to 2: delete groups that have no members, with their offsets.
+"""DeleteGroups (key 42), versions 0 to 3: delete groups that have no members, with their offsets.
 
-- 2 flexible.
+- 2 flexible; 3 (Kafka 4.4) error messages, which only groups of Kafka Streams have.
 """
 
 from __future__ import annotations
@@ -15,6 +15,6 @@ if TYPE_CHECKING:
     from gregor.broker.context import Call, GroupContext
 
 
-@handles(ApiKey.DELETE_GROUPS, 0, 2, changes=True)
+@handles(ApiKey.DELETE_GROUPS, 0, 3, changes=True)
 async def delete_groups(broker: GroupContext, request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:
     return await broker.groups.delete_groups(request, call.version)

@@ -12,12 +12,15 @@ from gregor.broker.cluster.transaction_markers import LocalMarkers, TransactionM
 from gregor.broker.cluster.transaction_verifier import PartitionVerifier
 from gregor.broker.groups.settings import GroupSettings, settings_of_all
 from gregor.broker.groups.topics import ClusterTopics
+from gregor.broker.history.topic_births import TopicBirths
+from gregor.broker.history.writer import RebalanceHistory
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.coordinator import GroupCoordinator
 from gregor.coordinator.txn.config import TransactionConfig
 from gregor.coordinator.txn.coordinator import TransactionCoordinator
-from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, REBALANCES_TOPIC, TRANSACTION_STATE_TOPIC
+from gregor.replication.store.features import CONSUMER_PROTOCOL
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
@@ -35,11 +38,14 @@ class Coordinators:
     local_markers: LocalMarkers
     markers: TransactionMarkers
     verifier: PartitionVerifier
+    history: RebalanceHistory | None
 
     def close(self) -> None:
         """Answer pending and later requests with an error on which clients find another coordinator."""
         self.transactions.close()
         self.groups.close()
+        if self.history is not None:
+            self.history.close()
         self.markers.close()
         self.verifier.close()
 
@@ -54,6 +60,7 @@ def make_coordinators(
 ) -> Coordinators:
     """Make the parts. `producer_ids` returns a new id, `transaction_version` the finalised level of the feature."""
     topics, settings = ClusterTopics(base.image), GroupSettings(base.store, config, base.configs)
+    history = _make_history(config, base, background, clock_ms)
     group_log = CoordinatorLog(GROUP_METADATA_TOPIC, base.replicas, background)
     groups = GroupCoordinator(
         GroupConfig.from_broker(config),
@@ -62,7 +69,10 @@ def make_coordinators(
         clock_ms,
         background.gate,
         partition_count=config["offsets.topic.num.partitions"],
-        consumer_groups=ConsumerGroups(topics, settings, settings_of_all(config)),
+        consumer_groups=ConsumerGroups(
+            topics, settings, settings_of_all(config), lambda: base.features.group_version() >= CONSUMER_PROTOCOL
+        ),
+        history=history,
     )
     local_markers = LocalMarkers(base.replicas, groups, clock_ms)
     markers = TransactionMarkers(config, base.image, local_markers, background)
@@ -78,6 +88,17 @@ def make_coordinators(
         transaction_version=transaction_version,
         partition_count=config["transaction.state.log.num.partitions"],
     )
+    topics.on_changed.append(groups.on_topics_changed)
     TransactionsOfNewProtocol(base.features, transactions, background.spawn)
     verifier = PartitionVerifier(config, base.image, transactions, background)
-    return Coordinators(groups, settings, transactions, local_markers, markers, verifier)
+    return Coordinators(groups, settings, transactions, local_markers, markers, verifier, history)
+
+
+def _make_history(
+    config: BrokerConfig, base: BaseParts, background: Background, clock_ms: Callable[[], int]
+) -> RebalanceHistory | None:
+    """Make the history of rebalances, which begins to write when it is started."""
+    if not config["gregor.rebalance.history.enable"]:
+        return None
+    log = CoordinatorLog(REBALANCES_TOPIC, base.replicas, background)
+    return RebalanceHistory(config, base.image, log, TopicBirths(base.image, clock_ms), background, clock_ms)

@@ -171,6 +171,13 @@ _NETWORK = (
         "requests a protection that gregor does not have.",
         visibility=INTERNAL,
     ),
+    ConfigDef(
+        "gregor.rebalance.history.enable",
+        "boolean",
+        True,
+        "Whether the broker keeps the last 512 rebalances of each group that it coordinates, with their causes, in the "
+        "compacted topic __gregor_rebalances, which it creates at the first one. gregor groups --history shows them.",
+    ),
 )
 
 _TOPICS = (

@@ -4,8 +4,6 @@ A group may have BURST rebalances recorded at once, and one more every REFILL_MS
 held, until it may be recorded, with the number of those that it replaced.
 """
 
-from collections import deque
-
 from gregor.coordinator.history.rebalance import Rebalance
 
 BURST = 20
@@ -13,14 +11,15 @@ REFILL_MS = 10_000
 """512 records of a storm then go back for more than an hour."""
 MAX_PENDING = 2_000
 MAX_HELD = 10_000
-_MAX_BUDGETS = 20_000
+MAX_BUDGETS = 20_000
 
 
 class Storms:
-    """Takes rebalances in, and returns those that may be recorded."""
+    """Accepts rebalances, and returns those that may be recorded."""
 
     def __init__(self) -> None:
-        self._pending: deque[Rebalance] = deque()
+        self._pending: dict[str, list[Rebalance]] = {}
+        self._pending_count = 0
         self._held: dict[str, Rebalance] = {}
         # By group the records that it may write, and when they were counted. A group without entry has BURST.
         self._budgets: dict[str, tuple[float, int]] = {}
@@ -33,23 +32,25 @@ class Storms:
         replaced = self._held.pop(group_id, None)
         if replaced is not None:
             rebalance.not_recorded += replaced.not_recorded + 1
-        if len(self._pending) < MAX_PENDING and self._spend(group_id, now_ms):
-            self._pending.append(rebalance)
+        if self._pending_count < MAX_PENDING and self._spend(group_id, now_ms):
+            self._pending.setdefault(group_id, []).append(rebalance)
+            self._pending_count += 1
             return
         if len(self._held) >= MAX_HELD:
             self.lost += 1 + self._held.pop(next(iter(self._held))).not_recorded
         self._held[group_id] = rebalance
 
     def pop(self, now_ms: int) -> list[Rebalance]:
-        """Return and forget those that may be recorded now, in their order."""
-        due = list(self._pending)
+        """Return and forget those that may be recorded now; those of a group in their order."""
+        due = [rebalance for some in self._pending.values() for rebalance in some]
         self._pending.clear()
+        self._pending_count = 0
         for group_id in list(self._held):
             if len(due) >= MAX_PENDING:
                 break
             if self._spend(group_id, now_ms):
                 due.append(self._held.pop(group_id))
-        if len(self._budgets) > _MAX_BUDGETS:
+        if len(self._budgets) > MAX_BUDGETS:
             full = [name for name, budget in self._budgets.items() if _refilled(budget, now_ms) >= BURST]
             for name in full:
                 del self._budgets[name]
@@ -58,7 +59,12 @@ class Storms:
     def forget(self, group_id: str) -> None:
         """The group was deleted."""
         self._held.pop(group_id, None)
-        self._pending = deque(one for one in self._pending if one.group_id != group_id)
+        self._pending_count -= len(self._pending.pop(group_id, ()))
+
+    @property
+    def budgets_count(self) -> int:
+        """The number of groups that have used up a part of their budget."""
+        return len(self._budgets)
 
     def __bool__(self) -> bool:
         return bool(self._pending or self._held)

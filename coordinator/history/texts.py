@@ -8,14 +8,9 @@ LISTED = 3
 
 def cause_text(cause: RebalanceValue.Cause) -> str:
     """One cause, with its member and the reason of the client."""
-    parts = [cause.trigger]
-    who = member_text(cause)
-    if who:
-        parts.append(who)
-    text = " of ".join(parts)
-    if cause.detail:
-        text += f", {cause.detail}"
-    return f"{text}, client reason: {cause.reason!r}" if cause.reason else text
+    reason = f"client reason {cause.reason!r}" if cause.reason else ""
+    parts = [part for part in (cause.detail, member_text(cause), reason) if part]
+    return f"{cause.trigger}: {', '.join(parts)}" if parts else cause.trigger
 
 
 def member_text(one: "RebalanceValue.Cause | RebalanceValue.Member") -> str:
@@ -38,18 +33,18 @@ def line(group_id: str, value: RebalanceValue) -> str:
     kind = "generation" if value.group_type == "classic" else "epoch"
     head = f"Group {group_id!r}: {kind} {value.epoch} {value.outcome}"
     parts = [
-        f"{head} after {value.ended_ms - value.began_ms} ms, {value.members_count} members",
+        f"{head} after {value.ended_ms - value.began_ms} ms, members: {value.members_count}",
         causes_text(value),
         _waits(value),
         _partitions(value),
-        f"{value.not_recorded} rebalances before it are not recorded" if value.not_recorded else "",
+        f"not recorded before it: {value.not_recorded}" if value.not_recorded else "",
     ]
     return "; ".join(part for part in parts if part)
 
 
 def _waits(value: RebalanceValue) -> str:
-    late = [member for member in value.members if member.waited_ms > 0][:LISTED]
-    return "waited for " + ", ".join(f"{_name(one)} {one.waited_ms} ms" for one in late) if late else ""
+    slow = [member for member in value.members if member.waited_ms > 0][:LISTED]
+    return "waited for " + ", ".join(f"{_name(one)} {one.waited_ms} ms" for one in slow) if slow else ""
 
 
 def _name(member: RebalanceValue.Member) -> str:
@@ -58,10 +53,10 @@ def _name(member: RebalanceValue.Member) -> str:
 
 def _partitions(value: RebalanceValue) -> str:
     if value.partitions < 0:
-        return f"{value.moved} members have another assignment" if value.moved else ""
+        return f"members with another assignment: {value.moved}" if value.moved else ""
     changes = {"moved": value.moved, "added": value.added, "removed": value.removed}
-    text = f"{value.partitions} partitions"
-    text += "".join(f", {count} {what}" for what, count in changes.items() if count)
+    text = f"partitions: {value.partitions}"
+    text += "".join(f", {what} {count}" for what, count in changes.items() if count)
     if value.without_owner:
-        text += f", {value.without_owner} without owner for up to {value.without_owner_ms} ms"
+        text += f", without owner {value.without_owner} for up to {value.without_owner_ms} ms"
     return text

@@ -5,7 +5,7 @@ ListTransactions v1 filters by duration (KIP-994), v2 by a pattern (KIP-1152). K
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from gregor.coordinator.txn.records import by_topic
+from gregor.coordinator.txn.partitions import NO_PARTITIONS
 from gregor.coordinator.txn.shard_state import ShardState
 from gregor.coordinator.txn.states import TransactionState
 from gregor.coordinator.txn.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Transaction
@@ -78,7 +78,7 @@ class Queries:
         if transaction is None:
             return refused(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         markers = self._state.markers.get(transactional_id)
-        partitions = transaction.partitions if markers is None else markers.outstanding
+        left = transaction.partitions if markers is None else NO_PARTITIONS.union(markers.outstanding)
         return _Described(
             transactional_id=transactional_id,
             transaction_state=transaction.state.value,
@@ -88,7 +88,7 @@ class Queries:
             producer_epoch=transaction.producer_epoch,
             topics=[
                 DescribeTransactionsResponse.TopicData(topic=topic, partitions=numbers)
-                for topic, numbers in by_topic(partitions).items()
+                for topic, numbers in left.by_topic()
             ],
         )
 

@@ -17,20 +17,33 @@ tombstone. Kafka: TransactionLog and TransactionVersion.transactionLogValueVersi
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import lru_cache
 
 from gregor.coordinator.result import Record
+from gregor.coordinator.txn.partitions import NO_PARTITIONS, PartitionSet
 from gregor.coordinator.txn.states import STATE_OF, STATUS, TransactionState
 from gregor.coordinator.txn.transaction import NO_PRODUCER_ID, Transaction
+from gregor.protocol.codec.primitives import write_string_length, write_uvarint
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.messages import TransactionLogKey, TransactionLogValue
-from gregor.protocol.topic_partition import TopicPartition
 
 KEY_VERSION = 0
 VALUE_VERSION = 0
 TAGGED_VALUE_VERSION = 1
 
 _VERSION = struct.Struct(">h")
+# Of the value in version 1: its version, producer id, producer epoch, timeout, state; last update, start.
+_HEAD = struct.Struct(">hqhib")
+_TIMES = struct.Struct(">qq")
+# Tag, size, field.
+_INT64_TAG = struct.Struct(">BBq")
+_INT16_TAG = struct.Struct(">BBh")
+# _HEAD, the count of partitions plus one, _TIMES, the count of tags, _INT64_TAG, _INT16_TAG.
+_AT_REST = struct.Struct(">hqhibBqqBBBqBBh")
+_INT32 = struct.Struct(">i")
+_NULL = b"\0"
+_COUNTS = [bytes((count,)) for count in range(4)]
 _PREFIXES = [_VERSION.pack(version) for version in range(2)]
 
 
@@ -39,15 +52,62 @@ def encoder(transaction_version: Callable[[], int]) -> Callable[[Record], tuple[
 
     def encode(record: Record) -> tuple[bytes, bytes | None]:
         """Key and value as they are written. Raises ValueError for names too long for the format."""
-        key = _PREFIXES[KEY_VERSION] + TransactionLogKey(transactional_id=record.key).encode(KEY_VERSION)
+        key = _encoded_key(record.key)
         transaction: Transaction | None = record.value
         if transaction is None:
             return key, None
-        tagged = transaction_version() > 0 or _needs_tags(transaction)
-        version = TAGGED_VALUE_VERSION if tagged else VALUE_VERSION
-        return key, _PREFIXES[version] + _to_message(transaction, version).encode(version)
+        if transaction_version() > 0 or _needs_tags(transaction):
+            return key, _encoded_with_tags(transaction)
+        return key, _PREFIXES[VALUE_VERSION] + _to_message(transaction).encode(VALUE_VERSION)
 
     return encode
+
+
+@lru_cache(maxsize=4096)
+def _encoded_key(transactional_id: str) -> bytes:
+    return _PREFIXES[KEY_VERSION] + TransactionLogKey(transactional_id=transactional_id).encode(KEY_VERSION)
+
+
+def _encoded_with_tags(transaction: Transaction) -> bytes:
+    """Return the value of version 1. Each transaction has three: the codec of all messages needs five times as long,
+    and tests compare the two."""
+    partitions = _NULL if transaction.state is TransactionState.EMPTY else _encoded_partitions(transaction.partitions)
+    head = _HEAD.pack(
+        TAGGED_VALUE_VERSION,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.timeout_ms,
+        STATUS[transaction.state],
+    )
+    times = _TIMES.pack(transaction.update_ms, transaction.start_ms)
+    previous, following, client_version = (
+        transaction.previous_producer_id,
+        transaction.next_producer_id,
+        transaction.client_version,
+    )
+    if previous == NO_PRODUCER_ID:
+        previous = transaction.producer_id
+    tags = [] if previous == NO_PRODUCER_ID else [_INT64_TAG.pack(0, 8, previous)]
+    if following != NO_PRODUCER_ID:
+        tags.append(_INT64_TAG.pack(1, 8, following))
+    if client_version:
+        tags.append(_INT16_TAG.pack(2, 2, client_version))
+    return b"".join((head, partitions, times, _COUNTS[len(tags)], *tags))
+
+
+def _encoded_partitions(partitions: PartitionSet) -> bytes:
+    out = bytearray()
+    grouped = list(partitions.by_topic())
+    write_uvarint(out, len(grouped) + 1)
+    for topic, numbers in grouped:
+        name = topic.encode()
+        write_string_length(out, len(name) + 1)
+        out += name
+        write_uvarint(out, len(numbers) + 1)
+        for number in numbers:
+            out += _INT32.pack(number)
+        out += _COUNTS[0]
+    return bytes(out)
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
@@ -60,6 +120,8 @@ def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
     transactional_id = TransactionLogKey.decode(key, key_version, _VERSION.size)[0].transactional_id
     if value is None:
         return Record(transactional_id, None)
+    if (transaction := _decoded_at_rest(value)) is not None:
+        return Record(transactional_id, transaction)
     if len(value) < _VERSION.size:
         raise MalformedMessage("a value without version")
     (value_version,) = _VERSION.unpack_from(value)
@@ -71,12 +133,22 @@ def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
     return Record(transactional_id, _from_message(message))
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Group partitions by topic, both in order."""
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        grouped.setdefault(topic, []).append(partition)
-    return grouped
+def _decoded_at_rest(value: bytes) -> Transaction | None:
+    """Return the transaction of a value of version 1 without partitions and with the usual tags, as most of a log are
+    at a start; None for all others."""
+    if len(value) != _AT_REST.size:
+        return None
+    (version, producer_id, epoch, timeout_ms, status, partitions, update_ms, start_ms, count, first_tag, first_bytes,
+     previous, second_tag, second_bytes, client_version) = _AT_REST.unpack(value)  # fmt: skip
+    state = STATE_OF.get(status)
+    usual = (version, count, first_tag, first_bytes, second_tag, second_bytes) == (TAGGED_VALUE_VERSION, 2, 0, 8, 2, 2)
+    if state is None or partitions > 1 or not usual:
+        return None
+    if previous == producer_id:
+        previous = NO_PRODUCER_ID
+    return Transaction(
+        *(producer_id, epoch, timeout_ms, state, update_ms, start_ms, NO_PARTITIONS, client_version, previous)
+    )
 
 
 def _needs_tags(transaction: Transaction) -> bool:
@@ -87,27 +159,21 @@ def _needs_tags(transaction: Transaction) -> bool:
     )
 
 
-def _to_message(transaction: Transaction, version: int) -> TransactionLogValue:
-    previous = transaction.previous_producer_id
-    if previous == NO_PRODUCER_ID and version >= TAGGED_VALUE_VERSION:
-        previous = transaction.producer_id
+def _to_message(transaction: Transaction) -> TransactionLogValue:
     partitions = None
     if transaction.state is not TransactionState.EMPTY:
         partitions = [
             TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=numbers)
-            for topic, numbers in by_topic(transaction.partitions).items()
+            for topic, numbers in transaction.partitions.by_topic()
         ]
     return TransactionLogValue(
         producer_id=transaction.producer_id,
-        previous_producer_id=previous,
-        next_producer_id=transaction.next_producer_id,
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=STATUS[transaction.state],
         transaction_partitions=partitions,
         transaction_last_update_timestamp_ms=transaction.update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
-        client_transaction_version=transaction.client_version,
     )
 
 
@@ -124,9 +190,7 @@ def _from_message(message: TransactionLogValue) -> Transaction:
         state=state,
         update_ms=message.transaction_last_update_timestamp_ms,
         start_ms=message.transaction_start_timestamp_ms,
-        partitions=frozenset(
-            TopicPartition(topic.topic, partition) for topic in partitions or () for partition in topic.partition_ids
-        ),
+        partitions=PartitionSet.of((topic.topic, topic.partition_ids) for topic in partitions or ()),
         client_version=message.client_transaction_version,
         previous_producer_id=NO_PRODUCER_ID if previous == message.producer_id else previous,
         next_producer_id=message.next_producer_id,

@@ -6,6 +6,7 @@ Kafka: TransactionMetadata and TxnTransitMetadata. Fields of its memory that are
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from gregor.coordinator.txn.partitions import NO_PARTITIONS, PartitionSet
 from gregor.coordinator.txn.states import IDLE, PREDECESSORS, TransactionState
 from gregor.protocol.topic_partition import TopicPartition
 
@@ -38,7 +39,7 @@ class Transaction(NamedTuple):
     state: TransactionState
     update_ms: int
     start_ms: int = NO_TIMESTAMP
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: PartitionSet = NO_PARTITIONS
     client_version: int = 0
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
@@ -81,7 +82,7 @@ class Transaction(NamedTuple):
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             timeout_ms=timeout_ms,
-            partitions=frozenset(),
+            partitions=NO_PARTITIONS,
             start_ms=NO_TIMESTAMP,
             client_version=self.client_version if tagged else 0,
             previous_producer_id=self.producer_id if tagged and rotated else NO_PRODUCER_ID,
@@ -105,7 +106,7 @@ class Transaction(NamedTuple):
             producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH) if bumped else self.producer_epoch,
             next_producer_id=next_producer_id,
             start_ms=now_ms if self.state in IDLE else self.start_ms,
-            partitions=frozenset() if self.state in IDLE else self.partitions,
+            partitions=NO_PARTITIONS if self.state in IDLE else self.partitions,
             client_version=client_version,
         )
 
@@ -124,7 +125,7 @@ class Transaction(NamedTuple):
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             previous_producer_id=self.producer_id if rotated else NO_PRODUCER_ID,
-            partitions=frozenset(),
+            partitions=NO_PARTITIONS,
         )
 
     def _moved(self, state: TransactionState, now_ms: int, **changes: Any) -> "Transaction":

@@ -245,6 +245,20 @@ def iter_batches(buffer: Buffer) -> Iterator[RecordBatch]:
         yield batch
 
 
+def whole_batches_bytes(buffer: Buffer) -> int:
+    """Return the size of all complete batches, by their lengths alone. Bytes that are no batch count as complete:
+    `iter_batches` refuses them."""
+    position, end = 0, len(buffer)
+    while end - position >= LOG_OVERHEAD:
+        size_bytes = _INT32.unpack_from(buffer, position + LENGTH_AT)[0] + LOG_OVERHEAD
+        if size_bytes < LOG_OVERHEAD:
+            return end
+        if size_bytes > end - position:
+            break
+        position += size_bytes
+    return position
+
+
 def build_batch(
     records: Sequence[Record | tuple[bytes | None, bytes | None]],
     *,
@@ -368,6 +382,13 @@ def append_record(
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> None:
     """Write one record behind those that `out` holds."""
+    if not timestamp_delta and not headers and key is not None and value is not None:
+        key_length, value_length = _length_varint(len(key)), _length_varint(len(value))
+        position = _length_varint(offset_delta)
+        size = 3 + len(position) + len(key_length) + len(key) + len(value_length) + len(value)
+        parts = (_length_varint(size), b"\0\0", position, key_length, key, value_length, value, b"\0")
+        out += b"".join(parts)
+        return
     record = bytearray(1)  # attributes: none are in use
     if not INT64_MIN <= timestamp_delta <= INT64_MAX:
         timestamp_delta = wrapped_int64(timestamp_delta)
@@ -381,6 +402,13 @@ def append_record(
         _append_bytes(record, content)
     append_varint(out, len(record))
     out += record
+
+
+def _length_varint(value: int) -> bytes:
+    """Return a zigzag varint; the small ones are at hand."""
+    if 0 <= value < len(_SMALL_VARINTS):
+        return _SMALL_VARINTS[value]
+    return _varint(value)
 
 
 def wrapped_int64(number: int) -> int:
@@ -403,6 +431,16 @@ def append_varint(out: bytearray, value: int) -> None:
         out.append((zigzag & 0x7F) | 0x80)
         zigzag >>= 7
     out.append(zigzag)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    append_varint(out, value)
+    return bytes(out)
+
+
+_SMALL_VARINTS = [_varint(value) for value in range(512)]
+_ONE_BYTE_VARINTS = [(byte >> 1) ^ -(byte & 1) for byte in range(0x80)]
 
 
 def _parse_records(
@@ -430,8 +468,13 @@ def _parse_record(
     end = position + length
     if length < 0 or end > len(data):
         raise CorruptBatch(f"a record of {length} bytes, of which {len(data) - position} are there")
-    timestamp_delta, position = read_varint(data, position + 1, 70)
-    offset_delta, position = read_varint(data, position)
+    position += 1
+    if data[position] < 0x80 and data[position + 1] < 0x80:  # most deltas have one byte
+        timestamp_delta, offset_delta = _ONE_BYTE_VARINTS[data[position]], _ONE_BYTE_VARINTS[data[position + 1]]
+        position += 2
+    else:
+        timestamp_delta, position = read_varint(data, position, 70)
+        offset_delta, position = read_varint(data, position)
     key, position = _bytes(data, position, end)
     value, position = _bytes(data, position, end)
     header_count = data[position]

@@ -1,7 +1,8 @@
 """ApiVersions (18): the requests and versions that a broker serves, and its feature levels.
 
 1: throttle time. 3: flexible, the client names itself (KIP-511), features (KIP-584). 4: features whose lowest version
-is 0 are listed too. The response header always has version 0.
+is 0 are listed too. 5 (Kafka 4.4): the client names the cluster and broker that it expects, if it knows them
+(KIP-1242). The response header always has version 0.
 """
 
 from gregor.protocol.codec.model import Field, Message
@@ -9,18 +10,28 @@ from gregor.protocol.codec.model import Field, Message
 REQUEST = Message(
     "ApiVersionsRequest",
     api_key=18,
-    versions="0-4",
+    versions="0-5",
     flexible="3+",
     fields=[
         Field("client_software_name", "string", "3+", ignorable=True, help="Client library."),
         Field("client_software_version", "string", "3+", ignorable=True, help="Its version."),
+        Field(
+            "cluster_id",
+            "string",
+            "5+",
+            nullable="5+",
+            default=None,
+            ignorable=True,
+            help="Cluster that the client expects, or null when it knows none.",
+        ),
+        Field("node_id", "int32", "5+", default=-1, ignorable=True, help="Broker that the client expects there."),
     ],
 )
 
 RESPONSE = Message(
     "ApiVersionsResponse",
     api_key=18,
-    versions="0-4",
+    versions="0-5",
     flexible="3+",
     fields=[
         Field("error_code", "int16", help="An ErrorCode; 0 for success."),

@@ -1,6 +1,6 @@
 """DeleteGroups (42): groups without members.
 
-2: flexible.
+2: flexible. 3 (Kafka 4.4): error messages.
 """
 
 from gregor.protocol.codec.model import Field, Message
@@ -8,7 +8,7 @@ from gregor.protocol.codec.model import Field, Message
 REQUEST = Message(
     "DeleteGroupsRequest",
     api_key=42,
-    versions="0-2",
+    versions="0-3",
     flexible="2+",
     fields=[
         Field("groups_names", "[]string", help="Groups to delete."),
@@ -18,7 +18,7 @@ REQUEST = Message(
 RESPONSE = Message(
     "DeleteGroupsResponse",
     api_key=42,
-    versions="0-2",
+    versions="0-3",
     flexible="2+",
     fields=[
         Field(
@@ -33,6 +33,15 @@ RESPONSE = Message(
             fields=[
                 Field("group_id", "string", help="Group."),
                 Field("error_code", "int16", help="An ErrorCode; 0 for success."),
+                Field(
+                    "error_message",
+                    "string",
+                    "3+",
+                    nullable="3+",
+                    default=None,
+                    ignorable=True,
+                    help="Cause of the error, or null.",
+                ),
             ],
         ),
     ],

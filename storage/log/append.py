@@ -150,7 +150,6 @@ class Appender:
             length != size_bytes - LENGTH_OVERHEAD
             or magic != 2
             or attributes not in _USUAL_ATTRIBUTES
-            or (attributes > MAX_CODEC and producer_id < 0)
             or offset_delta != count - 1
             or count < 1
             or sent_offset
@@ -194,6 +193,8 @@ class Appender:
                     check_in_transaction(entry, attributes)
             elif entry.transaction_first_offset >= 0:
                 check_in_transaction(entry, attributes)
+        elif attributes & TRANSACTIONAL_BIT:
+            check_batch(view, self._config, from_client=from_client)  # which refuses it
 
         log_append_time_ms = NO_TIMESTAMP
         if self._stamps_append_time:

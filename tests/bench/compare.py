@@ -22,7 +22,7 @@ from typing import NamedTuple
 from tests.bench.chart import Row, chart
 from tests.bench.figures import Figure, allow_descriptors, memory_mb, stall_figures
 from tests.bench.loads import LOADS, Load, Runs, chosen
-from tests.bench.peer import Peer
+from tests.bench.peer import GROUP_SETTINGS, Peer
 from tests.bench.restart import create_coordinators, fill, group_ids, restart_s, transactional_ids
 from tests.support.processes import BrokerProcess
 from tests.support.stolen_time import StolenTime
@@ -69,26 +69,44 @@ def run(ours: BrokerProcess, peer: Peer, given: argparse.Namespace) -> tuple[lis
     sides = [(ours.pid, ours.port, 0), (peer.pid, peer.port, 1)]
     for pid, _, side in sides:
         memory[2 + side].append(memory_mb(pid))
+    figures: list[Figure] = []
+    for crowds in (False, True):
+        measured = [(load, found) for load, found in zip(loads, values, strict=True) if load.is_crowd == crowds]
+        if not measured:
+            continue
+        run_rounds(sides, measured, given)
+        os.kill(ours.pid, signal.SIGCONT)
+        if crowds:
+            figures += stall_figures(ours, stolen, "thousands of requests at once among them", None)
+        else:
+            figures += stall_figures(ours, stolen, "gregor, all rounds")
+    os.kill(ours.pid, signal.SIGCONT)
+    os.kill(peer.pid, signal.SIGCONT)
+    figures += _limited(loads, values)
+    if restarts(given.only):
+        restarted, more = run_restarts(ours, peer, given)
+        values.append(restarted)
+        figures += more
+    return [*values, start, memory], figures
+
+
+def run_rounds(
+    sides: list[tuple[int, int, int]], measured: list[tuple[Load, Values]], given: argparse.Namespace
+) -> None:
+    """Measure these loads on both sides, which are stopped before and after."""
+    for pid, _, _ in sides:
         os.kill(pid, signal.SIGSTOP)
     for number in range(1 - given.warm_up, given.rounds + 1):
         for pid, port, side in sides if number % 2 else sides[::-1]:
             os.kill(pid, signal.SIGCONT)
             runs = Runs(port, pid, f"bench{number + given.warm_up}", given.share)
-            for load, found in zip(loads, values, strict=True):
+            for load, found in measured:
                 value = runs.measure(load)
                 if number > 0:
                     found[2 + side].append(value)
                 print(f"# round {number}, {SIDES[side]}: {load.figure} {value}", flush=True)
             os.sync()
             os.kill(pid, signal.SIGSTOP)
-    os.kill(ours.pid, signal.SIGCONT)
-    os.kill(peer.pid, signal.SIGCONT)
-    figures = _limited(loads, values) + stall_figures(ours, stolen, "gregor, all rounds")
-    if restarts(given.only):
-        restarted, more = run_restarts(ours, peer, given)
-        values.append(restarted)
-        figures += more
-    return [*values, start, memory], figures
 
 
 def _limited(loads: list[Load], values: list[Values]) -> list[Figure]:
@@ -162,7 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
         given.chart = CHART
     allow_descriptors(DESCRIPTORS)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gregor-bench-"))
-    ours, peer = BrokerProcess(folder / "gregor"), Peer(folder / "kafka")
+    ours, peer = BrokerProcess(folder / "gregor", GROUP_SETTINGS), Peer(folder / "kafka")
     try:
         values, figures = run(ours, peer, given)
     finally:

@@ -48,6 +48,8 @@ HEARTBEAT_ERROR_AT = 13
 """Where the error code stands in the response to a heartbeat of either protocol: behind size, correlation id, tags and
 throttle time."""
 PAUSE_S = 0.01
+MAX_ROUNDS = 5
+"""Partitions move from the first member to the others, and all report what they have."""
 
 Later = Callable[[float, Callable[[], None]], None]
 """Calls a function after so many seconds."""
@@ -278,8 +280,10 @@ class ConsumerGroup:
         self.members = [ConsumerMember(link) for link in links]
         self.steps = 0
         self._topic = topic
+        self._later = later
         self._awaited = 0
         self._rounds = 0
+        self._changed = False
 
     def begin(self) -> None:
         self._send_round()
@@ -289,14 +293,19 @@ class ConsumerGroup:
         if response is None:
             return
         _check(response)
+        self._changed |= member.epoch != response.member_epoch or response.assignment is not None
         member.epoch = response.member_epoch
         if response.assignment is not None:
             owned = {one.topic_id: sorted(one.partitions) for one in response.assignment.topic_partitions}
             member.unreported = owned != member.owned
             member.owned = owned
         self._awaited -= 1
-        if not self._awaited and not self.stable:
+        if self._awaited or self.stable:
+            return
+        if self._changed:
             self._send_round()
+        else:
+            self._later(PAUSE_S, self._send_round)
 
     @property
     def stable(self) -> bool:
@@ -309,8 +318,8 @@ class ConsumerGroup:
 
     @property
     def regular(self) -> bool:
-        """Whether no round was needed but those in which partitions move from the first member to the others."""
-        return self._rounds <= 4
+        """Whether no more than MAX_ROUNDS were needed."""
+        return self._rounds <= MAX_ROUNDS
 
     def heartbeat(self, member: ConsumerMember) -> bytes:
         return frame_of(self._request(member))
@@ -321,6 +330,7 @@ class ConsumerGroup:
 
     def _send_round(self) -> None:
         self._rounds += 1
+        self._changed = False
         self.steps += len(self.members)
         self._awaited = len(self.members)
         for member in self.members:

@@ -147,7 +147,8 @@ class Storm:
 
 def prepare(connection: RawConnection, topic: str, group_ids: list[str]) -> None:
     """Create the topic if it does not exist, and wait until all groups have a coordinator that is loaded."""
-    known = connection.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]), 12)
+    wanted = [MetadataRequest.MetadataRequestTopic(name=topic)]
+    known = connection.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), 12)
     if known.topics[0].error_code:
         create_topics(connection, [topic], MEMBERS)
     deadline_s = time.monotonic() + LIMIT_S

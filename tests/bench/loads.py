@@ -22,7 +22,8 @@ class Load(NamedTuple):
 
     `arguments` may name {bootstrap}, {topic}, {pid} of the broker and {count}, which is `count` unless only a share of
     it is run. `pattern` finds the figure in the output. `after` is a load that must have run before. `limit` is that of
-    gregor's value.
+    gregor's value. `is_crowd`: thousands of connections send at once, and the event loop serves all of them before it
+    proceeds.
     """
 
     figure: str
@@ -33,6 +34,7 @@ class Load(NamedTuple):
     higher_is_better: bool
     after: str = ""
     limit: float | None = None
+    is_crowd: bool = False
 
 
 PRODUCED = r"records sent, .*\(([\d.]+) MB/sec\)(?!.*records sent)"
@@ -119,6 +121,7 @@ LOADS = [
             pattern,
             False,
             limit=limit,
+            is_crowd=True,
         )
         for protocol in ("classic", "consumer")
         for name, unit, pattern, limit in (

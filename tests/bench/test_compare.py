@@ -29,7 +29,7 @@ def test_ratios_are_those_of_each_round() -> None:
 
 def test_a_load_brings_those_that_it_needs() -> None:
     assert chosen([]) == LOADS
-    assert [load.figure for load in chosen(["consume"])] == [LARGE, "consume 1000 B records, MB/s"]
+    assert [load.figure for load in chosen(["consume 1000"])] == [LARGE, "consume 1000 B records, MB/s"]
     assert chosen(["nothing of the kind"]) == []
 
 
@@ -49,6 +49,12 @@ def test_the_command_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "100 B",
         "--only",
         "(1 at a time), 1/s",
+        "--only",
+        "offset commits (1 in flight)",
+        "--only",
+        "classic",
+        "--only",
+        "restart",
         "--chart",
         str(drawn),
     ]
@@ -58,9 +64,14 @@ def test_the_command_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     for figure in (
         "produce 100 B records, MB/s",
         "transactions (1 at a time), 1/s",
+        "offset commits (1 in flight), 1/s",
+        "3,000 members join, classic, s",
+        "their heartbeats, classic, % of a core",
+        compare.RESTART,
+        "longest stall, gregor, restart 1",
         compare.START,
         compare.MEMORY,
         "longest stall, gregor",
     ):
         assert figure in told
-    assert drawn.read_text().count("<rect") == 4
+    assert drawn.read_text().count("<rect") == 8

@@ -52,6 +52,7 @@ QUICK: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "10",
+    "group.consumer.assignment.interval.ms": "0",
 }
 
 
@@ -185,7 +186,7 @@ class Harness:
                 for key, value in configs.items()
             ],
         )
-        answer: CreateTopicsResponse = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+        answer: CreateTopicsResponse = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
         (made,) = answer.topics
         assert made.error_code == 0, (made.error_code, made.error_message)
         return made.topic_id

@@ -226,7 +226,7 @@ def test_topics_can_be_deleted_to_make_room(harness: Harness, disk: Path) -> Non
     while not harness.produce("kept", bytes(5000)).error_code:
         pass
     for version, name in ((5, "large"), (5, "absent")):
-        answer = harness.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=5000), version)
+        answer = harness.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000), version)
         assert answer.responses[0].error_code == (0 if name == "large" else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     harness.until(lambda: harness.produce("kept", bytes(5000)).error_code == 0)
     harness.create_topic("more")

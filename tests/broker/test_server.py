@@ -98,7 +98,7 @@ class World:
 
 async def with_topic(client: Client) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+    await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
 
 
 def test_the_first_answers_are_right_and_the_stop_is_clean(run: Any, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_everything_is_found_again(tmp_path: Path, how: str) -> None:
     harness = Harness(tmp_path / "first").start()
     topic_id = harness.create_topic("orders", partitions=2, retention_ms="777000")
     harness.create_topic("gone")
-    harness.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=5000), 5)
+    harness.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=30_000), 5)
     assert [idempotent(harness, 0, b"a", b"b"), idempotent(harness, 2, b"c")] == [(0, 0), (0, 2)]
     harness.produce("orders", b"other partition", partition=1)
     until_coordinators_are_ready(harness)

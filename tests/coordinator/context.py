@@ -1,15 +1,7 @@
-"""A group coordinator with a log in memory and a clock that only moves on command.
+"""A group coordinator in a CoordinatorContext. Requests that wait give a Call whose response comes later."""
 
-Verbs: `hold` and `commit` (records stay uncommitted, are committed), `fail` (the next append fails), `sleep` (time
-passes, timers fire), `restart` (another coordinator loads the same log). Requests that wait give a Call whose response
-comes later.
-"""
-
-import asyncio
-import selectors
-import struct
-from collections.abc import Callable, Coroutine, Hashable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.coordinator.group.config import GroupConfig
@@ -19,11 +11,11 @@ from gregor.coordinator.group.group import Group
 from gregor.coordinator.group.records import decode_record
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.group.states import GroupState
+from gregor.coordinator.history.rebalance import Rebalance
 from gregor.coordinator.replaying import replay
-from gregor.coordinator.result import Producer
 from gregor.coordinator.timers import LoopTimers
 from gregor.protocol.deferred import Deferred
-from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -40,176 +32,33 @@ from gregor.protocol.messages import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from gregor.protocol.records.batch import build_batch, iter_batches
 from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.turns import run_all
-
-START_MS = 1_700_000_000_000
-R = TypeVar("R")
+from tests.coordinator.machinery import Call, CoordinatorContext
 
 
-class SkippingLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is a number: instead of waiting for a timer it jumps to it."""
+class KeptRebalances:
+    """Implements RebalanceLog in memory."""
 
     def __init__(self) -> None:
-        self.now_s = 0.0
-        super().__init__(_SkippingSelector(self))
+        self.ended: list[Rebalance] = []
+        self.forgotten: list[tuple[str, int]] = []
 
-    def time(self) -> float:
-        return self.now_s
+    def record(self, rebalance: Rebalance) -> None:
+        self.ended.append(rebalance)
 
-
-class _SkippingSelector(selectors.SelectSelector):
-    def __init__(self, loop: SkippingLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            raise RuntimeError("everything waits, nothing is scheduled")
-        self._loop.now_s += max(timeout, 0.0)
-        return super().select(0)
+    def forget(self, group_id: str, epoch: int) -> None:
+        self.forgotten.append((group_id, epoch))
 
 
-class MemoryLog:
-    """The partitions of `__consumer_offsets`, as writer and loader."""
-
-    def __init__(self) -> None:
-        self.batches: dict[int, list[bytes]] = {}
-        self.end: dict[int, int] = {}
-        self.high_watermark: dict[int, int] = {}
-        self.held = False
-        self.failures: list[ErrorCode] = []
-        self.appends = 0
-        self.guards: list[object] = []
-        self.verified: list[bool] = []
-        self.waiting: list[tuple[int, int, Callable[[ErrorCode], None]]] = []
-        self.load_gate: asyncio.Event | None = None
-        self.load_error: Exception | None = None
-
-    # LogWriter
-
-    def append(
-        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], producer: Producer | None = None
-    ) -> int:
-        if producer is None:
-            return self._append(partition, records)
-        self.guards.append(producer.guard)
-        self.verified.append(producer.verified)
-        return self._append(
-            partition,
-            records,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            transactional=True,
-        )
-
-    def append_marker(self, partition: int, marker: EndTransaction) -> int:
-        """Key: version int16, type int16; value: version int16, coordinator epoch int32."""
-        return self._append(
-            partition,
-            [(struct.pack(">hh", 0, int(marker.commit)), struct.pack(">hi", 0, marker.coordinator_epoch))],
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            transactional=True,
-            control=True,
-        )
-
-    def _append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]], **header: Any) -> int:
-        if self.failures:
-            raise KafkaError(self.failures.pop(0))
-        self.appends += 1
-        first = self.end.get(partition, 0)
-        batch = build_batch(list(records), base_offset=first, timestamp_ms=START_MS, **header)
-        self.add_batch(partition, bytes(batch))
-        if not self.held:
-            self.commit()
-        return self.end[partition]
-
-    def when_committed(self, partition: int, offset: int, callback: Callable[[ErrorCode], None]) -> None:
-        if self.high_watermark.get(partition, 0) >= offset:
-            callback(ErrorCode.NONE)
-        else:
-            self.waiting.append((partition, offset, callback))
-
-    # LogLoader
-
-    def bounds(self, partition: int) -> tuple[int, int]:
-        if self.load_error is not None:
-            raise self.load_error
-        return 0, self.end.get(partition, 0)
-
-    async def read(self, partition: int, offset: int, max_bytes: int) -> bytes:
-        if self.load_gate is not None:
-            await self.load_gate.wait()
-        data = b""
-        for batch in self.batches.get(partition, []):
-            if next(iter_batches(batch)).next_offset > offset and (not data or len(data) + len(batch) <= max_bytes):
-                data += batch
-        return data
-
-    # what a test does
-
-    def add_batch(self, partition: int, batch: bytes) -> None:
-        self.batches.setdefault(partition, []).append(batch)
-        self.end[partition] = next(iter_batches(batch)).next_offset
-
-    def commit(self) -> None:
-        self.high_watermark.update(self.end)
-        waiting, self.waiting = self.waiting, []
-        for _, _, callback in waiting:
-            callback(ErrorCode.NONE)
-
-    def lose_uncommitted(self) -> None:
-        """Remove the records that the next leader of a partition does not have."""
-        self.waiting.clear()
-        for partition, batches in self.batches.items():
-            end = self.high_watermark.get(partition, 0)
-            self.batches[partition] = [data for data in batches if next(iter_batches(data)).next_offset <= end]
-            self.end[partition] = end
-
-    def records(self, partition: int = 0) -> list[tuple[bytes | None, bytes | None]]:
-        return [
-            (record.key, record.value)
-            for data in self.batches.get(partition, [])
-            for batch in iter_batches(data)
-            for record in batch.records()
-        ]
-
-
-class Call(Generic[R]):
-    """A request that was sent; its response may be there or not."""
-
-    def __init__(self, task: "asyncio.Task[R]") -> None:
-        self._task = task
-
-    @property
-    def done(self) -> bool:
-        return self._task.done()
-
-    @property
-    def response(self) -> R:
-        assert self._task.done(), "no response yet"
-        return self._task.result()
-
-    @property
-    def error(self) -> ErrorCode:
-        return ErrorCode(self.response.error_code)  # type: ignore[attr-defined]
-
-
-class Context:
+class Context(CoordinatorContext[GroupCoordinator]):
     """See the module. Messages have the newest version unless another one is given."""
 
     def __init__(self, partition_count: int = 1, load: bool = True, **config: int) -> None:
-        self.loop = SkippingLoop()
-        self.log = MemoryLog()
         self.config = GroupConfig(**config)
-        self.partition_count = partition_count
         self._uuids = 0
-        self.coordinator = self._make()
-        self._calls: list[asyncio.Task[Any]] = []
-        if load:
-            self.elect()
+        self.history = KeptRebalances()
+        super().__init__(partition_count, load=load)
 
     def _make(self) -> GroupCoordinator:
         return GroupCoordinator(
@@ -220,70 +69,12 @@ class Context:
             LoopGate(),
             partition_count=self.partition_count,
             new_uuid=self._new_uuid,
+            history=self.history,
         )
 
     def _new_uuid(self) -> str:
         self._uuids += 1
         return f"u{self._uuids}"
-
-    def __enter__(self) -> "Context":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.coordinator.close()
-        self.settle()
-        for task in self._calls:
-            task.cancel()
-        self.settle()
-        self.loop.close()
-
-    # --- time and log
-
-    def now_ms(self) -> int:
-        return START_MS + round(self.loop.now_s * 1000)
-
-    def run(self, work: Coroutine[Any, Any, R]) -> R:
-        return self.loop.run_until_complete(work)
-
-    def settle(self) -> None:
-        for _ in range(4):
-            self.run(asyncio.sleep(0))
-
-    def sleep(self, ms: int) -> None:
-        self.run(asyncio.sleep(ms / 1000))
-        self.settle()
-
-    def hold(self) -> None:
-        self.log.held = True
-
-    def commit(self) -> None:
-        self.log.held = False
-        self.log.commit()
-        self.settle()
-
-    def fail(self, code: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
-        self.log.failures.append(code)
-
-    def elect(self, epoch: int = 0) -> None:
-        for partition in range(self.partition_count):
-            self.start_load(partition, epoch)
-        self.sleep(1)
-
-    def start_load(self, partition: int = 0, epoch: int = 0) -> None:
-        async def start() -> None:
-            self.coordinator.on_elected(partition, epoch)
-
-        self.run(start())
-
-    def resign(self, partition: int = 0) -> None:
-        self.coordinator.on_resigned(partition)
-        self.settle()
-
-    def restart(self) -> None:
-        for partition in range(self.partition_count):
-            self.resign(partition)
-        self.coordinator = self._make()
-        self.elect()
 
     # --- state
 
@@ -313,12 +104,6 @@ class Context:
         return _plain(shard.groups)
 
     # --- requests
-
-    def call(self, work: Coroutine[Any, Any, R]) -> Call[R]:
-        task = self.loop.create_task(work)
-        self._calls.append(task)
-        self.settle()
-        return Call(task)
 
     def join(
         self,

@@ -12,7 +12,7 @@ from gregor.coordinator.result import Record, Result
 from gregor.coordinator.runtime import CoordinatorRuntime, RecordFormat, RuntimeSettings
 from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from gregor.protocol.turns import Steps
-from tests.coordinator.context import START_MS, MemoryLog, SkippingLoop
+from tests.coordinator.machinery import START_MS, MemoryLog, SkippingLoop
 
 COMMIT_TIMEOUT_MS = 5_000
 

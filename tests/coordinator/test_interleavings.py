@@ -10,7 +10,8 @@ from gregor.coordinator.group.group import Membership
 from gregor.coordinator.group.states import GroupState
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import JoinGroupResponse, SyncGroupResponse
-from tests.coordinator.context import Call, Context
+from tests.coordinator.context import Context
+from tests.coordinator.machinery import Call
 
 SESSION_MS = 6_000
 REBALANCE_MS = 9_000

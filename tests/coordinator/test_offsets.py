@@ -20,7 +20,8 @@ from gregor.protocol.messages import (
     OffsetFetchResponse,
 )
 from gregor.protocol.records.batch import build_batch
-from tests.coordinator.context import START_MS, Context
+from tests.coordinator.context import Context
+from tests.coordinator.machinery import START_MS
 
 HOUR_MS = 60 * 60 * 1000
 DAY_MS = 24 * HOUR_MS

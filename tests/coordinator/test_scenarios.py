@@ -20,7 +20,8 @@ from gregor.coordinator.group.records import decode_record
 from gregor.coordinator.result import Record
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, JoinGroupResponse, SyncGroupResponse
-from tests.coordinator.context import Call, Context
+from tests.coordinator.context import Context
+from tests.coordinator.machinery import Call
 
 SCRIPTS = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
 

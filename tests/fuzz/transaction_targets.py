@@ -10,6 +10,7 @@ from gregor.coordinator.ports import TimedOperation
 from gregor.coordinator.replaying import replay
 from gregor.coordinator.result import Record
 from gregor.coordinator.txn.config import TransactionConfig
+from gregor.coordinator.txn.partitions import NO_PARTITIONS
 from gregor.coordinator.txn.records import decode_record, encoder
 from gregor.coordinator.txn.shard import TransactionShard
 from gregor.coordinator.txn.states import IDLE, STATE_OF, TransactionState
@@ -149,7 +150,9 @@ class Transactions:
 
 def some_records() -> list[tuple[bytes, bytes | None]]:
     random = Random(4721)
-    partitions = frozenset({TopicPartition("orders", 0), TopicPartition("orders", 3), TopicPartition("ü" * 40, 1)})
+    partitions = NO_PARTITIONS.union(
+        {TopicPartition("orders", 0), TopicPartition("orders", 3), TopicPartition("ü" * 40, 1)}
+    )
     made = []
     for state in STATE_OF.values():
         transaction = Transaction(1000, random.randrange(2**15), 60_000, state, NOW_MS, client_version=2)

@@ -35,8 +35,10 @@ CUT_IN_4 = (
     *("AlterReplicaLogDirs", "DescribeLogDirs", "AlterPartition", "WriteTxnMarkers"),
 )
 # Names became droppable when topic ids came: the rule of 4.3 applies here in all versions.
-NEWER_IN_4_4 = {"ApiVersions": 5, "DeleteGroups": 3, "TxnOffsetCommit": 6}
-"""4.4 adds one version each; its clients use the version before where a broker does not serve it."""
+SERVED_FROM_4_4 = {"ApiVersions": 5, "DeleteGroups": 3}
+"""4.4 adds one version each."""
+NOT_SERVED_FROM_4_4 = {"TxnOffsetCommit": 6}
+"""Clients of 4.4 use the version before where a broker does not serve these."""
 TOPIC_IDS_IN_4 = ("ProduceRequest", "ProduceResponse", "OffsetCommitRequest", "OffsetCommitResponse")
 
 
@@ -131,6 +133,10 @@ def their_default(their: dict[str, Any]) -> Any:
     return int(str(default or 0), 0) if kind in FIXED else ()
 
 
+def api_of(name: str) -> str:
+    return name.removesuffix("Request").removesuffix("Response")
+
+
 API_MESSAGES = [name for name in messages.message_names() if name.endswith(("Request", "Response", "Header"))]
 SERVED = [name for name in API_MESSAGES if not name.startswith(tuple(FROM_3_9))]
 
@@ -140,20 +146,21 @@ def test_fields_equal_those_of_4_3(name: str) -> None:
     schema = messages.schema(name)
     definition = definitions("4.3.1", "kafka-clients")[name]
     valid = Versions.parse(definition["validVersions"])
-    cut = name.removesuffix("Request").removesuffix("Response") in CUT_IN_4
+    cut = api_of(name) in CUT_IN_4
     assert (valid.first > 0) == cut
-    assert schema.versions == Versions(0 if cut else valid.first, valid.last)
+    last = SERVED_FROM_4_4.get(api_of(name), valid.last)
+    assert schema.versions == Versions(0 if cut else valid.first, last)
     assert schema.api_key == definition.get("apiKey")
     compare(schema, definition, valid)
 
 
 @pytest.mark.parametrize("name", SERVED)
 def test_fields_equal_those_of_4_4(name: str) -> None:
-    """In the versions that 4.3 has; there is no newer one but those that are listed."""
+    """There is no version that is not served but those that are listed."""
     schema = messages.schema(name)
     definition = definitions("4.4.0", "kafka-clients")[name]
     valid = Versions.parse(definition["validVersions"])
-    newer = NEWER_IN_4_4.get(name.removesuffix("Request").removesuffix("Response"))
+    newer = NOT_SERVED_FROM_4_4.get(api_of(name))
     assert valid.last == (newer or schema.versions.last)
     if newer is not None:
         assert schema.versions.last == newer - 1

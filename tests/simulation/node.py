@@ -162,7 +162,13 @@ class Node:
         async def next_producer_id() -> int:
             return await self.producer_ids.next_id()
 
-        base = SimpleNamespace(image=self.image, replicas=self.replicas, features=self.features)
+        base = SimpleNamespace(
+            image=self.image,
+            replicas=self.replicas,
+            features=self.features,
+            store=self.store,
+            configs=self.configs,
+        )
         return make_coordinators(
             self.config,
             cast("Any", base),

@@ -89,7 +89,7 @@ TRANSACTION_MUTANTS = (
     ),
     Mutant(
         "a marker that a leader refuses counts as written",
-        (Edit("broker", "_decided", "not error or error in _NEEDLESS", "error not in _FENCED"),),
+        (Edit("broker", "_decided", "error and error not in _NEEDLESS and error not in _FENCED", "False"),),
         seed=2,
     ),
     Mutant(

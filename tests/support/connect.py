@@ -187,3 +187,7 @@ class Worker(ConnectProcess):
                 return str(parts[1]["worker_id"])
             assert time.monotonic() < deadline, f"{status}\n{self.log()}"
             time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    print(connect_jars())

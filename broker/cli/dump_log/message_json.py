@@ -24,9 +24,15 @@ def _struct(struct: Struct, value: Any, version: int) -> Fields:
     fields: Fields = {}
     for field in struct.fields:
         content = getattr(value, field.name)
-        if version in field.versions and not (version in field.tagged and content == field.default):
+        if version in field.versions and not (version in field.tagged and _is_default(field, content)):
             fields[_camel_case(field.name)] = _content(field, content, version)
     return fields
+
+
+def _is_default(field: Field, content: Any) -> bool:
+    if field.default is None or content is None or not (field.is_array or field.is_struct):
+        return bool(content == field.default)
+    return bool(content == type(content)())
 
 
 def _content(field: Field, content: Any, version: int) -> Any:

@@ -7,19 +7,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from confluent_kafka import ConsumerGroupState, ConsumerGroupType
-from confluent_kafka.admin import AdminClient, ConsumerGroupListing
+from confluent_kafka.admin import AdminClient
 
 from gregor.broker.cli.client import collect_results, connect_admin
 from gregor.broker.cli.command import bootstrap_option, command_config_option, only_one, run
-from gregor.broker.cli.errors import explain
+from gregor.broker.cli.errors import CommandError, explain
+from gregor.broker.cli.groups import history as group_history
 from gregor.broker.cli.groups import offsets as group_offsets
 from gregor.broker.cli.groups import report as group_report
 from gregor.broker.cli.groups import reset as group_reset
-from gregor.broker.cli.tables import Column, print_table
+from gregor.broker.cli.groups.listing import ANY, all_groups, list_groups
+from gregor.protocol.errors import KafkaError
 
-ACTIONS = ("--list", "--describe", "--delete", "--reset-offsets", "--delete-offsets")
-ANY = "any"  # --state or --type without a value
+ACTIONS = (
+    "--list",
+    "--describe",
+    "--delete",
+    "--reset-offsets",
+    "--delete-offsets",
+    "--validate-regex",
+    "--history",
+)
 
 EPILOG = """\b
 Examples:
@@ -31,6 +39,8 @@ Examples:
   gregor groups --reset-offsets --group billing --all-topics --by-duration PT2H --execute
   gregor groups --delete --group billing
   gregor groups --delete-offsets --group billing --topic orders:0,1
+  gregor groups --validate-regex 'orders-.*'
+  gregor groups --history billing
 """
 
 
@@ -42,6 +52,9 @@ Examples:
 @click.option("--delete", is_flag=True, help="Delete groups that have no members.")
 @click.option("--reset-offsets", is_flag=True, help="Change the committed offsets of a group that has no members.")
 @click.option("--delete-offsets", is_flag=True, help="Delete the committed offsets of a group for --topic.")
+@click.option("--validate-regex", metavar="REGEX", help="Check the regular expression of a subscription (RE2).")
+@click.option("--history", metavar="ID", help="Show why this group rebalanced; --verbose or --json for all details.")
+@click.option("--json", "as_json", is_flag=True, help="With --history: print JSON.")
 @click.option("--group", "groups", metavar="ID", multiple=True, help="A group; repeatable.")
 @click.option("--all-groups", is_flag=True, help="All groups.")
 @click.option("--offsets", is_flag=True, help="With --describe: offsets and lag (the default).")
@@ -54,7 +67,7 @@ Examples:
     "--type", "kind", is_flag=False, flag_value=ANY, metavar="[TYPES]",
     help="With --list: show types, or only groups of these (classic, consumer).",
 )  # fmt: skip
-@click.option("--verbose", is_flag=True, help="With --describe: more columns.")
+@click.option("--verbose", is_flag=True, help="With --describe or --history: more details.")
 @click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), default=30_000, metavar="MS", show_default=True)
 @click.option(
     "--topic",
@@ -80,14 +93,24 @@ def groups(**given: Any) -> int:
     action = only_one(ACTIONS, given)
     check_combinations(action, given)
     timeout_s = given["timeout_ms"] / 1000
+    if action == "--validate-regex":
+        return validate_regex(given["validate_regex"])
+    if action == "--history":
+        return group_history.show_history(
+            given["bootstrap"],
+            given["config_file"],
+            given["history"],
+            as_json=given["as_json"],
+            verbose=given["verbose"],
+        )
     if action == "--delete-offsets":
         (group,) = given["groups"]
         return group_offsets.delete_offsets(given["bootstrap"], given["config_file"], group, given["topics"])
     admin = connect_admin(given["bootstrap"], given["config_file"])
     if action == "--list":
-        list_groups(admin, given["state"], given["kind"], timeout_s)
+        list_groups(admin, given["state"], given["kind"], given["bootstrap"], given["config_file"], timeout_s)
         return 0
-    names = list(given["groups"]) or [group.group_id for group in all_groups(admin, timeout_s)]
+    names = list(given["groups"]) or all_groups(admin, timeout_s)
     if not names:
         return 0
     if action == "--describe":
@@ -101,10 +124,15 @@ def check_combinations(action: str, given: dict[str, Any]) -> None:
     """Raise UsageError for flags that contradict each other or would be ignored."""
     if given["groups"] and given["all_groups"]:
         raise click.UsageError("--group and --all-groups contradict each other.")
+    if given["as_json"] and action != "--history":
+        raise click.UsageError("--json needs --history.")
     if action == "--list":
         if given["groups"]:
             raise click.UsageError("--list and --group contradict each other: all groups are listed.")
-    elif not given["groups"] and not given["all_groups"]:
+    elif action == "--history":
+        if given["groups"] or given["all_groups"]:
+            raise click.UsageError("--history names its group itself: --history ID, without --group or --all-groups.")
+    elif action != "--validate-regex" and not given["groups"] and not given["all_groups"]:
         raise click.UsageError(f"{action} needs --group or --all-groups.")
     views = [flag for flag in ("--offsets", "--members", "--state") if given[flag.removeprefix("--")]]
     if action == "--describe":
@@ -112,7 +140,12 @@ def check_combinations(action: str, given: dict[str, Any]) -> None:
             raise click.UsageError(f"{views[0]} and {views[1]} contradict each other.")
         if given["state"] not in (None, ANY):
             raise click.UsageError("--state has no value with --describe.")
-    elif given["members"] or given["offsets"] or given["verbose"] or (given["state"] and action != "--list"):
+    elif (
+        given["members"]
+        or given["offsets"]
+        or (given["verbose"] and action != "--history")
+        or (given["state"] and action != "--list")
+    ):
         raise click.UsageError("--offsets, --members, --state and --verbose need --describe.")
     if given["kind"] and action != "--list":
         raise click.UsageError("--type needs --list.")
@@ -128,60 +161,16 @@ def check_combinations(action: str, given: dict[str, Any]) -> None:
         raise click.UsageError("--dry-run, --execute and --export need --reset-offsets.")
 
 
-def parse_states(text: str | None) -> set[ConsumerGroupState]:
-    """Return the states of `stable,empty`; none without a filter."""
-    if text in (None, ANY):
-        return set()
-    by_name = {name.lower(): state for state, name in group_report.STATE_NAMES.items()}
-    words = [word.strip().lower() for word in (text or "").split(",")]
-    for word in words:
-        if word not in by_name:
-            raise click.UsageError(f"'{word}' is not a state; states are {', '.join(by_name)}.")
-    return {by_name[word] for word in words}
+def validate_regex(text: str) -> int:
+    """Print whether RE2 accepts the expression; return exit code 1 if it does not."""
+    from gregor.coordinator.group.consumer.regular_expressions import compile_expression
 
-
-def parse_types(text: str | None) -> set[ConsumerGroupType]:
-    """Return the types of `classic,consumer`; none without a filter."""
-    if text in (None, ANY):
-        return set()
-    by_name = {"classic": ConsumerGroupType.CLASSIC, "consumer": ConsumerGroupType.CONSUMER}
-    words = [word.strip().lower() for word in (text or "").split(",")]
-    for word in words:
-        if word not in by_name:
-            raise click.UsageError(f"'{word}' is not a type; types are {', '.join(by_name)}.")
-    return {by_name[word] for word in words}
-
-
-def all_groups(admin: AdminClient, timeout_s: float, **filters: Any) -> list[ConsumerGroupListing]:
-    """Fetch the groups of all coordinators, sorted by name."""
-    result = admin.list_consumer_groups(request_timeout=timeout_s, **filters).result()
-    if result.errors:
-        raise result.errors[0]
-    return sorted(result.valid or [], key=lambda group: str(group.group_id))
-
-
-def list_groups(admin: AdminClient, state: str | None, kind: str | None, timeout_s: float) -> None:
-    """Print the names, or a table if --state or --type is given."""
-    filters: dict[str, Any] = {}
-    if states := parse_states(state):
-        filters["states"] = states
-    if types := parse_types(kind):
-        filters["types"] = types
-    found = all_groups(admin, timeout_s, **filters)
-    if state is None and kind is None:
-        print("\n".join(group.group_id for group in found), end="\n" if found else "")
-        return
-    columns = [Column("GROUP", 25)]
-    rows = [[group.group_id] for group in found]
-    if kind is not None:
-        columns.append(Column("TYPE", 20))
-        for row, group in zip(rows, found, strict=True):
-            row.append(group.type.name.capitalize())
-    if state is not None:
-        columns.append(Column("STATE", 20))
-        for row, group in zip(rows, found, strict=True):
-            row.append(group_report.state_name(group))
-    print_table(columns, rows)
+    try:
+        compile_expression(text)
+    except KafkaError as error:
+        raise CommandError(f"The regular expression `{text}` is invalid: {error.message}.") from None
+    print(f"The regular expression `{text}` is valid.")
+    return 0
 
 
 def delete_groups(admin: AdminClient, names: Sequence[str], timeout_s: float) -> int:

@@ -6,45 +6,25 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    ConsumerGroupDescription,
-    ConsumerGroupListing,
-    ListOffsetsResultInfo,
-    MemberDescription,
-    OffsetSpec,
-)
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from gregor.broker.cli.client import collect_results, require_results
+from gregor.broker.cli.groups.views import DEAD, EMPTY, STABLE, GroupView, describe_groups
 from gregor.broker.cli.tables import Column, on_terminal, print_table
 from gregor.protocol.topic_partition import TopicPartitionKey
 
 MISSING = "-"
-STATE_NAMES = {
-    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
-    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
-    ConsumerGroupState.STABLE: "Stable",
-    ConsumerGroupState.EMPTY: "Empty",
-    ConsumerGroupState.DEAD: "Dead",
-}
-
-
-def state_name(group: ConsumerGroupDescription | ConsumerGroupListing) -> str:
-    """Return Kafka's name of the group's state; "Unknown" for the states of the newer group protocols."""
-    names: Mapping[Any, str] = STATE_NAMES
-    return names.get(group.state, "Unknown")
 
 
 def describe(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], timeout_s: float) -> int:
     """Print one table per group; return exit code 1 if one of them does not exist."""
-    described = require_results(admin.describe_consumer_groups(list(names), request_timeout=timeout_s))
     code = 0
-    for name in sorted(described):
-        group = described[name]
-        if group.state == ConsumerGroupState.DEAD:
+    for group in describe_groups(admin, names, given["bootstrap"], given["config_file"], timeout_s):
+        if group.state == DEAD:
             print(
-                f"gregor groups: group '{name}' does not exist. `gregor groups --list` shows the groups that exist.",
+                f"gregor groups: group '{group.group_id}' does not exist. `gregor groups --list` shows the groups that "
+                "exist.",
                 file=sys.stderr,
             )
             code = 1
@@ -55,8 +35,8 @@ def describe(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any],
         elif given["state"]:
             columns, rows = state_table(group, given["verbose"])
         else:
-            committed = committed_offsets(admin, name, timeout_s)
-            keys = {*committed, *(key for member in group.members for key in assigned(member))}
+            committed = committed_offsets(admin, group.group_id, timeout_s)
+            keys = {*committed, *(key for member in group.members for key in member.assigned)}
             ends = {key: info.offset for key, info in log_offsets(admin, keys, OffsetSpec.latest()).items()}
             columns, rows = offset_table(group, committed, ends, given["verbose"])
         if rows and on_terminal():
@@ -85,13 +65,8 @@ def log_offsets(
     return {(part.topic, part.partition): info for part, info in done.items()}
 
 
-def assigned(member: MemberDescription) -> list[TopicPartitionKey]:
-    """Return the partitions of a member, sorted."""
-    return sorted((part.topic, part.partition) for part in member.assignment.topic_partitions)
-
-
 def offset_table(
-    group: ConsumerGroupDescription,
+    group: GroupView,
     committed: Mapping[TopicPartitionKey, TopicPartition],
     ends: Mapping[TopicPartitionKey, int],
     verbose: bool,
@@ -114,8 +89,8 @@ def offset_table(
         rows.append([*row, *owner])
 
     owned: set[TopicPartitionKey] = set()
-    for member in sorted(group.members, key=lambda member: -len(member.assignment.topic_partitions)):
-        for key in assigned(member):
+    for member in sorted(group.members, key=lambda member: -len(member.assigned)):
+        for key in member.assigned:
             owned.add(key)
             add(key, (member.member_id, member.host, member.client_id))
     for key in sorted(committed.keys() - owned):
@@ -123,40 +98,45 @@ def offset_table(
     return columns, rows
 
 
-def member_table(group: ConsumerGroupDescription, verbose: bool) -> tuple[list[Column], list[list[object]]]:
-    """Return a row per member. Instance ids appear if a member has one; epochs belong to newer group protocols."""
-    static = any(member.group_instance_id for member in group.members)
+def member_table(group: GroupView, verbose: bool) -> tuple[list[Column], list[list[object]]]:
+    """Return a row per member. Instance ids appear if a member has one, the protocol of each member while the group
+    moves from one protocol to the other; epochs are of consumer groups."""
+    static = any(member.instance_id for member in group.members)
+    mixed = verbose and len({member.is_upgraded for member in group.members} - {None}) > 1
     columns = [Column("GROUP", 15), Column("CONSUMER-ID", 15)]
     columns += [Column("GROUP-INSTANCE-ID", 17)] if static else []
     columns += [Column("HOST", 15), Column("CLIENT-ID", 15), Column("#PARTITIONS", 15, number=True)]
     if verbose:
         columns += [Column("CURRENT-EPOCH", 15), Column("CURRENT-ASSIGNMENT", 20)]
         columns += [Column("TARGET-EPOCH", 15), Column("TARGET-ASSIGNMENT", 20)]
+    columns += [Column("UPGRADED")] if mixed else []
     rows: list[list[object]] = []
     for member in group.members:
         row: list[object] = [group.group_id, member.member_id]
-        row += [member.group_instance_id or ""] if static else []
-        row += [member.host, member.client_id, len(member.assignment.topic_partitions)]
+        row += [member.instance_id or ""] if static else []
+        row += [member.host, member.client_id, len(member.assigned)]
         if verbose:
-            target = member.target_assignment.topic_partitions if member.target_assignment else []
-            row += [MISSING, partitions_text(assigned(member))]
-            row += [MISSING, partitions_text((part.topic, part.partition) for part in target)]
+            row += [_or_missing(member.epoch), partitions_text(member.assigned)]
+            row += [_or_missing(group.target_epoch), partitions_text(member.target)]
+        row += [MISSING if member.is_upgraded is None else str(member.is_upgraded).lower()] if mixed else []
         rows.append(row)
     return columns, rows
 
 
-def state_table(group: ConsumerGroupDescription, verbose: bool) -> tuple[list[Column], list[list[object]]]:
+def state_table(group: GroupView, verbose: bool) -> tuple[list[Column], list[list[object]]]:
     """Return one row with the coordinator and the state of the group."""
-    node = group.coordinator
-    coordinator = f"{node.host}:{node.port}  ({node.id})" if node else MISSING
     columns = [Column("GROUP", 15), Column("COORDINATOR (ID)", 25)]
     columns += [Column("ASSIGNMENT-STRATEGY", 20), Column("STATE", 20)]
-    row: list[object] = [group.group_id, coordinator, group.partition_assignor or MISSING, state_name(group)]
+    row: list[object] = [group.group_id, group.coordinator or MISSING, group.assignor or MISSING, group.state]
     if verbose:
         columns += [Column("GROUP-EPOCH", 15), Column("TARGET-ASSIGNMENT-EPOCH", 25)]
-        row += [MISSING, MISSING]
+        row += [_or_missing(group.epoch), _or_missing(group.target_epoch)]
     columns.append(Column("#MEMBERS", number=True))
     return columns, [[*row, len(group.members)]]
+
+
+def _or_missing(epoch: int | None) -> object:
+    return MISSING if epoch is None else epoch
 
 
 def partitions_text(keys: Iterable[TopicPartitionKey]) -> str:
@@ -167,8 +147,8 @@ def partitions_text(keys: Iterable[TopicPartitionKey]) -> str:
     return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic.items()) or MISSING
 
 
-def _remark(group: ConsumerGroupDescription) -> None:
-    if group.state == ConsumerGroupState.EMPTY:
+def _remark(group: GroupView) -> None:
+    if group.state == EMPTY:
         print(f"\nConsumer group '{group.group_id}' has no active members.", file=sys.stderr)
-    elif group.state != ConsumerGroupState.STABLE:
+    elif group.state != STABLE:
         print(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.", file=sys.stderr)

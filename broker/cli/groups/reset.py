@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 from confluent_kafka import (
-    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     KafkaException,
     TopicCollection,
@@ -23,7 +22,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from gregor.broker.cli.client import require_results
 from gregor.broker.cli.errors import CommandError
-from gregor.broker.cli.groups.report import committed_offsets, log_offsets, state_name
+from gregor.broker.cli.groups.report import committed_offsets, log_offsets
+from gregor.broker.cli.groups.views import DEAD, EMPTY, describe_groups
 from gregor.broker.cli.tables import Column, on_terminal, print_table
 from gregor.protocol.topic_partition import TopicPartitionKey
 
@@ -209,13 +209,14 @@ def reset(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], ti
             raise CommandError(f"cannot read {given['from_file']}: {error.strerror}.") from None
     if not given["execute"] and not given["dry_run"]:
         print("This is a dry run; --execute commits the offsets.", file=sys.stderr)
-    described = require_results(admin.describe_consumer_groups(list(names), request_timeout=timeout_s))
+    described = describe_groups(admin, names, given["bootstrap"], given["config_file"], timeout_s)
+    states = {group.group_id: group.state for group in described}
     rows: list[tuple[str, str, int, int]] = []
     code = 0
     for name in names:
-        if described[name].state not in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
+        if states[name] not in (EMPTY, DEAD):
             print(
-                f"gregor groups: '{name}' is {state_name(described[name])}; only offsets of groups without members "
+                f"gregor groups: '{name}' is {states[name]}; only offsets of groups without members "
                 "can be reset. Stop its consumers first.",
                 file=sys.stderr,
             )

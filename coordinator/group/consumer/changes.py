@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gregor.coordinator.group.consumer.assignor import Assignment
+from gregor.coordinator.group.consumer.assignors.assignor import Assignment
 from gregor.coordinator.group.consumer.group import ConsumerGroup, ResolvedExpression
 from gregor.coordinator.group.consumer.member import Subscription, assignment_to_record
 from gregor.coordinator.group.consumer.reconciliation import MemberAssignment

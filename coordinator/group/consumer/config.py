@@ -62,6 +62,8 @@ class ConsumerGroups:
     topics: TopicView = NO_TOPICS
     configs: GroupConfigs = field(default_factory=DefaultConfigs)
     settings: ConsumerGroupSettings = ConsumerGroupSettings()
+    are_served: Callable[[], bool] = lambda: True
+    """Whether the finalised group.version allows consumer groups; else those that are loaded become classic ones."""
 
 
 def all_visible(names: Collection[str]) -> Collection[str]:

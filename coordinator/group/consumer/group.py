@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from gregor.coordinator.group.consumer.assignor import NO_PARTITIONS, Assignment
+from gregor.coordinator.group.consumer.assignors.assignor import NO_PARTITIONS, Assignment
 from gregor.coordinator.group.consumer.member import (
     JOINING,
     LEFT,

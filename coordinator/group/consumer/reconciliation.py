@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from gregor.coordinator.group.consumer.assignor import Assignment
+from gregor.coordinator.group.consumer.assignors.assignor import Assignment
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 

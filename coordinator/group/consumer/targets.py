@@ -11,8 +11,8 @@ from functools import partial
 from typing import NamedTuple
 
 from gregor.coordinator.group.consumer import changes
-from gregor.coordinator.group.consumer.assignor import NO_PARTITIONS, Assignment, MemberSpec, TopicSpec
-from gregor.coordinator.group.consumer.assignors import ASSIGNORS
+from gregor.coordinator.group.consumer.assignors.assignor import NO_PARTITIONS, Assignment, MemberSpec, TopicSpec
+from gregor.coordinator.group.consumer.assignors.table import ASSIGNORS
 from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.consumer.group import ConsumerGroup
 from gregor.coordinator.group.consumer.member import Subscription

@@ -11,7 +11,7 @@ import pytest
 from gregor.broker.cluster.auto_topics import TopicCreator
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, REBALANCES_TOPIC, TRANSACTION_STATE_TOPIC
 
 
 class Admin:
@@ -179,3 +179,13 @@ def test_warning_names_the_setting_of_the_topic_that_waits(
         with pytest.raises(KafkaError):
             loop.run_until_complete(topics.create(name))
     assert "set transaction.state.log.replication.factor to fewer" in caplog.text
+
+
+@pytest.mark.parametrize(("cluster", "factor"), [(False, 1), (True, 3)])
+def test_history_of_rebalances_is_a_small_compacted_topic(
+    loop: asyncio.AbstractEventLoop, cluster: bool, factor: int
+) -> None:
+    admin = Admin()
+    admin.go.set()
+    loop.run_until_complete(creator(admin, Requests() if cluster else None).create(REBALANCES_TOPIC))
+    assert admin.asked == [(REBALANCES_TOPIC, 8, factor, {"cleanup.policy": "compact", "segment.bytes": "104857600"})]

@@ -150,7 +150,7 @@ def test_settings_altered_meanwhile_count(harness: Harness, gate: Gate) -> None:
 
 
 def test_a_topic_deleted_meanwhile_is_gone_when_its_logs_are_ready(harness: Harness, gate: Gate) -> None:
-    deletion = harness.begin(DeleteTopicsRequest(topic_names=["slow"], timeout_ms=5000), 5)
+    deletion = harness.begin(DeleteTopicsRequest(topic_names=["slow"], timeout_ms=30_000), 5)
     assert harness.produce("quick", b"x").base_offset == 1
     gate.open = True
     assert harness.run(deletion).responses[0].error_code == 0
@@ -174,15 +174,14 @@ def test_a_controller_on_another_broker_is_notified_of_deferred_deletions_too(ha
 def test_other_topics_can_be_made_and_deleted_meanwhile(harness: Harness, gate: Gate) -> None:
     harness.create_topic("new")
     assert harness.produce("new", b"x").base_offset == 0
-    assert harness.ask(DeleteTopicsRequest(topic_names=["new"], timeout_ms=2000), 5).responses[0].error_code == 0
+    assert harness.ask(DeleteTopicsRequest(topic_names=["new"], timeout_ms=30_000), 5).responses[0].error_code == 0
 
 
 def test_a_deletion_that_waits_for_a_log_holds_up_no_other_topic(harness: Harness, gate: Gate) -> None:
-    deletion = harness.begin(DeleteTopicsRequest(topic_names=["slow"], timeout_ms=5000), 5)
-    begin = time.monotonic()
+    deletion = harness.begin(DeleteTopicsRequest(topic_names=["slow"], timeout_ms=30_000), 5)
     harness.create_topic("new")
-    assert harness.ask(DeleteTopicsRequest(topic_names=["new"], timeout_ms=2000), 5).responses[0].error_code == 0
-    assert time.monotonic() - begin < 1
+    assert harness.ask(DeleteTopicsRequest(topic_names=["new"], timeout_ms=30_000), 5).responses[0].error_code == 0
+    assert not deletion.done()
     gate.open = True
     assert harness.run(deletion).responses[0].error_code == 0
 

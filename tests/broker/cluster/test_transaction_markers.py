@@ -306,6 +306,46 @@ def test_a_marker_that_is_refused_for_now_is_sent_again(run: Callable[[Test], No
     run(test)
 
 
+def test_one_marker_at_a_time_tries_a_partition_that_refuses_them(run: Callable[[Test], None]) -> None:
+    """Of thousands of transactions that end in the same partition each would be sent again and again."""
+
+    async def test(world: World) -> None:
+        world.told("t", SECOND, SECOND)
+        count = 300
+        for producer_id in range(100, 100 + count):
+            FakePeer.errors[producer_id, "t", 0] = [ErrorCode.NOT_ENOUGH_REPLICAS] * 1000
+        outcomes = [world.send(EndTransaction(100 + index, 0, 5, True, 0), "t", 0, 1) for index in range(count)]
+        await world.until(lambda: len(FakePeer.written) == count)  # partition 1
+        outcomes[0].cancel()
+        before = len(FakePeer.requests)
+        await world.until(lambda: len(FakePeer.requests) > before + 50)
+        assert max(len(request.markers) for _, request in FakePeer.requests[before:]) < 10
+        assert not any(outcome.done for outcome in outcomes[1:])
+        FakePeer.errors.clear()
+        for outcome in outcomes[1:]:
+            await done(outcome)
+        assert len(FakePeer.requests) < before + 70
+        assert sorted(FakePeer.written) == sorted(
+            (SECOND, (100 + index, "t", part)) for index in range(count) for part in (0, 1) if index or part
+        )
+
+    run(test)
+
+
+@pytest.mark.parametrize("answer", [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT])
+def test_any_decision_of_a_partition_lets_the_others_follow(run: Callable[[Test], None], answer: ErrorCode) -> None:
+    async def test(world: World) -> None:
+        world.told("t", SECOND)
+        refusals = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 3
+        FakePeer.errors = {(7, "t", 0): [*refusals, answer], (8, "t", 0): list(refusals), (9, "t", 0): list(refusals)}
+        outcomes = [world.send(EndTransaction(id_, 0, 5, True, 0), "t", 0) for id_ in (7, 8, 9)]
+        await world.until(lambda: all(outcome.done for outcome in outcomes))
+        assert (outcomes[0].error is None) == (answer is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+        assert sorted(FakePeer.written) == [(SECOND, (8, "t", 0)), (SECOND, (9, "t", 0))]
+
+    run(test)
+
+
 def test_a_marker_is_sent_to_the_next_leader(run: Callable[[Test], None]) -> None:
     async def test(world: World) -> None:
         world.told("t", SECOND)

@@ -188,7 +188,7 @@ def test_a_waiting_fetch_is_woken_by_a_deletion(harness: Harness, topic: str) ->
     follower = Fetches(harness, topic, 12)
     follower.ask({0: 0})
     waiting = follower.begin({})
-    harness.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000), 5)
+    harness.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000), 5)
     (found,) = harness.run(waiting).responses[0].partitions
     assert found.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 

@@ -362,7 +362,7 @@ def test_a_deleted_topic_is_unknown_on_a_route_that_was_learnt(harness: Harness,
     wire = Wire(harness)
     request = produce_request(topic, batch(b"x"))
     assert [one_partition(wire.ask(request, 9)).base_offset for _ in range(3)] == [0, 1, 2]
-    assert harness.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000), 5).responses[0].error_code == 0
+    assert harness.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000), 5).responses[0].error_code == 0
     assert one_partition(wire.ask(request, 9)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     harness.create_topic(topic)
     assert [one_partition(wire.ask(request, 9)).base_offset for _ in range(2)] == [0, 1]
@@ -386,7 +386,7 @@ def test_acks_all_waits_for_the_followers_or_times_out(harness: Harness, topic: 
     late = harness.ask(produce_request(topic, batch(b"x"), acks=-1, timeout_ms=20), 9)
     assert one_partition(late).error_code == ErrorCode.REQUEST_TIMED_OUT
     assert one_partition(harness.ask(produce_request(topic, batch(b"x"), acks=1), 9)).error_code == 0
-    waiting = harness.begin(produce_request(topic, batch(b"x"), acks=-1, timeout_ms=5000), 9)
+    waiting = harness.begin(produce_request(topic, batch(b"x"), acks=-1, timeout_ms=30_000), 9)
     assert not waiting.done()
     harness.ask(fetch_request([(topic, 0, 3)], max_wait_ms=0, replica_id=5), 11)
     assert one_partition(harness.run(waiting)).error_code == 0
@@ -395,7 +395,7 @@ def test_acks_all_waits_for_the_followers_or_times_out(harness: Harness, topic: 
 def test_acks_all_is_told_when_the_leader_changes(harness: Harness, topic: str) -> None:
     harness.create_topic(topic)
     harness.add_follower(topic)
-    waiting = harness.begin(produce_request(topic, batch(b"x"), acks=-1, timeout_ms=5000), 9)
+    waiting = harness.begin(produce_request(topic, batch(b"x"), acks=-1, timeout_ms=30_000), 9)
     harness.hand_over(topic)
     assert one_partition(harness.run(waiting)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -258,7 +258,7 @@ def test_the_rest_of_an_old_segment_is_not_waited_for(harness: Harness, topic: s
 def test_a_long_poll_wakes_when_its_topic_is_deleted(harness: Harness, topic: str) -> None:
     harness.create_topic(topic)
     poll = harness.begin(fetch_request([(topic, 0, 0)], max_wait_ms=10_000), 12)
-    harness.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000), 5)
+    harness.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000), 5)
     error = ErrorCode(only(harness.run(poll)).error_code)
     assert error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

@@ -106,7 +106,7 @@ def test_a_deleted_topic_is_gone_for_the_first_who_asks_and_made_anew(
 ) -> None:
     (before,) = ask(harness, version, topic, create=True).topics
     for _ in range(2):
-        harness.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
+        harness.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000), 5)
         (gone,) = ask(harness, version, topic, create=True).topics
         assert (gone.error_code, gone.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
         (again,) = ask(harness, version, topic, create=True).topics

@@ -10,7 +10,7 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import APIS, ApiVersionsRequest, ApiVersionsResponse, request_class, response_class
 from tests.broker.harness import Harness, Wire
 
-VERSIONS = range(5)
+VERSIONS = range(6)
 # Spoken by controllers, not served to clients.
 CONTROLLERS = {4, 5, 6}
 # InitProducerId 6 is in Apache Kafka 4.3's definitions, marked as not stable, and not served there either (KIP-939).
@@ -62,6 +62,24 @@ def test_names_of_client_software(harness: Harness, version: int, bad: str) -> N
     for name, software in ((bad, "1.0"), ("x", bad)):
         response = ask(harness, version, name, software)
         assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+
+
+def test_misrouted_client_is_told_to_begin_anew(harness: Harness) -> None:
+    """It names the cluster and the broker that it expects, once it knows them (KIP-1242)."""
+    here, broker_id = harness.broker.cluster_id, harness.broker.broker_id
+    for cluster, node, error in (
+        (None, -1, ErrorCode.NONE),
+        (None, broker_id + 1, ErrorCode.NONE),
+        (here, broker_id, ErrorCode.NONE),
+        (here, broker_id + 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("another", broker_id, ErrorCode.REBOOTSTRAP_REQUIRED),
+    ):
+        request = ApiVersionsRequest(
+            client_software_name="x", client_software_version="1", cluster_id=cluster, node_id=node
+        )
+        response: ApiVersionsResponse = harness.ask(request, 5)
+        assert response.error_code == error
+        assert bool(response.api_keys) == (error is ErrorCode.NONE)
 
 
 def test_over_a_connection(harness: Harness) -> None:

@@ -155,6 +155,6 @@ def test_no_topics(harness: Harness) -> None:
 def test_all_topics_of_a_request_are_made_though_its_client_leaves(harness: Harness, topic: str) -> None:
     names = {f"{topic}.{number}" for number in range(5)}
     wire = Wire(harness)
-    wire.send(request_frame(CreateTopicsRequest(topics=[new_topic(name) for name in names], timeout_ms=5000), 7))
+    wire.send(request_frame(CreateTopicsRequest(topics=[new_topic(name) for name in names], timeout_ms=30_000), 7))
     wire.close()
     harness.until(lambda: names <= {found.name for found in harness.broker.metadata.topics()})

@@ -114,7 +114,7 @@ def test_it_waits_until_the_followers_start_there_too(
     # A follower that does not catch up delays the answer up to the timeout only; the records are deleted anyway.
     assert delete(harness, topic, 2, timeout_ms=20) == (ErrorCode.REQUEST_TIMED_OUT, 1)
     assert partition.log_start_offset == 2
-    asked = harness.begin(request({topic: {0: 2}}, timeout_ms=5000), 2, turns=200)
+    asked = harness.begin(request({topic: {0: 2}}, timeout_ms=30_000), 2, turns=200)
     harness.hand_over(topic)
     assert told(harness.run(asked)) == {(topic, 0): (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)}
     assert delete(harness, topic, 2) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)

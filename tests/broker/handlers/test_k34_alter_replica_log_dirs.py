@@ -235,7 +235,7 @@ def test_a_move_can_be_turned_back(two: Two, gate: list[bool]) -> None:
 def test_a_topic_deleted_meanwhile_is_gone_from_both(two: Two, gate: list[bool]) -> None:
     two.topic()
     two.move("orders", two.b)
-    asked = two.harness.begin(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=5000), 5)
+    asked = two.harness.begin(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=30_000), 5)
     gate.append(True)
     assert two.harness.run(asked).responses[0].error_code == 0
     two.harness.until(lambda: two.folders() == [])

@@ -18,7 +18,7 @@ def elect(
     """The error of the whole answer, and that of each partition."""
     make = ElectLeadersRequest.TopicPartitions
     topics = None if wanted is None else [make(topic=name, partitions=indexes) for name, indexes in wanted.items()]
-    request = ElectLeadersRequest(topic_partitions=topics, timeout_ms=5000)
+    request = ElectLeadersRequest(topic_partitions=topics, timeout_ms=30_000)
     if version >= 1:
         request.election_type = kind
     response: ElectLeadersResponse = harness.ask(request, version)

@@ -212,7 +212,7 @@ def test_offsets_go_with_their_topic(harness: Harness, topic: str, version: int)
     names = f"{topic}-stays", f"{topic}-goes"
     ids = [harness.create_topic(name) for name in names]
     commit(harness, 9, topic, {(name, 0): 4 for name in names})
-    harness.ask(DeleteTopicsRequest(topic_names=[names[1]], timeout_ms=5000), 5)
+    harness.ask(DeleteTopicsRequest(topic_names=[names[1]], timeout_ms=30_000), 5)
     harness.turn()
     if version >= 2:
         ((error, found),) = fetch_groups(harness, version, {topic: None}).values()

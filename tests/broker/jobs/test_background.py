@@ -31,7 +31,7 @@ class Loop:
             await asyncio.sleep(0)
 
     def run(self, work: Awaitable[ResultT]) -> ResultT:
-        return self.loop.run_until_complete(asyncio.wait_for(work, 10))
+        return self.loop.run_until_complete(asyncio.wait_for(work, 30))
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_the_checkpoint_forgets_a_deleted_topic(tmp_path: Path) -> None:
         fill(harness, "table", 100)
         harness.until(lambda: is_clean(log_of(harness, "table")))
         topics = [DeleteTopicsRequest.DeleteTopicState(name="table")]
-        harness.ask(DeleteTopicsRequest(topics=topics, topic_names=["table"], timeout_ms=5000), 6)
+        harness.ask(DeleteTopicsRequest(topics=topics, topic_names=["table"], timeout_ms=30_000), 6)
         harness.until(lambda: ("table", 0) not in harness.broker.logs.logs)
         harness.create_topic("table", **TABLE)
         assert log_of(harness, "table").cleaned_offset is None
@@ -203,7 +203,7 @@ def test_a_topic_may_go_away_while_it_is_compacted(tmp_path: Path, caplog: pytes
         order = harness.loop.create_task(harness.node.cleaner.compact_now(log))
         harness.until(lambda: log.cleaning)
         topics = [DeleteTopicsRequest.DeleteTopicState(name="table")]
-        harness.ask(DeleteTopicsRequest(topics=topics, topic_names=["table"], timeout_ms=5000), 6)
+        harness.ask(DeleteTopicsRequest(topics=topics, topic_names=["table"], timeout_ms=30_000), 6)
         assert not harness.run(order).cleaned
     assert "Traceback" not in caplog.text
 

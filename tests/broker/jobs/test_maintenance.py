@@ -374,7 +374,7 @@ def test_the_jobs_run_by_themselves_and_files_go(tmp_path: Path) -> None:
     for _ in range(4):
         harness.produce("t", bytes(900))
     harness.until(lambda: len(list((tmp_path / "t-0").glob("*.log*"))) == 1)
-    harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5)
+    harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000), 5)
     harness.until(lambda: not list(tmp_path.glob("t-0*")))
     harness.stop()
 
@@ -391,7 +391,7 @@ def test_offsets_of_removed_partitions_leave_the_checkpoints_before_one_is_made_
     forget_removed = LogManager.forget_removed
     with monkeypatch.context() as patch:
         patch.setattr(LogManager, "forget_removed", lambda _: iter(()))  # the broker's own job
-        deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=topic)], timeout_ms=5000)
+        deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=topic)], timeout_ms=30_000)
         harness.ask(deletion, 6)
         assert {key for key in logs.checkpoints.stale_keys if key[0] == topic} == {(topic, index) for index in range(3)}
         # A log that is removed while the files are written is left for the next run.

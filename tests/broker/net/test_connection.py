@@ -310,7 +310,7 @@ def test_loops_read_too_early_what_comes_too_fast(new_loop: Any) -> None:
         await asyncio.sleep(0.01)
 
     try:
-        loop.run_until_complete(asyncio.wait_for(test(), 5))
+        loop.run_until_complete(asyncio.wait_for(test(), 30))
     finally:
         loop.close()
 

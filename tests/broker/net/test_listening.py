@@ -38,7 +38,7 @@ def test_localhost_is_both_loopbacks_on_one_port(closing: ExitStack) -> None:
     assert [one.getsockname()[0] for one in sockets] == (["127.0.0.1", "::1"] if has_ipv6() else ["127.0.0.1"])
     assert len({one.getsockname()[1] for one in sockets}) == 1
     for one in sockets:
-        closing.enter_context(socket.create_connection(one.getsockname()[:2], timeout=2))
+        closing.enter_context(socket.create_connection(one.getsockname()[:2], timeout=30))
         assert one.getblocking() is False
 
 

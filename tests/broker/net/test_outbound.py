@@ -92,7 +92,7 @@ async def receive(sock: socket.socket, count: int, step: int = 65536) -> bytes:
     loop = asyncio.get_running_loop()
     got = bytearray()
     while len(got) < count:
-        data = await asyncio.wait_for(loop.sock_recv(sock, step), 5)
+        data = await asyncio.wait_for(loop.sock_recv(sock, step), 30)
         assert data, "the stream ended early"
         got += data
     return bytes(got)
@@ -163,7 +163,7 @@ def test_closing_releases_what_was_not_sent_and_the_peer_sees_the_end(data_file:
             server.outbound.send([late])
             assert all(piece.released for piece in [*pieces, late])
             loop = asyncio.get_running_loop()
-            while await asyncio.wait_for(loop.sock_recv(peer, 1 << 20), 5):
+            while await asyncio.wait_for(loop.sock_recv(peer, 1 << 20), 30):
                 pass
 
     run(test())
@@ -175,7 +175,7 @@ def test_a_file_that_is_shorter_than_its_piece_ends_the_connection(data_file: Pa
             server.outbound.send([Piece(data_file, 900_000, 500_000)])
             loop = asyncio.get_running_loop()
             got = 0
-            while data := await asyncio.wait_for(loop.sock_recv(peer, 1 << 20), 5):
+            while data := await asyncio.wait_for(loop.sock_recv(peer, 1 << 20), 30):
                 got += len(data)
             assert got <= 100_000
 
@@ -379,7 +379,7 @@ def test_large_piece_of_a_shorter_file_ends_the_connection(tmp_path: Path) -> No
             server.outbound.send([Piece(path, 0, SENDFILE_MIN_BYTES + 4_000_000)])
             loop = asyncio.get_running_loop()
             got = 0
-            while data := await asyncio.wait_for(loop.sock_recv(peer, 1 << 20), 5):
+            while data := await asyncio.wait_for(loop.sock_recv(peer, 1 << 20), 30):
                 got += len(data)
             assert got <= SENDFILE_MIN_BYTES
 

@@ -43,7 +43,7 @@ ZOOKEEPER_MODE = {
 }
 
 # Settings that Apache Kafka does not have.
-OURS = {"gregor.allow.unprotected": False}
+OURS = {"gregor.allow.unprotected": False, "gregor.rebalance.history.enable": True}
 
 ALL_KEYS = {**BROKER_KEYS, **keys_without_effect()}
 # Of brokers, too, but in a table of their own; the tool that moves partitions sets them.

@@ -1,12 +1,8 @@
-"""A transaction coordinator with a log in memory, a clock that only moves on command, and leaders that are a list.
-
-Verbs: `hold` and `commit` (records stay uncommitted, are committed), `fail` (the next append fails), `sleep` (time
-passes, timers fire), `restart` (another coordinator loads the same log); `markers.hold` and `markers.write`.
-"""
+"""A transaction coordinator in a CoordinatorContext, and leaders that are a list: `markers.hold`, `markers.write`."""
 
 import asyncio
-from collections.abc import Collection, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.coordinator.result import Record
@@ -33,9 +29,8 @@ from gregor.protocol.messages import (
 )
 from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.topic_partition import TopicPartition
-from tests.coordinator.context import START_MS, Call, MemoryLog, SkippingLoop
+from tests.coordinator.machinery import Call, CoordinatorContext
 
-R = TypeVar("R")
 FIRST_PRODUCER_ID = 1000
 TIMEOUT_MS = 60_000
 
@@ -78,27 +73,20 @@ class Markers:
             sent.written.fail(KafkaError(code))
 
 
-class Context:
+class Context(CoordinatorContext[TransactionCoordinator]):
     """See the module. Messages have the newest version of the protocol of `transaction_version` unless one is given."""
 
     def __init__(
         self, partition_count: int = 1, load: bool = True, transaction_version: int = 2, **config: int
     ) -> None:
-        self.loop = SkippingLoop()
-        self.log = MemoryLog()
         self.markers = Markers()
         self.config = TransactionConfig(**{"end_wait_ms": 0, **config})
         self.transaction_version = transaction_version
-        self.partition_count = partition_count
         self.next_producer_id = FIRST_PRODUCER_ID
         self.producer_id_errors: list[ErrorCode] = []
         self.producer_ids_arrive = asyncio.Event()
         self.producer_ids_arrive.set()
-        self.leader_epoch = 3
-        self.coordinator = self._make()
-        self._calls: list[asyncio.Task[Any]] = []
-        if load:
-            self.elect()
+        super().__init__(partition_count, leader_epoch=3, load=load)
 
     def _make(self) -> TransactionCoordinator:
         return TransactionCoordinator(
@@ -120,36 +108,6 @@ class Context:
         self.next_producer_id += 1
         return self.next_producer_id - 1
 
-    def __enter__(self) -> "Context":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.coordinator.close()
-        self.settle()
-        for task in self._calls:
-            task.cancel()
-        self.settle()
-        self.loop.close()
-
-    # --- time and log
-
-    def now_ms(self) -> int:
-        return START_MS + round(self.loop.now_s * 1000)
-
-    def run(self, work: Coroutine[Any, Any, R]) -> R:
-        return self.loop.run_until_complete(work)
-
-    def settle(self) -> None:
-        for _ in range(4):
-            self.run(asyncio.sleep(0))
-
-    def sleep(self, ms: int) -> None:
-        self.run(asyncio.sleep(ms / 1000))
-        self.settle()
-
-    def hold(self) -> None:
-        self.log.held = True
-
     def write_markers(self) -> None:
         """As `markers.write`, on the loop."""
 
@@ -158,36 +116,6 @@ class Context:
 
         self.run(write())
         self.settle()
-
-    def commit(self) -> None:
-        self.log.held = False
-        self.log.commit()
-        self.settle()
-
-    def fail(self, code: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
-        self.log.failures.append(code)
-
-    def elect(self, settle_ms: int = 1) -> None:
-        for partition in range(self.partition_count):
-            self.start_load(partition)
-        self.sleep(settle_ms)
-
-    def start_load(self, partition: int = 0) -> None:
-        async def start() -> None:
-            self.coordinator.on_elected(partition, self.leader_epoch)
-
-        self.run(start())
-
-    def resign(self) -> None:
-        for partition in range(self.partition_count):
-            self.coordinator.on_resigned(partition)
-        self.settle()
-
-    def restart(self) -> None:
-        self.resign()
-        self.leader_epoch += 1
-        self.coordinator = self._make()
-        self.elect()
 
     # --- state
 
@@ -227,12 +155,6 @@ class Context:
         self.log.append(0, [encode(Record(transactional_id, transaction))])
 
     # --- requests
-
-    def call(self, work: Coroutine[Any, Any, R]) -> Call[R]:
-        task = self.loop.create_task(work)
-        self._calls.append(task)
-        self.settle()
-        return Call(task)
 
     def start_init(
         self,

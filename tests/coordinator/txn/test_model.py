@@ -20,7 +20,8 @@ from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.topic_partition import TopicPartition
-from tests.coordinator.txn.context import Call, Context
+from tests.coordinator.machinery import Call
+from tests.coordinator.txn.context import Context
 
 IDS = ("t", "u")
 PARTITIONS = 3

@@ -1,12 +1,16 @@
 """Keys and values of `__transaction_state` against bytes that were composed by hand from Kafka's definitions."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gregor.coordinator.result import Record
-from gregor.coordinator.txn.records import by_topic, decode_record, encoder
+from gregor.coordinator.txn.partitions import NO_PARTITIONS
+from gregor.coordinator.txn.records import decode_record, encoder
 from gregor.coordinator.txn.states import STATUS, TransactionState
 from gregor.coordinator.txn.transaction import Transaction
 from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.messages import TransactionLogValue
 from gregor.protocol.topic_partition import TopicPartition
 
 KEY = b"\x00\x00\x00\x02id"
@@ -33,10 +37,10 @@ NEW_PARTITIONS = (
     b"\x03bc" b"\x02" b"\x00\x00\x00\x01" b"\x00"
 )  # fmt: skip
 
-PARTITIONS = frozenset({TopicPartition("bc", 1), TopicPartition("a", 3), TopicPartition("a", 0)})
+PARTITIONS = NO_PARTITIONS.union({TopicPartition("bc", 1), TopicPartition("a", 3), TopicPartition("a", 0)})
 EMPTY = Transaction(1000, 5, 60_000, TransactionState.EMPTY, 1_700_000_000_000)
 ONGOING = EMPTY._replace(state=TransactionState.ONGOING, start_ms=1_699_999_999_999, partitions=PARTITIONS)
-COMMITTED = ONGOING._replace(state=TransactionState.COMPLETE_COMMIT, partitions=frozenset())
+COMMITTED = ONGOING._replace(state=TransactionState.COMPLETE_COMMIT, partitions=NO_PARTITIONS)
 NEW_PROTOCOL = ONGOING._replace(client_version=2)
 EXHAUSTED = NEW_PROTOCOL._replace(state=TransactionState.PREPARE_COMMIT, next_producer_id=2000)
 ROTATED = COMMITTED._replace(client_version=2, previous_producer_id=999)
@@ -71,6 +75,93 @@ def test_bytes_of_records(transaction_version: int, transaction: Transaction, va
     record = Record("id", transaction)
     assert encoder(lambda: transaction_version)(record) == (KEY, value)
     assert decode_record(KEY, value) == record
+
+
+@given(
+    producer_ids=st.tuples(*[st.integers(-1, 2**63 - 1)] * 3),
+    epoch=st.integers(-1, 2**15 - 1),
+    state=st.sampled_from([state for state, number in STATUS.items() if number < 6]),
+    times=st.tuples(*[st.integers(-1, 2**63 - 1)] * 2),
+    partitions=st.frozensets(
+        st.builds(TopicPartition, st.text(min_size=1, max_size=200), st.integers(0, 2**31 - 1)), max_size=40
+    ),
+    client_version=st.integers(0, 2),
+)
+def test_values_with_tags_are_those_of_the_codec(
+    producer_ids: tuple[int, int, int],
+    epoch: int,
+    state: TransactionState,
+    times: tuple[int, int],
+    partitions: frozenset[TopicPartition],
+    client_version: int,
+) -> None:
+    producer_id, previous, following = producer_ids
+    as_set = NO_PARTITIONS.union(partitions)
+    transaction = Transaction(*(producer_id, epoch, 60_000, state, *times, as_set, client_version, previous, following))
+    grouped = as_set.by_topic()
+    message = TransactionLogValue(
+        producer_id=producer_id,
+        previous_producer_id=producer_id if previous == -1 else previous,
+        next_producer_id=following,
+        producer_epoch=epoch,
+        transaction_timeout_ms=60_000,
+        transaction_status=STATUS[state],
+        transaction_partitions=None
+        if state is TransactionState.EMPTY
+        else [TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in grouped],
+        transaction_last_update_timestamp_ms=times[0],
+        transaction_start_timestamp_ms=times[1],
+        client_transaction_version=client_version,
+    )
+    record = Record("id", transaction)
+    key, value = encoder(lambda: 1)(record)
+    assert value == b"\x00\x01" + message.encode(1)
+    decoded = decode_record(key, value)
+    assert decoded is not None
+    if previous == producer_id:
+        record = Record("id", transaction._replace(previous_producer_id=-1))
+    if state is TransactionState.EMPTY:
+        record = Record("id", record.value._replace(partitions=NO_PARTITIONS))
+    assert decoded == record
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {0: b"\x00\x00"},  # another version
+        {16: b"\x06"},  # no state of the log
+        {16: b"\x7f"},
+        {17: b"\x02"},  # a partition, for which there are no bytes
+        {34: b"\x01"},  # a tag too few
+        {35: b"\x01"},  # the next producer id instead of the one before
+        {45: b"\x01"},
+    ],
+)
+def test_an_unusual_value_at_rest_is_that_of_the_codec(changed: dict[int, bytes]) -> None:
+    key, usual = encoder(lambda: 2)(Record("id", COMMITTED._replace(client_version=2)))
+    assert usual is not None
+    assert len(usual) == 49
+    value = bytearray(usual)
+    for position, data in changed.items():
+        value[position : position + len(data)] = data
+    try:
+        message, _ = TransactionLogValue.decode(bytes(value), value[1], 2)
+    except MalformedMessage:
+        with pytest.raises(MalformedMessage):
+            decode_record(key, bytes(value))
+        return
+    if message.transaction_status not in range(6):
+        with pytest.raises(MalformedMessage, match="in state"):
+            decode_record(key, bytes(value))
+        return
+    decoded = decode_record(key, bytes(value))
+    assert decoded is not None
+    found: Transaction = decoded.value
+    assert (found.state, found.client_version) == (
+        TransactionState.COMPLETE_COMMIT,
+        message.client_transaction_version,
+    )
+    assert found.next_producer_id == message.next_producer_id
 
 
 def test_tombstone() -> None:
@@ -130,7 +221,3 @@ def test_broken_records_are_refused(key: bytes | None, value: bytes | None) -> N
 def test_a_name_too_long_for_the_format_is_refused() -> None:
     with pytest.raises(ValueError):
         encoder(lambda: 0)(Record("x" * 40_000, None))
-
-
-def test_partitions_by_topic_are_in_order() -> None:
-    assert list(by_topic(PARTITIONS).items()) == [("a", [0, 3]), ("bc", [1])]

@@ -8,7 +8,7 @@ from gregor.coordinator.txn.shard import IDS_PER_EXPIRATION_STEP
 from gregor.coordinator.txn.states import TransactionState
 from gregor.coordinator.txn.transaction import LAST_CLIENT_EPOCH, MAX_EPOCH, Transaction
 from gregor.protocol.errors import ErrorCode
-from tests.coordinator.context import START_MS
+from tests.coordinator.machinery import START_MS
 from tests.coordinator.txn.context import FIRST_PRODUCER_ID, TIMEOUT_MS, Context, partitions
 
 BOTH = pytest.mark.parametrize("transaction_version", [0, 2])

@@ -221,7 +221,7 @@ async def test_closing_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monkey
     await store.create("/a")
     await store.create("/mine", ephemeral=True)
     disk.fill()
-    await asyncio.wait_for(store.close(), 5)
+    await asyncio.wait_for(store.close(), 30)
     disk.error = None
     again = await opened(tmp_path)
     assert sorted(await again.children("/")) == ["a"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from kazoo.client import KazooClient
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
@@ -77,16 +78,23 @@ class ZooKeeperHarness:
 
     async def open(self) -> MetadataStore:
         proxy = ZooKeeperProxy(self._server.port)
-        store = ZooKeeperStore(Settings(f"{proxy.connect}/{self._chroot}", session_timeout_ms=1000))
+        store = ZooKeeperStore(Settings(f"{proxy.connect}/{self._chroot}", session_timeout_ms=30_000))
         self._proxies[store] = proxy
         await store.start()
         return store
 
     async def kill(self, store: MetadataStore) -> None:
-        # The connection goes without the end of the session: the server waits for that to time out.
-        await asyncio.to_thread(self._proxies[store].close)
+        """The connection goes, so that the client cannot end its session; another client does, at once."""
+        proxy = self._proxies[store]
+        await asyncio.to_thread(proxy.close)
         await store.close()
-        await asyncio.sleep(2.5)
+        await asyncio.to_thread(self._end_session, proxy)
+
+    def _end_session(self, proxy: ZooKeeperProxy) -> None:
+        client = KazooClient(self._server.connect, timeout=30, client_id=proxy.client_id)
+        client.start(timeout=30)
+        client.stop()
+        client.close()
 
     def close(self) -> None:
         for proxy in self._proxies.values():
@@ -373,12 +381,12 @@ async def test_finalised_features_follow_the_node_in_every_session(tree: Harness
     for version, level in ((1, 2), (2, 1), (3, 0)):
         changed.clear()
         await writer.set(FEATURE, encode_features({"transaction.version": level}))
-        await asyncio.wait_for(changed.wait(), 10)
+        await asyncio.wait_for(changed.wait(), 30)
         assert (features.finalized.epoch, features.transaction_version()) == (version, level)
     changed.clear()
     await writer.delete(FEATURE)
     await create_feature_node(writer, {"transaction.version": 1})
-    await asyncio.wait_for(changed.wait(), 10)
+    await asyncio.wait_for(changed.wait(), 30)
     assert features.finalized == (4, {"transaction.version": 1})
     await asyncio.gather(*reads)
     for store in (reader, writer):

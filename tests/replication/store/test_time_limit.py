@@ -10,7 +10,7 @@ import pytest
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.replication.store.metadata_store import NodeExists, SessionExpired
 from gregor.replication.store.time_limit import MAX_MS, MIN_MS, TimeLimit
-from tests.coordinator.context import SkippingLoop
+from tests.coordinator.machinery import SkippingLoop
 
 
 @pytest.fixture

@@ -1,7 +1,1 @@
-"""The assignors of the coordinator, by the names that `group.consumer.assignors` and members use."""
-
-from gregor.coordinator.group.consumer.assignor import Assignor
-from gregor.coordinator.group.consumer.assignors.range import assign_ranges
-from gregor.coordinator.group.consumer.assignors.uniform import assign_uniformly
-
-ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniformly, "range": assign_ranges}
+"""The assignors of the coordinator: pure functions from members and topics to an assignment (KIP-848)."""

@@ -7,7 +7,7 @@ members keep their partitions over a restart. The present assignment does not co
 
 from collections.abc import Mapping
 
-from gregor.coordinator.group.consumer.assignor import Assignment, MemberSpec, TopicSpec
+from gregor.coordinator.group.consumer.assignors.assignor import Assignment, MemberSpec, TopicSpec
 from gregor.protocol.ids import Uuid
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 

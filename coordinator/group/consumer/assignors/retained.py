@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from gregor.coordinator.group.consumer.assignor import Assignment, MemberSpec
+from gregor.coordinator.group.consumer.assignors.assignor import Assignment, MemberSpec
 from gregor.protocol.ids import Uuid
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 

@@ -7,7 +7,7 @@ count, as in Apache Kafka since 4.0. Kafka: UniformAssignor, UniformHomogeneousA
 
 from collections.abc import Iterable, Mapping
 
-from gregor.coordinator.group.consumer.assignor import Assignment, MemberSpec, TopicSpec
+from gregor.coordinator.group.consumer.assignors.assignor import Assignment, MemberSpec, TopicSpec
 from gregor.coordinator.group.consumer.assignors.heterogeneous import assign_heterogeneous
 from gregor.coordinator.group.consumer.assignors.retained import Retained, retain
 from gregor.protocol.ids import Uuid
@@ -31,8 +31,12 @@ def assign_uniformly(
 def _assign_homogeneous(
     members: Mapping[str, MemberSpec], subscribed: frozenset[Uuid], topics: Mapping[Uuid, TopicSpec]
 ) -> Steps[dict[str, Assignment]]:
-    counts = {topic_id: topics[topic_id].partition_count for topic_id in sorted(subscribed) if topic_id in topics}
-    yield None
+    counts: dict[Uuid, int] = {}
+    for number, topic_id in enumerate(sorted(subscribed)):
+        if number % ITEMS_PER_STEP == 0:
+            yield None
+        if topic_id in topics:
+            counts[topic_id] = topics[topic_id].partition_count
     retained = yield from retain(members, counts)
     quotas = _quotas(retained, sum(counts.values()))
     yield None

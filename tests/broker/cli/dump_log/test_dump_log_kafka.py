@@ -7,12 +7,14 @@ import struct
 from binascii import crc32
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from gregor.broker.cli.dump_log import command as dump_log
 from gregor.coordinator.group.records import encode_record
 from gregor.coordinator.result import Record as GroupRecord
+from gregor.protocol import messages
 from gregor.protocol.messages import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -24,6 +26,7 @@ from gregor.protocol.messages import (
 from gregor.protocol.records.batch import DELETE_HORIZON_BIT, Record, build_batch
 from gregor.protocol.records.compression import compress
 from gregor.storage.producers.state import ProducerEntry, format_snapshot
+from tests.protocol.message_values import random_message
 from tests.storage.logs import NOW_MS, batch, patched
 from tests.storage.test_dump_log import DUMP, FALSE_ALARM, write_log
 from tests.support.kafka_tools import KafkaTools
@@ -194,6 +197,25 @@ def test_the_offsets_topic(tmp_path: Path, both: Both) -> None:
     out = both.same("--files", str(log), "--offsets-decoder")
     assert '"ownedPartitions":[{"topic":"orders","partitions":[0,1]}]' in out
     assert re.search(r"payload: <DELETE>$", out, re.MULTILINE)
+
+
+def test_groups_of_the_consumer_protocol(tmp_path: Path, both: Both) -> None:
+    """Every kind of record that such a group has, with ordinary and with extreme values."""
+    random = Random(848)
+    values = [name for name, file in messages.OTHERS.items() if file == "records_consumer_group" and "Value" in name]
+    records = [
+        GroupRecord(
+            random_message(random, name.replace("Value", "Key"), 0),
+            random.choice([None, *[random_message(random, name, 0) for _ in range(7)]]),
+        )
+        for name in values
+        for _ in range(12)
+    ]
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(bytes(build_batch([encode_record(record) for record in records], timestamp_ms=NOW_MS)))
+    out = both.same("--files", str(log), "--offsets-decoder")
+    assert out.count('"groupId":') == len(records) == 84
+    assert "<DELETE>" in out and '"assignmentEpochs":[' in out and '"classicMemberMetadata":' in out
 
 
 def test_the_transaction_topic(tmp_path: Path, both: Both) -> None:

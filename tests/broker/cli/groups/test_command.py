@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import ConsumerGroupState, Node, TopicPartition
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType, Node, TopicPartition
 from confluent_kafka.admin import ConsumerGroupDescription, MemberAssignment, MemberDescription
 
 from gregor.broker.cli.groups import command as groups
+from gregor.broker.cli.groups.listing import ANY, ListedGroup, list_broker, parse_states, parse_types
 from gregor.broker.cli.groups.report import member_table, offset_table, partitions_text, state_table
+from gregor.broker.cli.groups.views import GroupView, view_of, with_epochs
+from gregor.protocol.messages import ConsumerGroupDescribeResponse, ListGroupsRequest, ListGroupsResponse
+from tests.broker.cli.fake_client import FakeClient
+
+Described = ConsumerGroupDescribeResponse.DescribedGroup
 
 
 def member(name: str, *places: tuple[str, int], instance: str | None = None) -> MemberDescription:
@@ -15,9 +21,43 @@ def member(name: str, *places: tuple[str, int], instance: str | None = None) -> 
     return MemberDescription(f"{name}-id", name, "/127.0.0.1", assignment, instance)
 
 
-def group(*members: MemberDescription, assignor: str = "range") -> ConsumerGroupDescription:
+def group(*members: MemberDescription, assignor: str = "range") -> GroupView:
     state = ConsumerGroupState.STABLE if members else ConsumerGroupState.EMPTY
-    return ConsumerGroupDescription("g", False, list(members), assignor, state, Node(1, "host", 9092))
+    return view_of(ConsumerGroupDescription("g", False, list(members), assignor, state, Node(1, "host", 9092)))
+
+
+def consumer_group(*types: int) -> GroupView:
+    """A group of the consumer protocol with a member of each type, as its coordinator describes it."""
+
+    def assigned(*partitions: int) -> ConsumerGroupDescribeResponse.Assignment:
+        topic = ConsumerGroupDescribeResponse.TopicPartitions(
+            topic_id=b"i" * 16, topic_name="t", partitions=list(partitions)
+        )
+        return ConsumerGroupDescribeResponse.Assignment(topic_partitions=[topic] if partitions else [])
+
+    described = Described(
+        group_id="g",
+        group_state="Reconciling",
+        group_epoch=4,
+        assignment_epoch=3,
+        assignor_name="uniform",
+        members=[
+            ConsumerGroupDescribeResponse.Member(
+                member_id=f"m{number}",
+                member_epoch=2 + number,
+                client_id="c",
+                client_host="/127.0.0.1",
+                assignment=assigned(1, 0) if number == 0 else assigned(),
+                target_assignment=assigned(number),
+                member_type=kind,
+            )
+            for number, kind in enumerate(types)
+        ],
+    )
+    listed = ConsumerGroupDescription(
+        "g", False, [], "", ConsumerGroupState.UNKNOWN, Node(1, "host", 9092), type=ConsumerGroupType.CONSUMER
+    )
+    return with_epochs(view_of(listed), described)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +73,7 @@ def group(*members: MemberDescription, assignor: str = "range") -> ConsumerGroup
         (["--list", "--execute"], "need --reset-offsets"),
         (["--describe", "--group", "g", "--type", "classic"], "--type needs --list"),
         (["--delete", "--group", "g", "--topic", "t"], "goes with --reset-offsets"),
+        (["--validate-regex", "a", "--list"], "exactly one"),
         (["--delete-offsets", "--group", "g"], "and --topic"),
         (["--delete-offsets", "--group", "g", "--group", "h", "--topic", "t"], "one --group"),
         (["--delete-offsets", "--all-groups", "--topic", "t"], "one --group"),
@@ -51,12 +92,32 @@ def test_wrong_arguments_are_refused(arguments: list[str], cause: str, capsys: p
 
 
 def test_filters() -> None:
-    assert groups.parse_states("Stable, empty") == {ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY}
-    assert groups.parse_states(groups.ANY) == set()
-    assert {kind.name for kind in groups.parse_types("classic")} == {"CLASSIC"}
-    for parse in (groups.parse_states, groups.parse_types):
+    assert parse_states("Stable, empty,reconciling") == ["Stable", "Empty", "Reconciling"]
+    assert parse_states(ANY) == parse_types(None) == []
+    assert parse_types("classic,CONSUMER") == ["Classic", "Consumer"]
+    for parse in (parse_states, parse_types):
         with pytest.raises(Exception, match="'odd' is not a"):
             parse("odd")
+
+
+def test_listed_are_groups_of_consumers() -> None:
+    listed = [("g", "consumer", "Assigning", "consumer"), ("s", "", "Empty", "classic"), ("c", "connect", "Stable", "")]
+    response = ListGroupsResponse(
+        groups=[
+            ListGroupsResponse.ListedGroup(group_id=name, protocol_type=protocol, group_state=state, group_type=kind)
+            for name, protocol, state, kind in listed
+        ]
+    )
+    client = FakeClient({ListGroupsRequest: lambda _request, _broker: response})
+    assert list_broker(client, 2, ["Assigning", "Empty"], ["Consumer"]) == [
+        ListedGroup("g", "Consumer", "Assigning"),
+        ListedGroup("s", "Classic", "Empty"),
+    ]
+    ((request, broker),) = client.sent
+    assert (request, broker) == (
+        ListGroupsRequest(states_filter=["Assigning", "Empty"], types_filter=["Consumer"]),
+        2,
+    )
 
 
 def test_offsets_show_members_with_most_partitions_first_and_orphans_last() -> None:
@@ -99,6 +160,33 @@ def test_state() -> None:
     assert len(columns) == len(rows[0]) == 7
     # A blank value would shift the columns for a script that splits the line.
     assert state_table(group(assignor=""), verbose=False)[1][0][2] == "-"
+
+
+def test_consumer_groups_have_epochs_and_targets() -> None:
+    described = consumer_group(1, 1)
+    columns, rows = state_table(described, verbose=True)
+    assert rows == [["g", "host:9092  (1)", "uniform", "Reconciling", 4, 3, 2]]
+    columns, rows = member_table(described, verbose=True)
+    assert [column.name for column in columns][5:] == [
+        *("CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"),
+    ]
+    assert [row[4:] for row in rows] == [[2, 2, "t:0,1", 3, "t:0"], [0, 3, "-", 3, "t:1"]]
+
+
+def test_members_of_both_protocols_show_which_they_use() -> None:
+    columns, rows = member_table(consumer_group(1, 0), verbose=True)
+    assert columns[-1].name == "UPGRADED"
+    assert [row[-1] for row in rows] == ["true", "false"]
+    for types in ((0, 0), (1, -1)):
+        assert member_table(consumer_group(*types), verbose=True)[0][-1].name == "TARGET-ASSIGNMENT"
+    assert member_table(consumer_group(1, 0), verbose=False)[0][-1].name == "#PARTITIONS"
+
+
+def test_regular_expressions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert groups.main(["--validate-regex", "orders-.*"]) == 0
+    assert capsys.readouterr().out == "The regular expression `orders-.*` is valid.\n"
+    assert groups.main(["--validate-regex", "(?=x)"]) == 1
+    assert "The regular expression `(?=x)` is invalid" in capsys.readouterr().err
 
 
 def test_places() -> None:

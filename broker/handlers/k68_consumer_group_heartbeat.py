@@ -1,0 +1,32 @@
+"""ConsumerGroupHeartbeat (key 68), versions 0 to 1: a member of a consumer group joins, stays or leaves (KIP-848).
+
+- 1 subscription by a regular expression, and the client makes its member id (KIP-1082).
+- UNSUPPORTED_VERSION unless the finalised group.version is at least 1 and group.coordinator.rebalance.protocols names
+  consumer; the API is not advertised then. A client that was connected before a downgrade gets this error.
+- COORDINATOR_NOT_AVAILABLE while the controller has not sent this broker the topics of the cluster: members would lose
+  their partitions otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gregor.broker.groups.protocols import serves_consumer_groups
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from gregor.broker.context import Call, ConsumerGroupContext
+
+
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, changes=True, eager=True)
+async def consumer_group_heartbeat(
+    broker: ConsumerGroupContext, request: ConsumerGroupHeartbeatRequest, call: Call
+) -> ConsumerGroupHeartbeatResponse:
+    if not serves_consumer_groups(broker):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if not broker.metadata.is_informed:
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return await broker.groups.consumer_group_heartbeat(request, call.client_id, call.client_host, call.version)

@@ -1,0 +1,50 @@
+"""The topics that appeared while this broker runs, and when: the history of rebalances names new topics as causes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gregor.replication.partition.metadata_image import MetadataImage
+
+MAX_TOPICS = 1_000
+"""The ones that appeared last are remembered."""
+STARTING_MS = 5_000
+"""After a start the metadata arrive in several updates: what comes in this time is not new."""
+
+
+class TopicBirths:
+    """Implements the coordinator's port TopicFacts over the metadata image."""
+
+    def __init__(self, image: MetadataImage, clock_ms: Callable[[], int]) -> None:
+        self._image = image
+        self._clock_ms = clock_ms
+        self._informed_ms: int | None = None
+        self._known: frozenset[str] = frozenset()
+        self._created: dict[str, int] = {}
+        image.on_update.append(self._updated)
+
+    def partition_count(self, topic: str) -> int:
+        """Number of partitions, 0 for a topic that does not exist."""
+        return self._image.partition_count(topic)
+
+    def created_ms(self, topic: str) -> int | None:
+        """When the topic appeared, if it did while this broker runs."""
+        return self._created.get(topic)
+
+    def _updated(self) -> None:
+        # Most updates are about leaders: the names of thousands of topics are not compared for them.
+        if not self._image.is_informed or self._image.topics_count == len(self._known):
+            return
+        now_ms = self._clock_ms()
+        if self._informed_ms is None:
+            self._informed_ms = now_ms
+        names = self._image.names()
+        if now_ms - self._informed_ms > STARTING_MS:
+            for name in names - self._known:
+                self._created.pop(name, None)
+                self._created[name] = now_ms
+            while len(self._created) > MAX_TOPICS:
+                del self._created[next(iter(self._created))]
+        self._known = names

@@ -1,0 +1,312 @@
+"""Writes the history of rebalances to `__gregor_rebalances`, off the path of joins and heartbeats.
+
+A rebalance that has ended is only put into a queue. Later its record is made in turns of the gate and appended to the
+partition of its group: here, if this broker leads that partition, else by a Produce request to its leader, gregor or
+Apache Kafka. The leaders of this topic are not those of `__consumer_offsets`: to tie both together would need a
+placement of its own and still fail at every change of leader, and a record that is one second late harms nothing.
+
+All is bounded: the rate of each group (coordinator.history.storms), the queue of records that wait for a leader, and
+each record. Records beyond that are dropped and counted; groups do not notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from gregor.broker.cluster.peer_queue import PeerQueues
+from gregor.broker.log import logger
+from gregor.coordinator.history.records import encode, tombstone_keys
+from gregor.coordinator.history.storms import Storms
+from gregor.coordinator.history.summary import Summaries
+from gregor.coordinator.history.texts import line
+from gregor.coordinator.partitioner import partition_of
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import ProduceRequest, ProduceResponse
+from gregor.protocol.records.batch import build_batch
+from gregor.protocol.topic_names import REBALANCES_TOPIC
+from gregor.protocol.turns import run_all
+
+if TYPE_CHECKING:
+    from gregor.broker.cluster.coordinator_log import CoordinatorLog
+    from gregor.broker.history.topic_births import TopicBirths
+    from gregor.broker.jobs.background import Background
+    from gregor.config.broker import BrokerConfig
+    from gregor.coordinator.history.rebalance import Rebalance
+    from gregor.protocol.messages import RebalanceValue
+    from gregor.replication.channels.peer import Peer, PeerError
+    from gregor.replication.partition.metadata_image import MetadataImage
+
+DELAY_S = 1.0
+"""From the end of a rebalance to its record; those that end meanwhile share a batch."""
+RETRY_S = 2.0
+RECORDS_PER_BATCH = 100
+MAX_WAITING_BYTES = 16 * 1024 * 1024
+MAX_DELETED_GROUPS = 10_000
+LOGGED_EVERY_S = 30.0
+MAX_AT_CLOSE = 500
+
+WITH_TOPIC_NAMES = 12
+"""Produce has topic ids instead of names from version 13 on."""
+ADMIN_CLIENT_ID = "__admin_client"
+"""Brokers accept records for internal topics from this client id alone (Kafka: AdminUtils)."""
+ALL_IN_SYNC = -1
+
+_Record = tuple[bytes, bytes | None]
+
+
+class _Sent(NamedTuple):
+    """The first records of a partition's queue, on their way to its leader."""
+
+    partition: int
+    records_count: int
+    batch: bytearray
+
+
+class RebalanceHistory:
+    """Implements the coordinator's port RebalanceLog."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: MetadataImage,
+        log: CoordinatorLog,
+        births: TopicBirths,
+        background: Background,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._log = log
+        self._background = background
+        self._clock_ms = clock_ms
+        self._summaries = Summaries(config.broker_id, births)
+        self._storms = Storms()
+        self._deleted: dict[str, int] = {}
+        self._due: deque[Rebalance] = deque()
+        self._encoded: deque[tuple[str, _Record]] = deque()
+        self._queues: dict[int, deque[_Record]] = {}
+        self._waiting_bytes = 0
+        self._in_flight: set[int] = set()
+        self._peers: PeerQueues[_Sent] = PeerQueues(
+            config, image, background, "rebalances", self._exchange, self._not_sent, ADMIN_CLIENT_ID
+        )
+        self._create_topic: Callable[[str], Awaitable[None]] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._running = False
+        self._closed = False
+        self._logged_s = -math.inf
+        self._dropped = 0
+
+    def start(self, create_topic: Callable[[str], Awaitable[None]]) -> None:
+        """Write from now on. `create_topic` creates a topic by its name and raises KafkaError."""
+        self._create_topic = create_topic
+        if self._storms or self._deleted:
+            self._schedule(DELAY_S)
+
+    # --- the port
+
+    def record(self, rebalance: Rebalance) -> None:
+        """Keep a rebalance that has ended."""
+        self._storms.add(rebalance, self._clock_ms())
+        self._schedule(DELAY_S)
+
+    def forget(self, group_id: str, epoch: int) -> None:
+        """Remove the history of a group that was deleted in this epoch."""
+        self._storms.forget(group_id)
+        if len(self._deleted) < MAX_DELETED_GROUPS:
+            self._deleted[group_id] = epoch
+        self._schedule(DELAY_S)
+
+    # --- the work
+
+    def _schedule(self, delay_s: float) -> None:
+        if self._timer is None and not self._running and not self._closed and self._create_topic is not None:
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._start_work)
+
+    def _start_work(self) -> None:
+        self._timer = None
+        self._running = True
+        self._background.spawn(self._work())
+
+    async def _work(self) -> None:
+        delay_s = DELAY_S
+        try:
+            await self._encode_due()
+            if not await self._topic_exists():
+                delay_s = RETRY_S
+            else:
+                self._distribute()
+                self._send_all()
+        finally:
+            self._running = False
+        if self._queues:
+            delay_s = RETRY_S
+        if self._storms or self._deleted or self._encoded or self._queues:
+            self._schedule(delay_s)
+
+    async def _encode_due(self) -> None:
+        turns = self._background.gate.turns()
+        while self._deleted:
+            self._encode_deletion(*self._deleted.popitem())
+            await turns.next()
+        self._due.extend(self._storms.pop(self._clock_ms()))
+        while self._due and not self._closed:
+            rebalance = self._due.popleft()
+            self._encode(rebalance.group_id, await self._background.gate.run(self._summaries.value_of(rebalance)))
+            await turns.next()
+
+    def _encode_deletion(self, group_id: str, epoch: int) -> None:
+        self._summaries.forget(group_id)
+        if self._image.partition_count(REBALANCES_TOPIC) or self._encoded:
+            for key in tombstone_keys(group_id, epoch):
+                self._put(group_id, (key, None))
+
+    def _encode(self, group_id: str, value: RebalanceValue) -> None:
+        logger.info("%s", line(group_id, value))
+        try:
+            self._put(group_id, encode(group_id, value))
+        except ValueError as error:
+            logger.info("Group %r: generation %d is not in the history: %s", group_id, value.epoch, error)
+
+    def _put(self, group_id: str, record: _Record) -> None:
+        size_bytes = _size(record)
+        if self._waiting_bytes + size_bytes > MAX_WAITING_BYTES:
+            self._dropped += 1
+            return
+        self._waiting_bytes += size_bytes
+        self._encoded.append((group_id, record))
+
+    async def _topic_exists(self) -> bool:
+        if self._image.partition_count(REBALANCES_TOPIC):
+            return True
+        if not self._encoded or self._create_topic is None:
+            return False
+        try:
+            await self._create_topic(REBALANCES_TOPIC)
+        except KafkaError as error:
+            self._report(f"the topic cannot be created: {error}")
+            return False
+        return bool(self._image.partition_count(REBALANCES_TOPIC))
+
+    def _distribute(self) -> None:
+        count = self._image.partition_count(REBALANCES_TOPIC)
+        for group_id, record in self._encoded:
+            self._queues.setdefault(partition_of(group_id, count), deque()).append(record)
+        self._encoded.clear()
+
+    # --- to the leaders
+
+    def _send_all(self) -> None:
+        for partition in sorted(self._queues.keys() - self._in_flight):
+            self._send(partition)
+
+    def _send(self, partition: int) -> None:
+        """Send the first records of a partition's queue, and the next ones once these are written."""
+        state = self._image.partition(REBALANCES_TOPIC, partition)
+        if state is None:
+            # The topic was deleted, and made anew with fewer partitions.
+            abandoned_count = len(self._queues[partition])
+            self._dropped += abandoned_count
+            self._written(partition, abandoned_count)
+            return
+        leader = state.leader
+        while (queue := self._queues.get(partition)) is not None:
+            records = [queue[index] for index in range(min(len(queue), RECORDS_PER_BATCH))]
+            if leader == self._config.broker_id:
+                try:
+                    self._log.append(partition, records)
+                except KafkaError as error:
+                    self._report(f"the records of partition {partition} cannot be appended: {error}")
+                    return
+                self._written(partition, len(records))
+                continue
+            batch = build_batch(records, timestamp_ms=int(time.time() * 1000))
+            if self._peers.add(leader, _Sent(partition, len(records), batch)):
+                self._in_flight.add(partition)
+            else:
+                self._report(f"the leader of partition {partition} is not known")
+            return
+
+    def _written(self, partition: int, count: int) -> None:
+        queue = self._queues[partition]
+        for _ in range(count):
+            self._waiting_bytes -= _size(queue.popleft())
+        if not queue:
+            del self._queues[partition]
+
+    async def _exchange(self, peer: Peer, items: list[_Sent]) -> None:
+        request = ProduceRequest(
+            acks=ALL_IN_SYNC,
+            timeout_ms=self._config["request.timeout.ms"],
+            topic_data=[
+                ProduceRequest.TopicProduceData(
+                    name=REBALANCES_TOPIC,
+                    partition_data=[
+                        ProduceRequest.PartitionProduceData(index=one.partition, records=one.batch) for one in items
+                    ],
+                )
+            ],
+        )
+        response: ProduceResponse = await peer.send(request, newest=WITH_TOPIC_NAMES)
+        errors = {one.index: one.error_code for topic in response.responses for one in topic.partition_responses}
+        for one in items:
+            self._in_flight.discard(one.partition)
+            code = errors.get(one.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+            if code:
+                self._report(f"the leader of partition {one.partition} answers {ErrorCode(code).name}")
+                self._schedule(RETRY_S)
+            else:
+                self._written(one.partition, one.records_count)
+                self._send(one.partition)
+
+    def _not_sent(self, items: list[_Sent], error: PeerError) -> None:
+        self._in_flight.difference_update(one.partition for one in items)
+        self._report(f"the leader of partition {items[0].partition} cannot be reached: {error}")
+        self._schedule(RETRY_S)
+
+    def _report(self, why: str) -> None:
+        """Log once in a while why records wait, and how many were dropped."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._logged_s < LOGGED_EVERY_S:
+            return
+        self._logged_s = now_s
+        dropped = self._dropped + self._storms.lost
+        logger.info(
+            "%s: the history of rebalances waits, groups do not: %s; records dropped so far: %d",
+            REBALANCES_TOPIC,
+            why,
+            dropped,
+        )
+
+    # --- end
+
+    def close(self) -> None:
+        """Append what can be appended here at once; the rest is lost, and is a gap in the history."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._peers.close()
+        self._due.extend(self._storms.pop(self._clock_ms()))
+        for rebalance in _first(self._due, MAX_AT_CLOSE):
+            self._encode(rebalance.group_id, run_all(self._summaries.value_of(rebalance)))
+        if self._image.partition_count(REBALANCES_TOPIC):
+            self._distribute()
+            for partition in sorted(self._queues):
+                state = self._image.partition(REBALANCES_TOPIC, partition)
+                if state is not None and state.leader == self._config.broker_id and partition not in self._in_flight:
+                    self._send(partition)
+
+
+def _size(record: _Record) -> int:
+    key, value = record
+    return len(key) + len(value or b"")
+
+
+def _first(items: Iterable[Rebalance], count: int) -> list[Rebalance]:
+    return [item for _, item in zip(range(count), items, strict=False)]

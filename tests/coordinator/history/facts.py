@@ -1,0 +1,28 @@
+"""Topics for the tests of histories, and the values of the records that rebalances become."""
+
+from collections.abc import Iterable
+
+from gregor.coordinator.history.rebalance import Rebalance
+from gregor.coordinator.history.summary import Summaries
+from gregor.protocol.messages import RebalanceValue
+from gregor.protocol.turns import run_all
+
+
+class Topics:
+    """Implements TopicFacts: partitions per topic, and when topics were created."""
+
+    def __init__(self, **counts: int) -> None:
+        self.counts = counts
+        self.created: dict[str, int] = {}
+
+    def partition_count(self, topic: str) -> int:
+        return self.counts.get(topic, 0)
+
+    def created_ms(self, topic: str) -> int | None:
+        return self.created.get(topic)
+
+
+def values_of(rebalances: Iterable[Rebalance], topics: Topics | None = None) -> list[RebalanceValue]:
+    """The values of the records."""
+    summaries = Summaries(1, topics or Topics())
+    return [run_all(summaries.value_of(rebalance)) for rebalance in rebalances]
