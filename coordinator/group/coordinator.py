@@ -107,6 +107,7 @@ class GroupCoordinator:
         self._consumers = ConsumerRequests(consumer_groups, self._runtime, self._partition_of, clock_ms, gate)
         self.on_topics_changed = self._consumers.on_topics_changed
         self.consumer_group_describe = self._consumers.describe
+        self.end_consumer_groups = self._consumers.end_groups
 
     # --- partitions
 

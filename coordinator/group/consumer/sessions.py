@@ -35,6 +35,9 @@ class Conversions(Protocol):
     def downgrade(self, group: ConsumerGroup, leaving: Collection[ConsumerMember], now_ms: int) -> list[Record] | None:
         """Return the records that make a classic group of the members that stay; None if it stays as it is."""
 
+    def end(self, group: ConsumerGroup, now_ms: int) -> list[Record]:
+        """Return the records that make a classic group of a consumer group in any case, with or without members."""
+
 
 class Sessions:
     """The timers of the members of one shard."""

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
+from gregor.coordinator.group.consumer import changes
 from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.consumer.group import ConsumerGroup
 from gregor.coordinator.group.consumer.member import ConsumerMember
@@ -14,11 +15,12 @@ from gregor.coordinator.group.migration.conversion import downgrade, downgrade_e
 from gregor.coordinator.group.rebalance import Rebalances
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import GroupState
+from gregor.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from gregor.coordinator.history.causes import Cause, Trigger
 from gregor.coordinator.ports import TimedOperation
 from gregor.coordinator.result import Record, Result
 from gregor.protocol.errors import KafkaError
-from gregor.protocol.messages import GroupMetadataKey
+from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue
 
 _log = logging.getLogger(__name__)
 
@@ -62,8 +64,9 @@ class Conversions:
             return None
         settings = self._settings
         hash_of = TopicHashes(self._topics).of
-        converted, changes = upgrade(membership, settings.migration_policy, settings.max_size, self._topics, hash_of)
-        records += changes
+        policy, max_size = settings.migration_policy, settings.max_size
+        converted, upgrading = upgrade(membership, policy, max_size, self._topics, hash_of)
+        records += upgrading
         _log.info("Group %r: the classic group becomes a consumer group in epoch %d", group_id, converted.epoch)
         return converted
 
@@ -79,6 +82,39 @@ class Conversions:
             return self.downgraded(group, gone, cause, now_ms)
         except KafkaError:
             return None  # the reason has been logged
+
+    def end(self, group: ConsumerGroup, now_ms: int) -> list[Record]:
+        """Return the records that make a classic group of a consumer group because none is served any more.
+
+        Members of the consumer protocol are removed. Where no other stays the classic group is empty, and its offsets
+        are kept from now on.
+        """
+        leaving = set()
+        for member in group.members.values():
+            if not member.uses_classic_protocol:
+                leaving.add(member.member_id)
+                _log.warning(
+                    "Group %r: member %r of %s is removed, it uses the consumer protocol, which is not served any more;"
+                    " start it again with group.protocol=classic",
+                    group.group_id,
+                    member.member_id,
+                    member.subscription.client_host,
+                )
+        if len(leaving) < len(group.members):
+            cause = Cause(Trigger.PROTOCOL_CHANGED, detail="the consumer protocol is not served any more")
+            try:
+                return self.downgraded(group, leaving, cause, now_ms)
+            except KafkaError:
+                _log.warning("Group %r: all its members are removed", group.group_id)
+        value = GroupMetadataValue(
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            generation=group.epoch,
+            protocol=None,
+            leader=None,
+            current_state_timestamp=now_ms,
+            members=[],
+        )
+        return [*changes.group_tombstones(group), Record(GroupMetadataKey(group=group.group_id), value)]
 
     def allows_downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
         """Whether the group becomes a classic one without these members."""

@@ -7,7 +7,7 @@ import pytest
 from gregor.coordinator.group.consumer.config import ConsumerGroupSettings
 from gregor.coordinator.group.migration.conversion import decode_assignment
 from gregor.coordinator.group.states import GroupState
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import ConsumerProtocolSubscription
 from tests.coordinator.context import Call
 from tests.coordinator.group.consumer.context import Consumer, ConsumerContext, Partitions
@@ -467,3 +467,71 @@ def test_an_empty_consumer_group_becomes_a_classic_one() -> None:
         context.sleep(3_000)
         assert join.response.generation_id == 1
         assert context.hard_state() == context.replayed_state()
+
+
+# --- the end of all consumer groups
+
+
+def end_of_all(context: ConsumerContext) -> None:
+    context.served = False
+    context.run(context.coordinator.end_consumer_groups())
+
+
+def test_without_consumer_groups_all_become_classic_ones_and_keep_their_offsets() -> None:
+    with context_of() as context:
+        mixed = classic_group(context, [{"orders": [0, 1, 2, 3]}])
+        old, new = ClassicConsumer(context, mixed[0], 1, {"orders": [0, 1, 2, 3]}), Consumer(context, "new", ["orders"])
+        settle(old, new)
+        alone = Consumer(context, "alone", ["orders"], group="alone")
+        settle(alone)
+        for group in ("g", "alone"):
+            member = {"g": new, "alone": alone}[group]
+            context.commit_offset(7, group=group, topic="orders", member_id=member.member_id, generation=member.epoch)
+        end_of_all(context)
+        assert all(group.consumer is None for group in context.shard.groups.values())
+        assert context.state("g") is GroupState.PREPARING_REBALANCE
+        assert context.state("alone") is GroupState.EMPTY
+        assert context.describe("alone").protocol_type == "consumer"
+        assert context.fetch_offset("orders", group="g") == context.fetch_offset("orders", group="alone") == 7
+        join = context.join(mixed[0], protocols=[("range", metadata("orders"))])
+        assert join.response.generation_id == 3
+        assert context.hard_state() == context.replayed_state()
+        _, join = context.new_member(group="alone", protocols=[("range", metadata("orders"))])
+        context.sleep(3_000)
+        assert join.response.generation_id == alone.epoch + 1
+
+
+def test_offsets_of_a_group_that_was_ended_expire_from_then_on() -> None:
+    with context_of(retention_ms=1_000_000, retention_check_interval_ms=10_000) as context:
+        new = Consumer(context, "new", ["orders"])
+        settle(new)
+        context.commit_offset(7, topic="orders", member_id="new", generation=new.epoch)
+        for _ in range(99):
+            context.sleep(10_000)
+            new.beat()
+        end_of_all(context)
+        context.sleep(900_000)
+        assert context.fetch_offset("orders") == 7
+        context.sleep(200_000)
+        assert context.fetch_offset("orders") == -1
+
+
+def test_groups_that_are_loaded_later_become_classic_ones_then() -> None:
+    with context_of() as context:
+        settle(Consumer(context, "new", ["orders"]))
+        context.served = False
+        context.restart()
+        context.sleep(1)
+        assert context.shard.groups["g"].consumer is None
+        assert context.hard_state() == context.replayed_state()
+
+
+def test_an_end_that_cannot_be_written_is_tried_again() -> None:
+    with context_of() as context:
+        settle(Consumer(context, "new", ["orders"]))
+        context.fail()
+        with pytest.raises(KafkaError):
+            end_of_all(context)
+        assert context.shard.groups["g"].consumer is not None
+        context.sleep(500)
+        assert context.shard.groups["g"].consumer is None
