@@ -262,6 +262,36 @@ def test_protocol_that_is_not_served(tmp_path: Path, settings: dict[str, str]) -
             assert Member(harness, "g", "t").join().error_code == ErrorCode.NONE
 
 
+def test_downgrade_turns_groups_into_classic_ones_with_their_offsets(tmp_path: Path) -> None:
+    with running(tmp_path, **QUICK) as harness:
+        harness.create_topic("t")
+        staying, left = Member(harness, "staying", "t"), Member(harness, "left", "t")
+        for member in (staying, left):
+            member.join()
+            settle(member)
+            assert commit(member, "t", 3) == ErrorCode.NONE
+        left.leave()
+        code, message = update_features(harness, 0, kind=2)
+        assert code == ErrorCode.NON_EMPTY_GROUP
+        assert message is not None and "group.version stays at 1" in message and "(staying)" in message
+        assert staying.beat().error_code == ErrorCode.NONE
+        assert update_features(harness, 0, kind=3) == (ErrorCode.NONE, None)
+        assert staying.beat().error_code == ErrorCode.UNSUPPORTED_VERSION
+        shown = {name: (kind, state) for name, (kind, _, state) in listed(harness).items()}
+        assert shown == dict.fromkeys(("staying", "left"), ("classic", "Empty"))
+        assert committed(harness, "staying") == committed(harness, "left") == {"t": 3}
+    with running(tmp_path, **QUICK) as harness:
+        harness.until(lambda: harness.ask(ListGroupsRequest(), 5).error_code == ErrorCode.NONE)
+        assert {kind for kind, _, _ in listed(harness).values()} == {"classic"}
+        assert committed(harness, "staying") == {"t": 3}
+        assert update_features(harness, 1, kind=1) == (ErrorCode.NONE, None)
+        again = Member(harness, "staying", "t")
+        again.join()
+        settle(again)
+        assert listed(harness)["staying"][0] == "consumer"
+        assert committed(harness, "staying") == {"t": 3}
+
+
 def test_members_wait_until_the_broker_knows_the_topics(harness: Harness, topic: str) -> None:
     harness.create_topic(topic)
     member = Member(harness, topic, topic)
