@@ -19,6 +19,8 @@ from gregor.protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
     ListGroupsRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
@@ -228,6 +230,47 @@ def test_settings_of_a_group_act_at_the_next_heartbeat(harness: Harness, topic: 
     assert member.beat().heartbeat_interval_ms == 6000
     harness.run(alter("groups", topic, lambda _before: {}))
     assert member.beat().heartbeat_interval_ms == 5000
+
+
+def test_settings_of_the_broker_act(tmp_path: Path) -> None:
+    settings = {
+        "group_consumer_assignors": "range",
+        "group_consumer_max_size": "1",
+        "group_consumer_min_session_timeout_ms": "100",
+        "group_consumer_session_timeout_ms": "300",
+        "group_consumer_min_heartbeat_interval_ms": "50",
+        "group_consumer_heartbeat_interval_ms": "200",
+    }
+    with running(tmp_path, **settings) as harness:
+        harness.create_topic("t", 2)
+        first, second = Member(harness, "g", "t"), Member(harness, "g", "t")
+        assert first.join().heartbeat_interval_ms == 200
+        assert second.join().error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        other = Member(harness, "g", "t", server_assignor="uniform")
+        assert other.join().error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
+        settle(first)
+        assert describe(harness, "g")[0].assignor_name == "range"
+        harness.until(lambda: not describe(harness, "g")[0].members)
+        assert first.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert second.join().error_code == ErrorCode.NONE
+
+
+def test_groups_of_both_kinds_do_not_mix_where_migration_is_disabled(tmp_path: Path) -> None:
+    with running(tmp_path, group_consumer_migration_policy="disabled") as harness:
+        harness.create_topic("t")
+        member = Member(harness, "g", "t")
+        member.join()
+        classic = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")],
+        )
+        assert harness.ask(classic, 3).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert harness.ask(HeartbeatRequest(group_id="g", member_id="m", generation_id=1), 4).error_code == (
+            ErrorCode.UNKNOWN_MEMBER_ID
+        )
 
 
 def test_group_survives_a_restart(tmp_path: Path) -> None:
