@@ -24,12 +24,10 @@ RARE = frozenset(
     {
         "a broker obeys before it is registered",
         "a log deleted after its check is told to nobody",
-        "a partition that is not known yet counts as deleted",
         "a proposal that is repeated names a follower's present life",
         "a repetition of more than ten batches ago is a gap",
         "a throttled follower does not fetch again",
         "a transaction counts as decided before its marker is committed",
-        "a verification holds although a marker was appended since",
         "compaction takes a producer's last batch away",
         "requests for an earlier life of the broker are obeyed",
         "the ISR grows by who has not reached the epoch's begin",
