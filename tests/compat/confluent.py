@@ -88,23 +88,22 @@ def error_of(message: Message | None) -> KafkaError:
 class Member:
     """One consumer of a group: the partitions it owns, its rebalance events, the records it read."""
 
-    def __init__(self, bootstrap: str, group: str, *topics: str, **config: Any) -> None:
+    def __init__(self, bootstrap: str, group: str, topic: str, **config: Any) -> None:
         self.owned: set[int] = set()
         self.events: list[tuple[str, set[int]]] = []
         self.read: list[Message] = []
         self.errors: list[KafkaError] = []
-        settings: dict[str, Any] = {
+        settings = {
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             **config,
         }
-        if config.get("group.protocol") != "consumer":
+        if settings.get("group.protocol") != "consumer":  # whose intervals are the broker's
             settings.setdefault("heartbeat.interval.ms", 300)
         self.consumer = Consumer(settings)
-        events = {"on_assign": self._assigned, "on_revoke": self._revoked, "on_lost": self._revoked}
-        self.consumer.subscribe(list(topics), **events)
+        self.consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
     def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         numbers = {entry.partition for entry in partitions}

@@ -155,8 +155,8 @@ def join(bootstrap: str) -> Iterator[Callable[..., Member]]:
     """Makes members, and closes those that the test left."""
     members: list[Member] = []
 
-    def make(group: str, *topics: str, **config: str) -> Member:
-        members.append(Member(bootstrap, group, *topics, **NEW, **config))
+    def make(group: str, topic: str, **config: str) -> Member:
+        members.append(Member(bootstrap, group, topic, **NEW, **config))
         return members[-1]
 
     yield make
