@@ -30,6 +30,8 @@ CHECKS = [
     "commit",
     "transaction",
     "admin",
+    "removal",
+    "both-protocols",
 ]
 QUICK = {
     "group.consumer.min.heartbeat.interval.ms": "100",

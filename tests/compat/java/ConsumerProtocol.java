@@ -33,6 +33,8 @@ public final class ConsumerProtocol {
         check("commit", ConsumerProtocol::commit);
         check("transaction", ConsumerProtocol::transaction);
         check("admin", ConsumerProtocol::administration);
+        check("removal", ConsumerProtocol::removal);
+        check("both-protocols", ConsumerProtocol::bothProtocols);
         admin.close(Duration.ofSeconds(5));
         System.out.println("DONE");
         System.exit(0); // whatever threads a failed check left
