@@ -13,8 +13,10 @@ from confluent_kafka import ConsumerGroupType, KafkaError, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.compat.confluent import Member, NewTopicFactory, Unique, as_sent, produce
+from tests.compat.exactly_once import Work
 from tests.compat.java_checks import compiled, run_checks
 from tests.compat.records import WAIT_S, assorted, until
+from tests.compat.test_transactions import feed_until_committed
 from tests.compat.verifiable import VerifiableMember, settled
 from tests.support.processes import BrokerProcess
 
@@ -147,6 +149,26 @@ def test_verifiable_consumers_come_and_go(
     # Records that the killed one had read, but not committed, are read again.
     repeated = {place for place, times in found.items() if times > 1}
     assert repeated <= set(sum((victim.read() for victim in victims), Counter()))
+
+
+# -- Exactly once ----------------------------------------------------------------------------------------------------
+
+
+def test_copiers_of_the_new_protocol_come_and_go(bootstrap: str, unique: Unique, tmp_path: pathlib.Path) -> None:
+    """A member that was put out of the group, or has an older epoch, does not commit offsets in its transaction."""
+    with Work(tmp_path, bootstrap, unique("txn"), inputs=4) as work:
+        first = work.copier("java", timeout_ms=10_000, protocol="consumer")
+        feed_until_committed(work, first)
+        second = work.copier("java-4.4", protocol="consumer")
+        feed_until_committed(work, second)
+        third = work.copier("confluent", protocol="consumer")
+        feed_until_committed(work, third)
+        first.kill()
+        feed_until_committed(work, second)
+        work.until_copied()
+        for copier in (second, third):
+            copier.finish()
+        work.judge()
 
 
 # -- librdkafka ------------------------------------------------------------------------------------------------------
