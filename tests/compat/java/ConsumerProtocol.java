@@ -215,6 +215,8 @@ public final class ConsumerProtocol {
                 settled(List.of(member), 1);
                 member.ask(() -> metadata[0] = member.consumer.groupMetadata());
                 producer.beginTransaction();
+                // With metadata of the topic, 4.4 sends its id with the offsets.
+                producer.send(new ProducerRecord<>(topic, bytes("value")));
                 producer.sendOffsetsToTransaction(Map.of(partition, new OffsetAndMetadata(3)), metadata[0]);
                 producer.commitTransaction();
                 until(() -> committed(group).containsKey(partition), "the offset of the transaction");
