@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.coordinator_log import CoordinatorLog
-from gregor.broker.history.writer import RebalanceHistory
-from gregor.broker.history.topic_births import TopicBirths
 from gregor.broker.cluster.transaction_downgrade import TransactionsOfNewProtocol
 from gregor.broker.cluster.transaction_markers import LocalMarkers, TransactionMarkers
 from gregor.broker.cluster.transaction_verifier import PartitionVerifier
 from gregor.broker.groups.settings import GroupSettings, settings_of_all
 from gregor.broker.groups.topics import ClusterTopics
+from gregor.broker.history.topic_births import TopicBirths
+from gregor.broker.history.writer import RebalanceHistory
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.coordinator import GroupCoordinator

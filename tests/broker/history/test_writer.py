@@ -11,8 +11,8 @@ import pytest
 
 from gregor.broker.cluster import peer_queue
 from gregor.broker.history import writer
-from gregor.broker.history.writer import DELAY_S, RETRY_S, RebalanceHistory
 from gregor.broker.history.topic_births import STARTING_MS, TopicBirths
+from gregor.broker.history.writer import DELAY_S, RETRY_S, RebalanceHistory
 from gregor.broker.jobs.background import Background
 from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
