@@ -172,6 +172,37 @@ def test_groups_as_kafka_consumer_groups_shows_them(quick: str, topic: str, join
 
 @pytest.mark.jvm
 @pytest.mark.very_slow
+def test_group_moves_between_the_protocols_member_by_member(
+    quick: str, topic: str, join: Join, tools: KafkaTools
+) -> None:
+    group = f"{topic}-group"
+    produce(quick, topic, assorted(10))
+    classic = {"group.protocol": "classic", "session.timeout.ms": "6000"}
+    old = join(group, topic, **classic)
+    old.settled([], 4)
+    old.read_until(10)
+    old.consumer.commit(asynchronous=False)
+    assert [group, "Classic"] in table(ours(quick, "--list", "--type"))
+    new = join(group, topic)
+    old.settled([new], 2, 2)
+    assert [group, "Consumer"] in table(ours(quick, "--list", "--type"))
+    members = ["--describe", "--group", group, "--members", "--verbose"]
+    shown = ours(quick, *members)
+    assert sorted(shown) == sorted(theirs(tools, quick, *members))
+    titles, *rows = table(shown)
+    assert titles[-1] == "UPGRADED" and sorted(row[-1] for row in rows) == ["false", "true"]
+    old.close()
+    new.settled([], 4)
+    assert new.read == [], "it resumes where the classic member committed"
+    again = join(group, topic, **classic)
+    new.settled([again], 2, 2)
+    new.close()
+    again.settled([], 4)
+    assert [group, "Classic"] in table(ours(quick, "--list", "--type"))
+
+
+@pytest.mark.jvm
+@pytest.mark.very_slow
 def test_java_consumer_reads_and_its_group_is_deleted(quick: str, topic: str, tools: KafkaTools) -> None:
     group = f"{topic}-group"
     produce(quick, topic, [Sent(None, b"order %d" % number, [], 1_700_000_000_000) for number in range(10)])
