@@ -263,6 +263,10 @@ class CoordinatorRuntime(Generic[S]):
             elif owned.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 raise KafkaError(owned.error)
 
+    def partitions(self) -> list[int]:
+        """The partitions that this broker leads, also those that are loading."""
+        return list(self._owned)
+
     def _active(self, partition: int) -> _Owned[S]:
         owned = self._owned.get(partition)
         if owned is None:

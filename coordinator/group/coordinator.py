@@ -94,6 +94,7 @@ class GroupCoordinator:
         self._gate = gate
         self.partition_count = partition_count
         self._closed = False
+        self._clock_ms = clock_ms
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             lambda context: GroupShard(config, context, gate, consumer_groups, new_uuid, history),
             RecordFormat(encode_record, decode_record),
@@ -106,6 +107,7 @@ class GroupCoordinator:
         self._consumers = ConsumerRequests(consumer_groups, self._runtime, self._partition_of, clock_ms, gate)
         self.on_topics_changed = self._consumers.on_topics_changed
         self.consumer_group_describe = self._consumers.describe
+        self.end_consumer_groups = self._consumers.end_groups
 
     # --- partitions
 
@@ -190,7 +192,11 @@ class GroupCoordinator:
             partition = self._partition_of(request.group_id)
             _check_group_id(request.group_id)
             error = self._runtime.shard(partition).heartbeat(
-                request.group_id, request.generation_id, request.member_id, request.group_instance_id
+                request.group_id,
+                request.generation_id,
+                request.member_id,
+                request.group_instance_id,
+                self._clock_ms(),
             )
         except KafkaError as refused:
             error = refused.code

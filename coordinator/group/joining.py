@@ -76,7 +76,7 @@ class Joining:
         request = joiner.request
         state = self._soft.state(request.group_id)
         if state is GroupState.DEAD:
-            return self._join_new_group(joiner, now_ms)
+            return self.join_new_group(joiner, now_ms)
         membership = self._soft.open(request.group_id)
         if not self._has_room(membership, request.member_id):
             result = self._turn_away(membership, request.member_id, now_ms)
@@ -91,7 +91,7 @@ class Joining:
         self._soft.tidy(request.group_id)
         return result
 
-    def _join_new_group(self, joiner: Joiner, now_ms: int) -> Result:
+    def join_new_group(self, joiner: Joiner, now_ms: int) -> Result:
         """The first join brings a group into being: in the log as an empty one."""
         request = joiner.request
         if request.member_id != UNKNOWN_MEMBER:

@@ -16,6 +16,8 @@ from gregor.coordinator.group.consumer.shard import ConsumerShard
 from gregor.coordinator.group.group import CommittedOffset, Group
 from gregor.coordinator.group.joining import Joiner, Joining
 from gregor.coordinator.group.membership import Memberships
+from gregor.coordinator.group.migration.classic_members import ClassicMembers
+from gregor.coordinator.group.migration.conversions import Conversions
 from gregor.coordinator.group.offsets import Offsets
 from gregor.coordinator.group.queries import Queries
 from gregor.coordinator.group.rebalance import Rebalances
@@ -26,12 +28,12 @@ from gregor.coordinator.history.classic import ClassicRebalances
 from gregor.coordinator.history.rebalance import Assigned, NoHistory, RebalanceLog
 from gregor.coordinator.ports import ShardContext
 from gregor.coordinator.result import Producer, Record, Result
-from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.ids import random_uuid, uuid_to_text
 from gregor.protocol.messages import (
     DeleteGroupsResponse,
     GroupMetadataKey,
     GroupMetadataValue,
-    JoinGroupResponse,
     LeaveGroupRequest,
     OffsetCommitKey,
     OffsetCommitRequest,
@@ -75,10 +77,14 @@ class GroupShard:
         self._rebalances = Rebalances(config, self.soft, self._history)
         self._joining = Joining(config, self.soft, self._rebalances, new_uuid)
         self._memberships = Memberships(self.soft, self._rebalances)
-        self.consumers = ConsumerShard(self.groups, consumer_groups, context, gate, self._upgrade, new_uuid)
+        conversions = Conversions(
+            consumer_groups, config.max_size, self.groups, self.soft, self._rebalances, context.submit
+        )
+        new_member_id = new_uuid or (lambda: uuid_to_text(random_uuid()))
+        self.consumers = ConsumerShard(self.groups, consumer_groups, context, gate, conversions, new_member_id)
+        self._classic_members = ClassicMembers(consumer_groups, self.consumers, conversions, new_member_id)
         self.offsets = Offsets(config, self.groups, self.soft, self._rebalances, consumer_groups.topics)
         self.queries = Queries(self.groups, self.soft)
-        self.heartbeat = self._memberships.heartbeat
 
     # --- hard state
 
@@ -127,7 +133,8 @@ class GroupShard:
         membership = self.soft.memberships.get(group_id)
         if value is None:
             self._history.deleted(group_id, generation)
-            self.soft.close(group_id)
+            # Only a group that becomes a consumer group has parked requests here: its members join again.
+            self.soft.close(group_id, ErrorCode.REBALANCE_IN_PROGRESS)
             if not (group.offsets or group.pending):
                 self.groups.pop(group_id, None)
         elif membership is not None:
@@ -219,37 +226,39 @@ class GroupShard:
     # --- operations
 
     def join(self, joiner: Joiner, now_ms: int) -> Result:
-        """See Joining.join. An empty consumer group becomes a classic one."""
-        group = self.groups.get(joiner.request.group_id)
-        if group is None or group.consumer is None:
+        """See Joining.join, and ClassicMembers.join for a consumer group; an empty one becomes a classic group."""
+        group = self.consumers.find(joiner.request.group_id)
+        if group is None:
             return self._joining.join(joiner, now_ms)
-        if group.consumer.members:
-            return Result(
-                JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=joiner.request.member_id)
-            )
-        result = self._joining.join(joiner, now_ms)
-        result.records = changes.group_tombstones(group.consumer) + result.records
+        if group.members:
+            return self._classic_members.join(joiner, now_ms)
+        result = self._joining.join_new_group(joiner, now_ms)
+        if result.records:
+            result.records = changes.group_tombstones(group) + result.records
         return result
 
-    def _upgrade(self, group_id: str, records: list[Record]) -> ConsumerGroup | None:
-        """End an empty classic group so that it can become a consumer group; its offsets stay. Raises KafkaError."""
-        if self.soft.state(group_id) not in (GroupState.EMPTY, GroupState.DEAD):
-            raise KafkaError(
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is disabled.",
-            )
-        group = self.groups.get(group_id)
-        if group is not None and group.metadata is not None:
-            records.append(Record(GroupMetadataKey(group=group_id), None))
-        return None
-
     def sync(self, request: SyncGroupRequest, now_ms: int) -> Result:
-        """See Memberships.sync."""
-        return self._memberships.sync(request, now_ms)
+        """See Memberships.sync, and ClassicMembers.sync for a consumer group."""
+        group = self.consumers.find(request.group_id)
+        if group is None:
+            return self._memberships.sync(request, now_ms)
+        return self._classic_members.sync(group, request)
+
+    def heartbeat(
+        self, group_id: str, generation: int, member_id: str, group_instance_id: str | None, now_ms: int
+    ) -> ErrorCode:
+        """See Memberships.heartbeat, and ClassicMembers.heartbeat for a consumer group."""
+        group = self.consumers.find(group_id)
+        if group is None:
+            return self._memberships.heartbeat(group_id, generation, member_id, group_instance_id)
+        return self._classic_members.heartbeat(group, generation, member_id, group_instance_id, now_ms)
 
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> Result:
-        """See Memberships.leave."""
-        return self._memberships.leave(request, now_ms)
+        """See Memberships.leave, and ClassicMembers.leave for a consumer group."""
+        group = self.consumers.find(request.group_id)
+        if group is None:
+            return self._memberships.leave(request, now_ms)
+        return self._classic_members.leave(group, request, now_ms)
 
     def commit_offsets(self, request: OffsetCommitRequest, version: int, now_ms: int) -> Result:
         """See Offsets.commit."""

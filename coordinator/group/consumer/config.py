@@ -17,7 +17,7 @@ class ConsumerGroupConfig(NamedTuple):
 
     `session_timeout_ms`: consumer.session.timeout.ms over group.consumer.session.timeout.ms.
     `heartbeat_interval_ms`: consumer.heartbeat.interval.ms over group.consumer.heartbeat.interval.ms.
-    `assignment_interval_ms`: consumer.assignment.interval.ms over group.consumer.assignors.interval.ms.
+    `assignment_interval_ms`: consumer.assignment.interval.ms over group.consumer.assignment.interval.ms.
     """
 
     session_timeout_ms: int = 45_000

@@ -18,10 +18,10 @@ from gregor.coordinator.group.consumer.group import ConsumerGroup, is_reconciled
 from gregor.coordinator.group.consumer.member import AWAY_EPOCH, JOINING, JOINING_EPOCH, ConsumerMember, Subscription
 from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
 from gregor.coordinator.group.consumer.reconciliation import MemberAssignment, MemberState, Target, reconcile
-from gregor.coordinator.group.consumer.sessions import Sessions
+from gregor.coordinator.group.consumer.sessions import Conversions, Sessions
 from gregor.coordinator.group.consumer.subscriptions import ExpressionChange, Expressions
 from gregor.coordinator.group.consumer.targets import MAX_SIZE_AT_ONCE, TargetAssignments
-from gregor.coordinator.ports import TopicView
+from gregor.coordinator.ports import TimedOperation, TopicView
 from gregor.coordinator.result import Record, Result
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -56,6 +56,17 @@ class Joined(NamedTuple):
     replaces: str | None = None
 
 
+class Advance(NamedTuple):
+    """A member with its new subscription, what it says that it owns, and the list that its records are added to."""
+
+    group: ConsumerGroup
+    member: Joined
+    subscription: Subscription
+    owned: Assignment | None
+    visible: VisibleTopics
+    records: list[Record]
+
+
 class Heartbeats:
     """The heartbeats of the consumer groups of one shard."""
 
@@ -63,20 +74,18 @@ class Heartbeats:
         self,
         consumer_groups: ConsumerGroups,
         find: Callable[[str], ConsumerGroup | None],
-        upgrade: Callable[[str, list[Record]], ConsumerGroup | None],
+        conversions: Conversions,
         hashes: TopicHashes,
         sessions: Sessions,
         targets: TargetAssignments,
         expressions: Expressions,
         new_member_id: Callable[[], str],
     ) -> None:
-        """`upgrade` adds the records that end the classic group of an id, if there is one, and returns the consumer
-        group that it becomes, if it has members; it raises KafkaError where that is not possible."""
         self._topics: TopicView = consumer_groups.topics
         self._configs = consumer_groups.configs
         self._max_size = consumer_groups.settings.max_size
         self._find = find
-        self._upgrade = upgrade
+        self._conversions = conversions
         self._hashes = hashes
         self._sessions = sessions
         self._targets = targets
@@ -135,7 +144,7 @@ class Heartbeats:
         """Answers with a ConsumerGroupHeartbeatResponse."""
         try:
             if request.member_epoch < JOINING_EPOCH:
-                return self._leave(request)
+                return self._leave(request, now_ms)
             return self._beat(request, sender, now_ms, resumed=False)
         except KafkaError as error:
             return Result(refusal(error))
@@ -146,14 +155,40 @@ class Heartbeats:
         joining = request.member_epoch == JOINING_EPOCH and not resumed
         group = self._group(request.group_id, joining, records)
         member = self._member(group, request, joining, records)
-        old, new = member.subscription, _updated(member.subscription, request, sender)
+        new = _updated(member.subscription, request, sender)
+        owned: Assignment | None = None
+        if request.topic_partitions is not None:
+            owned = {topic.topic_id: frozenset(topic.partitions) for topic in request.topic_partitions}
+        advance = Advance(group, member, new, owned, sender.visible, records)
+        assignment = self.advance(advance, now_ms, may_wait=not resumed)
+        if assignment is None:
+            request = copy(request)
+            request.member_id = member.member_id
+            return self.park(group, partial(self._beat_again, request, sender), records)
+        known = group.members.get(member.member_id)
+        if known is not None:
+            self._sessions.watch(group, known)
+        response = self._response(group.group_id, request, member, assignment)
+        return Result(response, records, on_failure=partial(compare_topics_again, group) if records else None)
+
+    def _beat_again(self, request: Request, sender: Sender, now_ms: int) -> Result:
+        try:
+            return self._beat(request, sender, now_ms, resumed=True)
+        except KafkaError as error:
+            return Result(refusal(error))
+
+    def advance(self, one: Advance, now_ms: int, *, may_wait: bool) -> MemberAssignment | None:
+        """Add the records of a member that joins or reports; return its assignment, or None if the target must be
+        computed in turns first. Raises KafkaError if its regular expression is invalid."""
+        group, member, new, records = one.group, one.member, one.subscription, one.records
+        old = member.subscription
         if member.is_new or new != old:
             records.append(changes.subscription(group.group_id, member.member_id, new))
         change = self._expressions.update(group, old, new, records)
         regexes = group.regexes_with((old,), (new,))
-        self._expressions.refresh_if_due(group, regexes, sender.visible, now_ms)
-        names_changed = new.topics != old.topics
-        epoch = self._epoch(group, old, new, names_changed or change is ExpressionChange.RESOLVED, records, now_ms)
+        self._expressions.refresh_if_due(group, regexes, one.visible, now_ms)
+        changed = new.topics != old.topics or change is ExpressionChange.RESOLVED
+        epoch = self._epoch(group, old, new, changed, records, now_ms)
         replaced_target = group.target_of(member.replaces or member.member_id)
         target_epoch, target = group.target_epoch, replaced_target
         if self._targets.is_due(group, epoch, now_ms):
@@ -168,23 +203,27 @@ class Heartbeats:
                 targets, installation = self._targets.computed(group.group_id, snapshot, now_ms)
                 records += installation
                 target_epoch, target = epoch, targets.get(member.member_id, NO_PARTITIONS)
-            elif not resumed:
-                return self._park(group, request, sender, member.member_id, records)
-        assignment = self._reconciled(
-            group,
-            member,
-            new,
-            Target(target_epoch, target, self._topic_ids(group, new)),
-            request,
-            names_changed or change is not ExpressionChange.NONE,
-        )
+            elif may_wait:
+                return None
+        assignment = member.assignment
+        if changed or change is not ExpressionChange.NONE or not is_reconciled(assignment, target_epoch):
+            goal = Target(target_epoch, target, self._topic_ids(group, new))
+            assignment = reconcile(assignment, goal, one.owned, group.is_free)
         if assignment is not member.assignment:
             records.append(changes.assignment(group.group_id, member.member_id, assignment))
-        known = group.members.get(member.member_id)
-        if known is not None:
-            self._sessions.watch(group, known)
-        response = self._response(group.group_id, request, member, assignment)
-        return Result(response, records, on_failure=partial(_compare_topics_again, group) if records else None)
+        return assignment
+
+    def is_outdated(self, group: ConsumerGroup, now_ms: int) -> bool:
+        """Whether the next member that joins has a new target assignment computed, which heartbeats of the consumer
+        protocol do by themselves. (In Apache Kafka 4.3 a group of classic members alone waits for some other join.)"""
+        if group.epoch > group.target_epoch:
+            return self._targets.is_due(group, group.epoch, now_ms)
+        if now_ms < group.refresh_at_ms:
+            return False
+        if self._hashes.of(group.subscribed_topics) != group.metadata_hash:
+            return True
+        group.refresh_at_ms = now_ms + REFRESH_INTERVAL_MS
+        return False
 
     # --- the group and the member
 
@@ -194,7 +233,7 @@ class Heartbeats:
             return group
         if not joining:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
-        return self._upgrade(group_id, records) or ConsumerGroup(group_id)
+        return self._conversions.upgrade(group_id, records) or ConsumerGroup(group_id)
 
     def _member(self, group: ConsumerGroup, request: Request, joining: bool, records: list[Record]) -> Joined:
         member_id = request.member_id
@@ -286,33 +325,13 @@ class Heartbeats:
         found = (self._topics.find(name) for name in group.topics_of(subscription))
         return frozenset(topic.topic_id for topic in found if topic is not None)
 
-    def _reconciled(
-        self,
-        group: ConsumerGroup,
-        member: Joined,
-        subscription: Subscription,
-        target: Target,
-        request: Request,
-        subscription_changed: bool,
-    ) -> MemberAssignment:
-        if not subscription_changed and is_reconciled(member.assignment, target.epoch):
-            return member.assignment
-        owned: Assignment | None = None
-        if request.topic_partitions is not None:
-            owned = {topic.topic_id: frozenset(topic.partitions) for topic in request.topic_partitions}
-        return reconcile(member.assignment, target, owned, group.is_free)
-
-    def _park(
-        self, group: ConsumerGroup, request: Request, sender: Sender, member_id: str, records: list[Record]
-    ) -> Result:
-        """Answer when the assignment is computed: a member that joins would else have nothing until its next
-        heartbeat."""
+    def park(self, group: ConsumerGroup, again: TimedOperation, records: list[Record]) -> Result:
+        """Answer with what `again` returns once the assignment is computed: a member that joins would else have
+        nothing until its next heartbeat."""
         pending: Deferred[Any] = Deferred()
         self._parked[pending] = None
         pending.then(lambda _: self._parked.pop(pending, None))
-        request = copy(request)
-        request.member_id = member_id
-        self._targets.begin(request.group_id, partial(self._resume, request, sender, pending))
+        self._targets.begin(group.group_id, partial(self._resume, again, pending))
 
         def on_failure(error: ErrorCode) -> None:
             pending.fail(KafkaError(error))
@@ -320,13 +339,10 @@ class Heartbeats:
 
         return Result(pending, records, on_failure=on_failure)
 
-    def _resume(self, request: Request, sender: Sender, pending: Deferred[Any], now_ms: int) -> Result:
+    def _resume(self, again: TimedOperation, pending: Deferred[Any], now_ms: int) -> Result:
         if pending.done:
             return Result()
-        try:
-            result = self._beat(request, sender, now_ms, resumed=True)
-        except KafkaError as error:
-            result = Result(refusal(error))
+        result = again(now_ms)
         result.releases.append((pending, result.response))
         result.response = None
         return result
@@ -353,7 +369,7 @@ class Heartbeats:
 
     # --- leave
 
-    def _leave(self, request: Request) -> Result:
+    def _leave(self, request: Request, now_ms: int) -> Result:
         group = self._find(request.group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
@@ -370,10 +386,11 @@ class Heartbeats:
             away = member.assignment._replace(epoch=AWAY_EPOCH, pending_revocation={})
             return Result(response, [changes.assignment(group.group_id, member.member_id, away)])
         _log.info("Group %r: member %r leaves", group.group_id, member.member_id)
-        return Result(response, self._sessions.fence(group, [member]))
+        return Result(response, self._sessions.fence(group, [member], now_ms))
 
 
-def _compare_topics_again(group: ConsumerGroup, _error: ErrorCode) -> None:
+def compare_topics_again(group: ConsumerGroup, _error: ErrorCode) -> None:
+    """The records of an advance could not be written, perhaps a new metadata hash among them."""
     group.refresh_at_ms = 0
 
 

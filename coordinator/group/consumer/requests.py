@@ -1,6 +1,7 @@
 """The requests of the consumer protocol on a broker: checks, and the way to the shard that has the group."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Protocol
 
 from gregor.coordinator.group.consumer.config import ConsumerGroups, VisibleTopics, all_visible
@@ -106,6 +107,27 @@ class ConsumerRequests:
                 f"ServerAssignor {assignor} is not supported. Supported assignors: {', '.join(self._assignors)}.",
             )
 
+    # --- the end of all
+
+    async def end_groups(self) -> None:
+        """Make classic groups of all consumer groups that are loaded; those that are loading follow after that.
+        Raises KafkaError where that could not be written: it is tried again until it is."""
+        turns = self._gate.turns()
+        failed: KafkaError | None = None
+        for partition in self._runtime.partitions():
+            try:
+                group_ids = self._runtime.shard(partition).consumers.group_ids()
+            except KafkaError:  # it is loading, or no longer led
+                continue
+            for group_id in group_ids:
+                await turns.next()
+                try:
+                    await self._runtime.run(partition, partial(_end, group_id))
+                except KafkaError as error:
+                    failed = error
+        if failed is not None:
+            raise failed
+
     # --- topics
 
     def on_topics_changed(self, names: Iterable[str] | None) -> None:
@@ -148,6 +170,10 @@ class ConsumerRequests:
             return ConsumerGroupDescribeResponse.DescribedGroup(
                 group_id=group_id, error_code=error.code, error_message=error.message or None
             )
+
+
+def _end(group_id: str, shard: HasConsumers, now_ms: int) -> Result:
+    return shard.consumers.end(group_id, now_ms)
 
 
 def _check_not_blank(text: str | None, name: str) -> None:

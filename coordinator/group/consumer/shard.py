@@ -1,6 +1,7 @@
 """The consumer groups of one shard: replay of their records, timers, and the operations on them."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from gregor.coordinator.group.consumer.config import ConsumerGroups
@@ -8,13 +9,12 @@ from gregor.coordinator.group.consumer.group import ConsumerGroup
 from gregor.coordinator.group.consumer.heartbeat import Heartbeats
 from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
 from gregor.coordinator.group.consumer.queries import described, not_found
-from gregor.coordinator.group.consumer.sessions import Sessions
+from gregor.coordinator.group.consumer.sessions import RETRY_MS, Conversions, Sessions
 from gregor.coordinator.group.consumer.subscriptions import Expressions
 from gregor.coordinator.group.consumer.targets import TargetAssignments
 from gregor.coordinator.ports import ShardContext
-from gregor.coordinator.result import Record
+from gregor.coordinator.result import Result
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.ids import random_uuid, uuid_to_text
 from gregor.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupDescribeResponse,
@@ -54,26 +54,30 @@ class ConsumerShard:
         consumer_groups: ConsumerGroups,
         context: ShardContext,
         gate: Gate,
-        upgrade: Callable[[str, list[Record]], ConsumerGroup | None],
-        new_member_id: Callable[[], str] | None = None,
+        conversions: Conversions,
+        new_member_id: Callable[[], str],
     ) -> None:
-        """`groups` are those of both kinds; `upgrade` as for Heartbeats."""
+        """`groups` are those of both kinds."""
         self._groups = groups
         self._topics = consumer_groups.topics
         self._hashes = TopicHashes(consumer_groups.topics)
         self._is_loaded = False
-        self.sessions = Sessions(consumer_groups.configs, self._hashes, self.find, context.timers)
+        self._are_served = consumer_groups.are_served
+        self._conversions = conversions
+        self._submit = context.submit
+        self._timers = context.timers
+        self.sessions = Sessions(consumer_groups.configs, self._hashes, self.find, context.timers, conversions)
         self.targets = TargetAssignments(consumer_groups, self.find, context, gate.run)
         self.expressions = Expressions(consumer_groups, self._hashes, self.find, context, gate.run)
         self.heartbeats = Heartbeats(
             consumer_groups,
             self.find,
-            upgrade,
+            conversions,
             self._hashes,
             self.sessions,
             self.targets,
             self.expressions,
-            new_member_id or (lambda: uuid_to_text(random_uuid())),
+            new_member_id,
         )
 
     def find(self, group_id: str) -> ConsumerGroup | None:
@@ -113,7 +117,7 @@ class ConsumerShard:
         if value is None:
             if present is not None:
                 self.sessions.forget(present)
-        elif present is None:
+        else:
             self.sessions.watch(group, group.members[member_id])
 
     def _follow(self, group: ConsumerGroup, member_id: str) -> None:
@@ -140,6 +144,26 @@ class ConsumerShard:
                 self.sessions.watch(group, member)
                 self.sessions.watch_revocation(group, member)
                 yield None
+
+        if not self._are_served():
+            for group_id in self.group_ids():
+                self._submit(partial(self.end, group_id))
+
+    def group_ids(self) -> list[str]:
+        """The ids of the consumer groups."""
+        return [group_id for group_id, slot in self._groups.items() if slot.consumer is not None]
+
+    def end(self, group_id: str, now_ms: int) -> Result:
+        """Make a classic group of a consumer group, now that none is served; again until that is written."""
+        group = self.find(group_id)
+        if group is None or self._are_served():
+            return Result(True)
+        again = partial(self.end, group_id)
+
+        def on_failure(_error: ErrorCode) -> None:
+            self._timers.schedule(("consumer-end", group_id), RETRY_MS, again)
+
+        return Result(True, self._conversions.end(group, now_ms), on_failure=on_failure)
 
     def on_unloaded(self, error: ErrorCode) -> None:
         """Answer the heartbeats that wait; the timers end with the shard."""
