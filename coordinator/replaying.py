@@ -14,6 +14,11 @@ _log = logging.getLogger(__name__)
 
 NO_PRODUCER_ID = -1
 
+BYTES_PER_STEP = 4096
+"""The size of the values after which other work may proceed; small ones need some 8 us for 100 bytes."""
+RECORD_BYTES = 64
+"""The least that a record, or a batch, counts."""
+
 
 def replay(
     shard: Shard,
@@ -27,6 +32,7 @@ def replay(
     A record that cannot be decoded is skipped with a warning: one bad record must not make the others unreadable.
     Raises CorruptBatch where batches themselves are broken.
     """
+    since_yield_bytes = 0
     for batch in iter_batches(data):
         if batch.is_control:
             _replay_marker(shard, batch)
@@ -42,9 +48,15 @@ def replay(
                 else:
                     if record is not None:
                         shard.replay(record, written.offset, producer_id)
-                yield None
+                since_yield_bytes += RECORD_BYTES + len(written.value or b"")
+                if since_yield_bytes > BYTES_PER_STEP:
+                    since_yield_bytes = 0
+                    yield None
         offset = batch.next_offset
-        yield None
+        since_yield_bytes += RECORD_BYTES
+        if since_yield_bytes > BYTES_PER_STEP:
+            since_yield_bytes = 0
+            yield None
     return offset
 
 

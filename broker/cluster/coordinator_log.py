@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.protocol.records.batch import build_batch, iter_batches
+from gregor.protocol.records.batch import build_batch, whole_batches_bytes
 from gregor.storage.fs.cached_reads import NotCached
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class CoordinatorLog:
             data = memoryview(await self._background.read(piece.read))
         finally:
             piece.release()
-        return data[: sum(batch.size_bytes for batch in iter_batches(data))]
+        return data[: whole_batches_bytes(data)]
 
     async def _find(self, partition: int, offset: int, max_bytes: int) -> LogSlice:
         for attempt in range(MAX_FETCHES + 1):

@@ -41,7 +41,10 @@ def api_versions(broker: ApiContext, request: ApiVersionsRequest, call: Call) ->
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if request.cluster_id is not None and (request.cluster_id, request.node_id) != (broker.cluster_id, broker.broker_id):
+    if request.cluster_id is not None and (request.cluster_id, request.node_id) != (
+        broker.cluster_id,
+        broker.broker_id,
+    ):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     table, finalized = broker.handlers, broker.features.finalized
     known = _answers.get(call.version)

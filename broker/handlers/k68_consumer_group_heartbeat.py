@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gregor.broker.context import Call, ConsumerGroupContext
 
 
-@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, changes=True)
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, changes=True, eager=True)
 async def consumer_group_heartbeat(
     broker: ConsumerGroupContext, request: ConsumerGroupHeartbeatRequest, call: Call
 ) -> ConsumerGroupHeartbeatResponse:

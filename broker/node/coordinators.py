@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.coordinator_log import CoordinatorLog
-from gregor.broker.cluster.rebalance_history import RebalanceHistory
-from gregor.broker.cluster.topic_births import TopicBirths
 from gregor.broker.cluster.transaction_downgrade import TransactionsOfNewProtocol
 from gregor.broker.cluster.transaction_markers import LocalMarkers, TransactionMarkers
 from gregor.broker.cluster.transaction_verifier import PartitionVerifier
+from gregor.broker.groups.downgrade import ConsumerGroupsEnd
 from gregor.broker.groups.settings import GroupSettings, settings_of_all
 from gregor.broker.groups.topics import ClusterTopics
+from gregor.broker.history.topic_births import TopicBirths
+from gregor.broker.history.writer import RebalanceHistory
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.coordinator import GroupCoordinator
@@ -90,6 +91,7 @@ def make_coordinators(
     )
     topics.on_changed.append(groups.on_topics_changed)
     TransactionsOfNewProtocol(base.features, transactions, background.spawn)
+    ConsumerGroupsEnd(base.features, groups, background.spawn)
     verifier = PartitionVerifier(config, base.image, transactions, background)
     return Coordinators(groups, settings, transactions, local_markers, markers, verifier, history)
 

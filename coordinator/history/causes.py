@@ -1,4 +1,4 @@
-"""The causes of rebalances: what happened, to which member, and the reason that its client gave (KIP-800)."""
+"""The causes of rebalances: an event, its member, and the reason that the client gave (KIP-800)."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -64,11 +64,11 @@ class Identity(NamedTuple):
         return self.member_id if self.group_instance_id is None else self.group_instance_id
 
 
-NOBODY = Identity("", None, "", "")
+NO_MEMBER = Identity("", None, "", "")
 
 
 class Rejoin(NamedTuple):
-    """What a member offered before and offers now, by assignor; and whether it leads the group."""
+    """The offers of a member before and now, by assignor; and whether it leads the group."""
 
     before: Mapping[str, bytes]
     after: Mapping[str, bytes]
@@ -79,7 +79,7 @@ class Cause(NamedTuple):
     """One cause. The recorder sets `at_ms`. A member that is gone had this `assignment`."""
 
     trigger: Trigger
-    member: Identity = NOBODY
+    member: Identity = NO_MEMBER
     reason: str | None = None
     detail: str = ""
     at_ms: int = -1

@@ -15,7 +15,7 @@ MAX_BUDGETS = 20_000
 
 
 class Storms:
-    """Takes rebalances in, and returns those that may be recorded."""
+    """Accepts rebalances, and returns those that may be recorded."""
 
     def __init__(self) -> None:
         self._pending: dict[str, list[Rebalance]] = {}

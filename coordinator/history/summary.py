@@ -101,7 +101,7 @@ def _decoded(
 
 
 def _partition_counts(assignments: Mapping[str, Partitions]) -> dict[str, int]:
-    """Assignors assign all partitions, so that the highest one tells how many a topic had."""
+    """Assignors assign all partitions, so that the highest one shows how many a topic had."""
     counts: dict[str, int] = {}
     for assignment in assignments.values():
         for topic, numbers in assignment.items():

@@ -43,8 +43,8 @@ def line(group_id: str, value: RebalanceValue) -> str:
 
 
 def _waits(value: RebalanceValue) -> str:
-    late = [member for member in value.members if member.waited_ms > 0][:LISTED]
-    return "waited for " + ", ".join(f"{_name(one)} {one.waited_ms} ms" for one in late) if late else ""
+    slow = [member for member in value.members if member.waited_ms > 0][:LISTED]
+    return "waited for " + ", ".join(f"{_name(one)} {one.waited_ms} ms" for one in slow) if slow else ""
 
 
 def _name(member: RebalanceValue.Member) -> str:

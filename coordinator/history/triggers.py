@@ -1,7 +1,7 @@
 """The trigger behind a rejoin: what the member, or the topics that it reads, has changed.
 
-The protocol does not say why a member joins again. The subscription before and now, the number of partitions before and
-now, and the reason that newer clients give (KIP-800) say it together.
+The protocol has no field for it. It follows from the subscription before and now, the number of partitions before and
+now, and the reason that newer clients give (KIP-800).
 """
 
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from gregor.coordinator.result import Record
-from gregor.coordinator.txn.partitions import PartitionSet
+from gregor.coordinator.txn.partitions import NO_PARTITIONS, PartitionSet
 from gregor.coordinator.txn.states import STATE_OF, STATUS, TransactionState
 from gregor.coordinator.txn.transaction import NO_PRODUCER_ID, Transaction
 from gregor.protocol.codec.primitives import write_string_length, write_uvarint
@@ -39,6 +39,8 @@ _TIMES = struct.Struct(">qq")
 # Tag, size, field.
 _INT64_TAG = struct.Struct(">BBq")
 _INT16_TAG = struct.Struct(">BBh")
+# _HEAD, the count of partitions plus one, _TIMES, the count of tags, _INT64_TAG, _INT16_TAG.
+_AT_REST = struct.Struct(">hqhibBqqBBBqBBh")
 _INT32 = struct.Struct(">i")
 _NULL = b"\0"
 _COUNTS = [bytes((count,)) for count in range(4)]
@@ -118,6 +120,8 @@ def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
     transactional_id = TransactionLogKey.decode(key, key_version, _VERSION.size)[0].transactional_id
     if value is None:
         return Record(transactional_id, None)
+    if (transaction := _decoded_at_rest(value)) is not None:
+        return Record(transactional_id, transaction)
     if len(value) < _VERSION.size:
         raise MalformedMessage("a value without version")
     (value_version,) = _VERSION.unpack_from(value)
@@ -127,6 +131,24 @@ def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
     readable = min(value_version, TransactionLogValue.MAX_VERSION)
     message, _ = TransactionLogValue.decode(value, readable, _VERSION.size)
     return Record(transactional_id, _from_message(message))
+
+
+def _decoded_at_rest(value: bytes) -> Transaction | None:
+    """Return the transaction of a value of version 1 without partitions and with the usual tags, as most of a log are
+    at a start; None for all others."""
+    if len(value) != _AT_REST.size:
+        return None
+    (version, producer_id, epoch, timeout_ms, status, partitions, update_ms, start_ms, count, first_tag, first_bytes,
+     previous, second_tag, second_bytes, client_version) = _AT_REST.unpack(value)  # fmt: skip
+    state = STATE_OF.get(status)
+    usual = (version, count, first_tag, first_bytes, second_tag, second_bytes) == (TAGGED_VALUE_VERSION, 2, 0, 8, 2, 2)
+    if state is None or partitions > 1 or not usual:
+        return None
+    if previous == producer_id:
+        previous = NO_PRODUCER_ID
+    return Transaction(
+        *(producer_id, epoch, timeout_ms, state, update_ms, start_ms, NO_PARTITIONS, client_version, previous)
+    )
 
 
 def _needs_tags(transaction: Transaction) -> bool:

@@ -245,6 +245,20 @@ def iter_batches(buffer: Buffer) -> Iterator[RecordBatch]:
         yield batch
 
 
+def whole_batches_bytes(buffer: Buffer) -> int:
+    """Return the size of all complete batches, by their lengths alone. Bytes that are no batch count as complete:
+    `iter_batches` refuses them."""
+    position, end = 0, len(buffer)
+    while end - position >= LOG_OVERHEAD:
+        size_bytes = _INT32.unpack_from(buffer, position + LENGTH_AT)[0] + LOG_OVERHEAD
+        if size_bytes < LOG_OVERHEAD:
+            return end
+        if size_bytes > end - position:
+            break
+        position += size_bytes
+    return position
+
+
 def build_batch(
     records: Sequence[Record | tuple[bytes | None, bytes | None]],
     *,
@@ -426,6 +440,7 @@ def _varint(value: int) -> bytes:
 
 
 _SMALL_VARINTS = [_varint(value) for value in range(512)]
+_ONE_BYTE_VARINTS = [(byte >> 1) ^ -(byte & 1) for byte in range(0x80)]
 
 
 def _parse_records(
@@ -453,8 +468,13 @@ def _parse_record(
     end = position + length
     if length < 0 or end > len(data):
         raise CorruptBatch(f"a record of {length} bytes, of which {len(data) - position} are there")
-    timestamp_delta, position = read_varint(data, position + 1, 70)
-    offset_delta, position = read_varint(data, position)
+    position += 1
+    if data[position] < 0x80 and data[position + 1] < 0x80:  # most deltas have one byte
+        timestamp_delta, offset_delta = _ONE_BYTE_VARINTS[data[position]], _ONE_BYTE_VARINTS[data[position + 1]]
+        position += 2
+    else:
+        timestamp_delta, position = read_varint(data, position, 70)
+        offset_delta, position = read_varint(data, position)
     key, position = _bytes(data, position, end)
     value, position = _bytes(data, position, end)
     header_count = data[position]

@@ -93,16 +93,16 @@ class Member:
         self.events: list[tuple[str, set[int]]] = []
         self.read: list[Message] = []
         self.errors: list[KafkaError] = []
-        self.consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "heartbeat.interval.ms": 300,
-                **config,
-            }
-        )
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **config,
+        }
+        if settings.get("group.protocol") != "consumer":  # whose intervals are the broker's
+            settings.setdefault("heartbeat.interval.ms", 300)
+        self.consumer = Consumer(settings)
         self.consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
     def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:

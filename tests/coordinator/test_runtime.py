@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gregor.coordinator import runtime as runtime_module
+from gregor.coordinator.replaying import BYTES_PER_STEP
 from gregor.coordinator.result import Record, Result
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -390,7 +391,7 @@ def test_operations_for_all_run_on_each_shard_after_its_load() -> None:
 def test_loading_lets_others_have_their_turn() -> None:
     with Bench(clock=itertools.count().__next__) as bench:  # each step uses its turn up
         for partition in (0, 1):
-            bench.log.append(partition, [(b"a", None)] * 60)
+            bench.log.append(partition, [(b"a", bytes(BYTES_PER_STEP))] * 60)
             bench.elect(partition)
         turns: list[tuple[int, int]] = []
 

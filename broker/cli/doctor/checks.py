@@ -76,6 +76,8 @@ class ObservedCluster:
     """The largest timestamp of the records of each partition."""
     transactions: Sequence[Finding] = ()
     """The findings about transactions (gregor.broker.cli.doctor.transactions)."""
+    groups: Sequence[Finding] = ()
+    """The findings about groups (gregor.broker.cli.doctor.groups)."""
     now_ms: int = 0
 
 

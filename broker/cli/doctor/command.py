@@ -14,6 +14,7 @@ import click
 from gregor.broker.cli.client import CONNECT_TIMEOUT_S, load_file, parse_bootstrap
 from gregor.broker.cli.command import bootstrap_option, command_config_option, run
 from gregor.broker.cli.doctor.checks import Finding, Level, ObservedBroker, ObservedCluster, check
+from gregor.broker.cli.doctor.groups import examine_groups
 from gregor.broker.cli.doctor.host import check_config, check_limits
 from gregor.broker.cli.doctor.transactions import examine_transactions
 from gregor.broker.cli.doctor.zookeeper import all_reachable, check_session, check_zookeeper, check_zookeeper_of_brokers
@@ -55,7 +56,7 @@ _MARKS = {Level.OK: ("ok   ", "green"), Level.NOTE: ("note ", "yellow"), Level.W
 @click.option("--config", "config_path", metavar="FILE", help="On the machine of a broker: its server.properties.")
 def doctor(bootstrap: str, config_file: str | None, zookeeper: str | None, config_path: str | None) -> None:
     """Check a cluster from a client's side: addresses, names, clock, disks, partitions,
-    transactions, ZooKeeper.
+    transactions, groups, ZooKeeper.
 
     Each finding is a line, with a remedy below it. The exit code is 1 if something is wrong.
     """
@@ -73,7 +74,7 @@ def doctor(bootstrap: str, config_file: str | None, zookeeper: str | None, confi
     if any(finding.level is Level.OK for finding in findings):
         try:
             seen = observe_cluster(bootstrap, config_file)
-            report([*check(seen), *seen.transactions])
+            report([*check(seen), *seen.transactions, *seen.groups])
         except CommandError as error:
             report([Finding(Level.WRONG, str(error).rstrip("."), remedy_for_peer(bootstrap))])
     config = None
@@ -164,6 +165,7 @@ def observe_cluster(bootstrap: str, config_file: str | None) -> ObservedCluster:
         mute = {broker.node_id for broker in seen.brokers if broker.trouble}
         seen.newest_ms = _newest(client, metadata, mute)
         seen.transactions = examine_transactions(client, metadata, mute, seen.now_ms)
+        seen.groups = examine_groups(client, mute)
     return seen
 
 

@@ -1,7 +1,7 @@
 """`gregor groups --history GROUP`: why the group rebalanced, from the records of `__gregor_rebalances`.
 
 The records are read as any client reads a topic, so that every broker of the cluster may be the bootstrap server. Where
-generations are missing between two records, a row says so.
+generations are missing between two records, a row shows that.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Gap(NamedTuple):
     why: str
 
 
-class _Place(NamedTuple):
+class _Partition(NamedTuple):
     """A partition of the topic."""
 
     topic_id: Uuid
-    partition: int
+    number: int
     leader: int
 
 
@@ -97,10 +97,10 @@ def show_history(bootstrap: str, config_file: str | None, group: str, *, as_json
 
 def read_history(client: WireClient, group: str) -> list[RebalanceValue]:
     """Return the rebalances of a group, the oldest first."""
-    place = _place_of(client, group)
+    partition = _partition_of(client, group)
     found: dict[int, RebalanceValue] = {}
-    if place is not None:
-        for key, value in _records(client, place):
+    if partition is not None:
+        for key, value in _records(client, partition):
             try:
                 slot = decode(key, value)
             except MalformedMessage:
@@ -114,7 +114,7 @@ def read_history(client: WireClient, group: str) -> list[RebalanceValue]:
     return sorted(found.values(), key=lambda value: (value.began_ms, value.epoch))
 
 
-def _place_of(client: WireClient, group: str) -> _Place | None:
+def _partition_of(client: WireClient, group: str) -> _Partition | None:
     wanted = [MetadataRequest.MetadataRequestTopic(name=REBALANCES_TOPIC)]
     metadata: MetadataResponse = client.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
     (topic,) = metadata.topics
@@ -125,16 +125,16 @@ def _place_of(client: WireClient, group: str) -> _Place | None:
     leader = next(one.leader_id for one in topic.partitions if one.partition_index == number)
     if leader < 0:
         raise CommandError(f"{REBALANCES_TOPIC}-{number}, which has the history of the group, has no leader now.")
-    return _Place(topic.topic_id, number, leader)
+    return _Partition(topic.topic_id, number, leader)
 
 
-def _records(client: WireClient, place: _Place) -> Iterator[tuple[bytes | None, bytes | None]]:
+def _records(client: WireClient, partition: _Partition) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Read a partition up to its high watermark."""
-    offset = _start_of(client, place)
+    offset = _start_of(client, partition)
     end_offset = offset + 1
     while offset < end_offset:
-        answer = _fetch(client, place, offset)
-        check_code(answer.error_code, f"{REBALANCES_TOPIC}-{place.partition} cannot be read")
+        answer = _fetch(client, partition, offset)
+        check_code(answer.error_code, f"{REBALANCES_TOPIC}-{partition.number} cannot be read")
         end_offset = answer.high_watermark
         reached = offset
         for batch in iter_batches(cast("bytes | memoryview", answer.records or b"")):
@@ -148,16 +148,17 @@ def _records(client: WireClient, place: _Place) -> Iterator[tuple[bytes | None, 
         offset = reached
 
 
-def _start_of(client: WireClient, place: _Place) -> int:
-    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=place.partition, timestamp=EARLIEST)
-    topic = ListOffsetsRequest.ListOffsetsTopic(name=REBALANCES_TOPIC, partitions=[partition])
-    response: ListOffsetsResponse = client.send(ListOffsetsRequest(replica_id=CONSUMER, topics=[topic]), place.leader)
+def _start_of(client: WireClient, partition: _Partition) -> int:
+    wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition.number, timestamp=EARLIEST)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name=REBALANCES_TOPIC, partitions=[wanted])
+    request = ListOffsetsRequest(replica_id=CONSUMER, topics=[topic])
+    response: ListOffsetsResponse = client.send(request, partition.leader)
     found = response.topics[0].partitions[0]
-    check_code(found.error_code, f"{REBALANCES_TOPIC}-{place.partition} cannot be read")
+    check_code(found.error_code, f"{REBALANCES_TOPIC}-{partition.number} cannot be read")
     return found.offset
 
 
-def _fetch(client: WireClient, place: _Place, offset: int) -> FetchResponse.PartitionData:
+def _fetch(client: WireClient, partition: _Partition, offset: int) -> FetchResponse.PartitionData:
     request = FetchRequest(
         replica_id=CONSUMER,
         max_wait_ms=FETCH_WAIT_MS,
@@ -167,16 +168,16 @@ def _fetch(client: WireClient, place: _Place, offset: int) -> FetchResponse.Part
         topics=[
             FetchRequest.FetchTopic(
                 topic=REBALANCES_TOPIC,
-                topic_id=place.topic_id,
+                topic_id=partition.topic_id,
                 partitions=[
                     FetchRequest.FetchPartition(
-                        partition=place.partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
+                        partition=partition.number, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
                     )
                 ],
             )
         ],
     )
-    response: FetchResponse = client.send(request, place.leader)
+    response: FetchResponse = client.send(request, partition.leader)
     check_code(response.error_code)
     return response.responses[0].partitions[0]
 

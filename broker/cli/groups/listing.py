@@ -68,7 +68,7 @@ def list_groups(
     listed = _listed_by_wire(states, kinds, bootstrap, config_file)
     if listed is None:
         listed = _filtered(_listed_by_admin(admin, timeout_s), states, kinds)
-    columns = [Column("GROUP", 25)]
+    columns = [Column("GROUP", max([15, *(len(group.group_id) for group in listed)]) + 10)]
     columns += [Column("TYPE", 20)] if kind is not None else []
     columns += [Column("STATE", 20)] if state is not None else []
     rows = []

@@ -1,4 +1,4 @@
-"""What a group that rebalances without end may have recorded."""
+"""The limits on what is recorded of a group that rebalances without end."""
 
 from gregor.coordinator.history import storms
 from gregor.coordinator.history.rebalance import GroupType, Rebalance

@@ -113,8 +113,55 @@ def test_values_with_tags_are_those_of_the_codec(
         transaction_start_timestamp_ms=times[1],
         client_transaction_version=client_version,
     )
-    _, value = encoder(lambda: 1)(Record("id", transaction))
+    record = Record("id", transaction)
+    key, value = encoder(lambda: 1)(record)
     assert value == b"\x00\x01" + message.encode(1)
+    decoded = decode_record(key, value)
+    assert decoded is not None
+    if previous == producer_id:
+        record = Record("id", transaction._replace(previous_producer_id=-1))
+    if state is TransactionState.EMPTY:
+        record = Record("id", record.value._replace(partitions=NO_PARTITIONS))
+    assert decoded == record
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {0: b"\x00\x00"},  # another version
+        {16: b"\x06"},  # no state of the log
+        {16: b"\x7f"},
+        {17: b"\x02"},  # a partition, for which there are no bytes
+        {34: b"\x01"},  # a tag too few
+        {35: b"\x01"},  # the next producer id instead of the one before
+        {45: b"\x01"},
+    ],
+)
+def test_an_unusual_value_at_rest_is_that_of_the_codec(changed: dict[int, bytes]) -> None:
+    key, usual = encoder(lambda: 2)(Record("id", COMMITTED._replace(client_version=2)))
+    assert usual is not None
+    assert len(usual) == 49
+    value = bytearray(usual)
+    for position, data in changed.items():
+        value[position : position + len(data)] = data
+    try:
+        message, _ = TransactionLogValue.decode(bytes(value), value[1], 2)
+    except MalformedMessage:
+        with pytest.raises(MalformedMessage):
+            decode_record(key, bytes(value))
+        return
+    if message.transaction_status not in range(6):
+        with pytest.raises(MalformedMessage, match="in state"):
+            decode_record(key, bytes(value))
+        return
+    decoded = decode_record(key, bytes(value))
+    assert decoded is not None
+    found: Transaction = decoded.value
+    assert (found.state, found.client_version) == (
+        TransactionState.COMPLETE_COMMIT,
+        message.client_transaction_version,
+    )
+    assert found.next_producer_id == message.next_producer_id
 
 
 def test_tombstone() -> None:

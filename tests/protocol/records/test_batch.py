@@ -21,6 +21,7 @@ from gregor.protocol.records.batch import (
     RecordBatch,
     build_batch,
     iter_batches,
+    whole_batches_bytes,
 )
 from tests.support.foreign_records import aiokafka_batches, kafka_batches
 
@@ -176,6 +177,7 @@ def test_iter_batches_whole_byte_by_byte_and_with_a_tail() -> None:
     assert [bytes(batch.memory()) for batch in iter_batches(data)] == [bytes(part) for part in parts]
     for end in range(len(data) + 1):
         assert len(list(iter_batches(data[:end]))) == sum(1 for whole in ends if whole <= end)
+        assert whole_batches_bytes(data[:end]) == max((whole for whole in ends if whole <= end), default=0)
     assert len(list(iter_batches(data + b"tail"))) == len(parts)
 
 
@@ -188,6 +190,7 @@ def test_iter_batches_stops_at_nonsense() -> None:
     negative = bytearray(good)
     struct.pack_into(">i", negative, 8, -100)
     for bad, reason in ((old_format, "magic 1"), (too_short, "60 bytes"), (negative, "-88 bytes")):
+        assert whole_batches_bytes(good + bad) > len(good)  # so that a reader of these comes upon it
         batches = iter_batches(good + bad)
         assert next(batches).size_bytes == len(good)
         with pytest.raises(CorruptBatch, match=reason):

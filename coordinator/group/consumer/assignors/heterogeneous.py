@@ -20,6 +20,7 @@ MAX_ROUNDS = 16
 
 
 _Partition = tuple[Uuid, int]
+_NONE: frozenset[int] = frozenset()
 
 
 class _Pool(NamedTuple):
@@ -40,7 +41,7 @@ def assign_heterogeneous(
     retained = yield from retain(members, counts)
     pools = yield from _pools(members, counts)
     loads = list(retained.sizes.values())
-    balancer = _Balancer(retained, loads)
+    balancer = _Balancer(members, retained, loads)
     for pool in pools:
         yield from balancer.assign_free(pool, counts)
     shared = [pool for pool in pools if len(pool.subscribers) > 1]
@@ -91,7 +92,8 @@ def _most_partitions(pool: _Pool, counts: Mapping[Uuid, int]) -> int:
 class _Balancer:
     """Assigns and moves partitions; `loads` are the numbers of partitions of the members."""
 
-    def __init__(self, retained: Retained, loads: list[int]) -> None:
+    def __init__(self, members: Mapping[str, MemberSpec], retained: Retained, loads: list[int]) -> None:
+        self._members = members
         self._retained = retained
         self._member_ids = list(retained.sizes)
         self._loads = loads
@@ -147,13 +149,16 @@ class _Balancer:
         return bool(moves.given)
 
     def _owned(self, number: int, pool: _Pool) -> list[_Partition]:
-        """Return the partitions of the pool that a member has."""
-        assignment = self._retained.assignments[self._member_ids[number]]
-        return [
-            (topic_id, partition)
-            for topic_id in sorted(assignment.keys() & pool.topic_ids)
-            for partition in sorted(assignment[topic_id])
-        ]
+        """Return the partitions of the pool that a member has, those that it had before first: they move last."""
+        member_id = self._member_ids[number]
+        assignment, before = self._retained.assignments[member_id], self._members[member_id].assigned
+        owned: list[_Partition] = []
+        received: list[_Partition] = []
+        for topic_id in sorted(assignment.keys() & pool.topic_ids):
+            kept = before.get(topic_id, _NONE)
+            for partition in sorted(assignment[topic_id]):
+                (owned if partition in kept else received).append((topic_id, partition))
+        return owned + received
 
 
 class _Moves:

@@ -4,7 +4,7 @@ A Consumer sends full heartbeats to join, and then as the Java client only what 
 """
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gregor.broker.jobs.turns import LoopGate
@@ -139,7 +139,7 @@ class ConsumerContext(Context):
         topics: Iterable[str] | None = None,
         regex: str | None = None,
         assignor: str | None = None,
-        owned: Partitions | None = None,
+        owned: Mapping[str, list[int]] | Mapping[Uuid, list[int]] | None = None,
         version: int = 1,
         client_id: str | None = "client",
         client_host: str = "/127.0.0.1",
@@ -158,8 +158,10 @@ class ConsumerContext(Context):
             topic_partitions=None
             if owned is None
             else [
-                ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=self.id_of(name), partitions=partitions)
-                for name, partitions in owned.items()
+                ConsumerGroupHeartbeatRequest.TopicPartitions(
+                    topic_id=topic if isinstance(topic, bytes) else self.id_of(topic), partitions=partitions
+                )
+                for topic, partitions in owned.items()
             ],
         )
         return self.call(self.coordinator.consumer_group_heartbeat(request, client_id, client_host, version, visible))
@@ -252,3 +254,28 @@ class Consumer:
     def leave(self, epoch: int = -1) -> ErrorCode:
         call = self.context.beat(self.member_id, epoch, **self._identity)
         return ErrorCode(call.response.error_code)
+
+
+def plain(group: ConsumerGroup | None) -> dict[str, Any] | None:
+    """The hard state of a group, to be compared."""
+    if group is None:
+        return None
+    return {
+        "epochs": (group.epoch, group.metadata_hash, group.target_epoch, group.target_timestamp_ms),
+        "members": {
+            member_id: (
+                member.subscription._replace(classic=None),
+                None if member.subscription.classic is None else member.subscription.to_record().encode(0),
+                member.assignment,
+            )
+            for member_id, member in group.members.items()
+        },
+        "static": group.static_members,
+        "target": group.target,
+        "owners": group.owners,
+        "resolved": group.resolved,
+        "regexes": group.regex_counts,
+        "topics": group.subscribed_topics,
+        "state": group.state,
+        "partition metadata": group.has_partition_metadata,
+    }

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.cluster import peer_queue, rebalance_history
-from gregor.broker.cluster.rebalance_history import DELAY_S, RETRY_S, RebalanceHistory
-from gregor.broker.cluster.topic_births import STARTING_MS, TopicBirths
+from gregor.broker.cluster import peer_queue
+from gregor.broker.history import writer
+from gregor.broker.history.topic_births import STARTING_MS, TopicBirths
+from gregor.broker.history.writer import DELAY_S, RETRY_S, RebalanceHistory
 from gregor.broker.jobs.background import Background
 from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
@@ -27,7 +28,7 @@ from gregor.protocol.topic_names import REBALANCES_TOPIC
 from gregor.protocol.turns import Gate, run_all
 from gregor.replication.channels.peer import PeerError
 from gregor.replication.partition.metadata_image import MetadataImage
-from tests.coordinator.context import SkippingLoop
+from tests.coordinator.machinery import SkippingLoop
 
 OWN, SECOND = 1, 2
 PARTITIONS = 2
@@ -273,7 +274,7 @@ def test_topic_that_cannot_be_created_is_tried_again(world: World) -> None:
 
 
 def test_what_waits_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(rebalance_history, "MAX_WAITING_BYTES", 1_000)
+    monkeypatch.setattr(writer, "MAX_WAITING_BYTES", 1_000)
     start(world)
     world.creation_error = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR)
     with caplog.at_level(logging.INFO, "gregor"):

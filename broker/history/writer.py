@@ -5,8 +5,8 @@ partition of its group: here, if this broker leads that partition, else by a Pro
 Apache Kafka. The leaders of this topic are not those of `__consumer_offsets`: to tie both together would need a
 placement of its own and still fail at every change of leader, and a record that is one second late harms nothing.
 
-All is bounded: what a group may record (coordinator.history.storms), what waits for a leader, and each record. What
-cannot be written in time is dropped and counted; groups do not notice.
+All is bounded: the rate of each group (coordinator.history.storms), the queue of records that wait for a leader, and
+each record. Records beyond that are dropped and counted; groups do not notice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gregor.protocol.turns import run_all
 
 if TYPE_CHECKING:
     from gregor.broker.cluster.coordinator_log import CoordinatorLog
-    from gregor.broker.cluster.topic_births import TopicBirths
+    from gregor.broker.history.topic_births import TopicBirths
     from gregor.broker.jobs.background import Background
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.history.rebalance import Rebalance
