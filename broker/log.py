@@ -20,7 +20,7 @@ class _Formatter(logging.Formatter):
         if second != self._second:
             self._second = second
             self._text = time.strftime(datefmt or self.default_time_format, time.localtime(second))
-        return self.default_msec_format % (self._text, record.msecs)
+        return f"{self._text},{int(record.msecs):03d}"
 
 
 def configure(level: int = logging.INFO, label: str = "") -> None:
