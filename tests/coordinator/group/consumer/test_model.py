@@ -125,9 +125,9 @@ class Play:
         sent = client.sent_topics
         if joining or sent != client.topics:
             options["topics"] = client.topics
-        if joining:
+        if joining or sent is None:
             options["rebalance_ms"] = REVOCATION_MS
-        if joining or client.report:
+        if joining or sent is None or client.report:
             owned: dict[bytes, list[int]] = {}
             for topic_id, partition in client.owned:
                 owned.setdefault(topic_id, []).append(partition)
