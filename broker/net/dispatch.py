@@ -188,10 +188,11 @@ class Dispatcher:
         try:
             if type(response) is bytearray:
                 chunks = [response]
-            elif entry.carries_records or isinstance(response, EncodedResponse):
-                if response is not None:
-                    chunks = encode_response(entry, version, correlation_id, response)
-            elif response is not None:
+            elif response is None:
+                pass
+            elif entry.carries_records or isinstance(response, EncodedResponse) or not response.HAS_ARRAYS:
+                chunks = encode_response(entry, version, correlation_id, response)
+            else:
                 frame = self._broker.gate.start(encode_in_steps(entry, version, correlation_id, response))
                 if not isinstance(frame, bytearray):
                     rest = deferred_task(asyncio.ensure_future(frame, loop=self._broker.loop))

@@ -11,6 +11,8 @@ from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.consumer.config import ConsumerGroups
+from gregor.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
+from gregor.coordinator.group.consumer.regular_expressions import compile_expression
 from gregor.coordinator.group.group import Membership
 from gregor.coordinator.group.records import decode_record, encode_record
 from gregor.coordinator.group.shard import GroupShard
@@ -18,8 +20,9 @@ from gregor.coordinator.group.subscription import subscribed_topics
 from gregor.coordinator.ports import TimedOperation
 from gregor.coordinator.replaying import replay
 from gregor.coordinator.result import Record
+from gregor.protocol import messages
 from gregor.protocol.deferred import Deferred
-from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.errors import KafkaError, MalformedMessage
 from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from gregor.protocol.records import batch as records
 from gregor.protocol.records.batch import CorruptBatch, build_batch
@@ -38,6 +41,7 @@ def targets() -> list[Target]:
         Target("subscriptions", read_subscription, subscription_seeds, (), weight=12),
         Target("batches of groups", Groups().replay_batches, batch_seeds, (CorruptBatch,), weight=6, mend=mend_batch),
         Target("dumps of groups", dump_value, value_seeds, (), weight=6),
+        Target("topic expressions", match_expression, expression_seeds, (KafkaError,), weight=6, text=True),
     ]
 
 
@@ -108,7 +112,46 @@ def some_records() -> list[tuple[bytes, bytes | None]]:
         for version in range(5):
             value = random_message(random, name, version).encode(version)
             made.append((key_bytes, version.to_bytes(2) + value))
+    return made + records_of_consumer_groups(random)
+
+
+def records_of_consumer_groups(random: Random) -> list[tuple[bytes, bytes | None]]:
+    """Records of each kind about two members, one of them in two kinds of groups; values are ordinary or extreme."""
+    made: list[tuple[bytes, bytes | None]] = []
+    for name, file in messages.OTHERS.items():
+        if file != "records_consumer_group" or not name.endswith("Key"):
+            continue
+        for group_id, member_id in (("readers", "member-0"), ("writers", "member-1")):
+            fields = {"group_id": group_id, "member_id": member_id, "regular_expression": "orders|ret.*"}
+            key_class = getattr(messages, name)
+            key = key_class(**{field.name: fields[field.name] for field in messages.schema(name).fields})
+            for value in [*[random_message(random, name[:-3] + "Value", 0) for _ in range(3)], None]:
+                made.append(encode_record(Record(key, value)))
+    random.shuffle(made)
     return made
+
+
+def check_consumer_group(group: ConsumerGroup) -> None:
+    """Check that what is derived from the records of a group agrees with them."""
+    assert group.state in ConsumerGroupState
+    for instance_id, member_id in group.static_members.items():
+        assert group.members[member_id].subscription.instance_id == instance_id
+    subscriptions = [member.subscription for member in group.members.values()]
+    named = frozenset[str]().union(*(subscription.topics for subscription in subscriptions))
+    regexes = {subscription.regex for subscription in subscriptions} - {""}
+    assert group.regex_counts.keys() == regexes
+    assert group.subscribed_topics == named.union(
+        *(found.topics for regex, found in group.resolved.items() if regex in regexes)
+    )
+    held = {
+        (topic_id, partition)
+        for member in group.members.values()
+        for partitions in (member.assignment.assigned, member.assignment.pending_revocation)
+        for topic_id, numbers in partitions.items()
+        for partition in numbers
+    }
+    owned = {(topic_id, partition) for topic_id, owners in group.owners.items() for partition in owners}
+    assert owned <= held and all(group.owners.values())
 
 
 def key_seeds() -> list[Seed]:
@@ -146,6 +189,9 @@ class Groups:
             return
         shard = self.shard()
         shard.replay(record, 17)
+        group = shard.consumers.find(record.key.group_id) if hasattr(record.key, "group_id") else None
+        if group is not None:
+            check_consumer_group(group)
         if isinstance(record.value, GroupMetadataValue):
             membership = Membership.from_metadata(record.key.group, record.value)
             assert membership.generation == record.value.generation
@@ -166,6 +212,9 @@ class Groups:
         assert pending == {(producer_id, *key) for producer_id, keys in shard.transactions.items() for key in keys}
         assert all(by_producer for group in shard.groups.values() for by_producer in group.pending.values())
         assert all(shard.transactions.values())
+        for slot in shard.groups.values():
+            if slot.consumer is not None:
+                check_consumer_group(slot.consumer)
 
 
 def subscription_seeds() -> list[Seed]:
@@ -198,3 +247,12 @@ def batch_seeds() -> list[Seed]:
 
 def dump_value(key: bytes, value: bytes) -> Any:
     return offsets_contents(records.Record(0, 0, key, value, []))
+
+
+def expression_seeds() -> list[Seed]:
+    texts = ["orders|ret.*", "(?i)[a-z0-9._-]{1,20}(?:x|y)+?$", "^\\pL+\\d*(a?){30}$", ".*"]
+    return [(None, text.encode()) for text in texts]
+
+
+def match_expression(context: None, data: bytes) -> None:
+    compile_expression(data.decode(errors="surrogateescape"))("orders-" + "a" * 240)

@@ -28,7 +28,7 @@ from gregor.protocol.topic_names import REBALANCES_TOPIC
 from gregor.protocol.turns import Gate, run_all
 from gregor.replication.channels.peer import PeerError
 from gregor.replication.partition.metadata_image import MetadataImage
-from tests.coordinator.context import SkippingLoop
+from tests.coordinator.machinery import SkippingLoop
 
 OWN, SECOND = 1, 2
 PARTITIONS = 2
