@@ -54,6 +54,10 @@ class Unowned:
         self._groups: dict[str, dict[_Key, int]] = {}
         self._size = 0
 
+    def of(self, group_id: str) -> Iterable[_Key]:
+        """Return those of a group."""
+        return self._groups.get(group_id, {}).keys()
+
     def pop(self, group_id: str) -> dict[_Key, int]:
         """Return and forget those of a group."""
         found = self._groups.pop(group_id, {})

@@ -37,6 +37,8 @@ class Summaries:
         """Return the value of its record."""
         before = yield from _decoded(rebalance, rebalance.before.items())
         counts = _partition_counts(before or {})
+        for topic, number in self._unowned.of(rebalance.group_id):
+            counts[topic] = max(counts.get(topic, 0), number + 1)
         causes = [refined(cause, rebalance, counts, self._facts) for cause in rebalance.causes]
         yield None
         value = RebalanceValue(

@@ -44,20 +44,16 @@ def _behind(
         return Trigger.ASSIGNOR_CHANGED, assignors
     reason = cause.reason or ""
     before, after = _subscriptions(rejoin, rebalance.protocol_before)
-    if after is not None:
-        changed = _topics_changed(before, after, rebalance, counts, facts)
-        if changed:
-            return Trigger.TOPICS_CHANGED, changed
-    if reason.startswith(TOPICS_REASON):
-        return Trigger.TOPICS_CHANGED, ""
-    if reason.startswith(REVOKED_REASON):
-        return Trigger.PARTITIONS_REVOKED, ""
+    # Before the topics: partitions that were just revoked have no owner, and look like new ones.
+    given_up = 0 if before is None or after is None else len(_owned(before) - _owned(after))
+    if given_up or reason.startswith(REVOKED_REASON):
+        return Trigger.PARTITIONS_REVOKED, f"partitions: {given_up}" if given_up else ""
+    changed = "" if after is None else _topics_changed(before, after, rebalance, counts, facts)
+    if changed or reason.startswith(TOPICS_REASON):
+        return Trigger.TOPICS_CHANGED, changed
     if before is not None and after is not None:
         if before.topics != after.topics:
             return Trigger.SUBSCRIPTION_CHANGED, _difference(before.topics, after.topics)
-        given_up = _count(before) - _count(after)
-        if given_up > 0:
-            return Trigger.PARTITIONS_REVOKED, f"{given_up} partitions"
         if before.user_data != after.user_data or before.rack != after.rack:
             return Trigger.METADATA_CHANGED, ""
     elif rejoin.before != rejoin.after:
@@ -110,8 +106,8 @@ def _topics_changed(
     return _listed(changes)
 
 
-def _count(subscription: Subscription) -> int:
-    return sum(map(len, (subscription.owned or {}).values()))
+def _owned(subscription: Subscription) -> frozenset[tuple[str, int]]:
+    return frozenset((topic, number) for topic, numbers in (subscription.owned or {}).items() for number in numbers)
 
 
 def _difference(before: frozenset[str], after: frozenset[str]) -> str:
