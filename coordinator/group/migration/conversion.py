@@ -207,7 +207,7 @@ def _subscription(member: Member, protocol: str | None) -> Subscription:
 
 
 def classic_metadata(session_timeout_ms: int, protocols: Mapping[str, bytes]) -> ClassicMemberMetadata:
-    """What a subscription has in addition for a member of the classic protocol."""
+    """The part of a subscription that only members of the classic protocol have."""
     return ClassicMemberMetadata(
         session_timeout_ms=session_timeout_ms,
         supported_protocols=[_ClassicProtocol(name=name, metadata=data) for name, data in protocols.items()],
