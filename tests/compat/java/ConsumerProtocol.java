@@ -163,7 +163,7 @@ public final class ConsumerProtocol {
             until(() -> owned(first) + owned(second) == 5, "a new topic's two more");
         }
         Member wrong = new Member(member(name("wrong")),
-            (consumer, listener) -> consumer.subscribe(new SubscriptionPattern("(a"), listener));
+            (consumer, listener) -> consumer.subscribe(new SubscriptionPattern("(?=a)"), listener));
         try (wrong) {
             until(() -> wrong.problem instanceof InvalidRegularExpression, "the refusal of an expression");
         }
@@ -265,6 +265,7 @@ public final class ConsumerProtocol {
         until(() -> describedGroup(group).groupState() == GroupState.EMPTY, "the empty group");
         get(admin.alterConsumerGroupOffsets(group, changed).all());
         equal(1L, committed(group).get(one).offset());
+        get(admin.deleteConsumerGroupOffsets(group, Set.of(one)).all());
         get(admin.deleteConsumerGroups(List.of(group)).all());
         fails(GroupIdNotFoundException.class, () -> describedGroup(group));
         is(listing(group, new ListGroupsOptions()).isEmpty(), "still listed");
