@@ -207,7 +207,7 @@ def _subscription(member: Member, protocol: str | None) -> Subscription:
 
 
 def classic_metadata(session_timeout_ms: int, protocols: Mapping[str, bytes]) -> ClassicMemberMetadata:
-    """What a subscription has in addition for a member of the classic protocol."""
+    """The part of a subscription that only members of the classic protocol have."""
     return ClassicMemberMetadata(
         session_timeout_ms=session_timeout_ms,
         supported_protocols=[_ClassicProtocol(name=name, metadata=data) for name, data in protocols.items()],
@@ -267,9 +267,11 @@ def downgrade(
             _enter(membership, joining)
             targets[joining.member_id] = group.target_of(member.member_id)
     membership.generation = group.epoch
-    membership.protocol = protocol = membership.select_protocol()
     membership.state_timestamp_ms = now_ms
     try:
+        if len(membership.members) not in membership.support.values():
+            raise MalformedMessage("its members have no protocol in common")
+        membership.protocol = protocol = membership.select_protocol()
         assignments = {
             member_id: encode_assignment(targets[member_id], member.protocols[protocol], topics)
             for member_id, member in membership.members.items()
