@@ -267,9 +267,11 @@ def downgrade(
             _enter(membership, joining)
             targets[joining.member_id] = group.target_of(member.member_id)
     membership.generation = group.epoch
-    membership.protocol = protocol = membership.select_protocol()
     membership.state_timestamp_ms = now_ms
     try:
+        if len(membership.members) not in membership.support.values():
+            raise MalformedMessage("its members have no protocol in common")
+        membership.protocol = protocol = membership.select_protocol()
         assignments = {
             member_id: encode_assignment(targets[member_id], member.protocols[protocol], topics)
             for member_id, member in membership.members.items()
