@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import ConsumerGroupType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from gregor.broker.__main__ import main as gregor
 from tests.compat.confluent import Member
 from tests.compat.records import WAIT_S, until
 from tests.compat.verifiable import VerifiableMember, settled
@@ -131,3 +132,47 @@ def test_java_changes_its_protocol_and_back_while_it_reads(bootstrap: str, topic
 def read_of(members: list[VerifiableMember]) -> int:
     """The number of different records that they have read."""
     return len(set().union(*(member.read() for member in members)))
+
+
+def test_a_downgrade_of_the_feature_leaves_classic_groups_with_their_offsets(
+    tmp_path: pathlib.Path,
+    request: pytest.FixtureRequest,
+    unique: Callable[[str], str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A broker of its own: the feature is the cluster's. A safe downgrade is refused while a new member is there."""
+    if request.config.getoption("--against"):
+        pytest.skip("the feature of another broker stays as it is")
+    with BrokerProcess(tmp_path, SETTINGS) as running, ExitStack() as stack:
+        topic, group = unique("orders"), unique("group")
+        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(WAIT_S)
+
+        def change(*words: str) -> int:
+            return gregor(["features", "--bootstrap-server", running.bootstrap, *words])
+
+        def join(config: dict[str, str]) -> Member:
+            member = Member(running.bootstrap, group, topic, **config)
+            stack.callback(member.close)
+            return member
+
+        old, new = join({}), join(NEW)
+        old.settled([new], 3, 3)
+        assert type_of(running.bootstrap, group) == CONSUMER
+        old.consumer.commit(offsets=[TopicPartition(topic, min(old.owned), 7)], asynchronous=False)
+        place = TopicPartition(topic, min(old.owned))
+        assert change("downgrade", "--feature", "group.version=0") != 0
+        captured = capsys.readouterr()
+        assert group in captured.out + captured.err
+        assert type_of(running.bootstrap, group) == CONSUMER
+        assert change("downgrade", "--unsafe", "--feature", "group.version=0") == 0
+        assert type_of(running.bootstrap, group) == CLASSIC
+        until(lambda: new.poll() or bool(new.errors), "the end of the new member")
+        new.close()
+        old.settled([], PARTITIONS)
+        assert old.consumer.committed([place], WAIT_S)[0].offset == 7
+        assert change("upgrade", "--feature", "group.version=1") == 0
+        again = join(NEW)
+        old.settled([again], 3, 3)
+        assert type_of(running.bootstrap, group) == CONSUMER
+        assert old.consumer.committed([place], WAIT_S)[0].offset == 7
