@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import pathlib
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from gregor.broker.__main__ import main as gregor
 from tests.compat.confluent import Member, produce
+from tests.compat.java_checks import compiled, run_checks
 from tests.compat.records import WAIT_S, Sent, assorted, until
 from tests.support.kafka_tools import KafkaTools
 from tests.support.processes import BrokerProcess
@@ -30,6 +32,7 @@ SETTINGS = {
 }
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+JAVA_CHECKS = (*("shared[uniform]", "shared[range]", "pattern", "static-member", "commit", "refused", "admin"),)
 Join = Callable[..., Member]
 
 
@@ -147,6 +150,33 @@ def test_static_member_returns_to_its_partitions(topic: str, join: Join) -> None
     assert [kind for kind, _ in first.events].count("revoked") <= 1
 
 
+@pytest.mark.very_slow
+def test_group_survives_a_killed_broker(tmp_path: pathlib.Path) -> None:
+    with BrokerProcess(tmp_path, SETTINGS) as broker:
+        create(broker.bootstrap, "t", 2)
+        members = [Member(broker.bootstrap, "g", "t", **{"group.protocol": "consumer"}) for _ in range(2)]
+        members[0].settled([members[1]], 1, 1)
+        owned = [set(member.owned) for member in members]
+        for _ in range(2):
+            for partition in (0, 1):
+                produce(broker.bootstrap, "t", assorted(10), partition)
+            for member in members:
+                member.read.clear()
+                member.read_until(10)
+                member.consumer.commit(asynchronous=False)
+            broker.kill()
+            broker.start()
+        members[0].settled([members[1]], 1, 1)
+        for partition in (0, 1):
+            produce(broker.bootstrap, "t", assorted(5), partition)
+        for member, partitions in zip(members, owned, strict=True):
+            member.read.clear()
+            member.read_until(5)
+            assert [message.offset() for message in member.read] == [20, 21, 22, 23, 24]
+            assert {message.partition() for message in member.read} == partitions == member.owned, "nothing has moved"
+            member.close()
+
+
 @pytest.mark.jvm
 @pytest.mark.very_slow
 def test_groups_as_kafka_consumer_groups_shows_them(quick: str, topic: str, join: Join, tools: KafkaTools) -> None:
@@ -221,3 +251,19 @@ def test_java_consumer_reads_and_its_group_is_deleted(quick: str, topic: str, to
     assert [group, topic, "0", "4"] in [row[:4] for row in table(ours(quick, "--describe", "--group", group))]
     assert f"('{group}') was successful" in theirs(tools, quick, "--delete", "--group", group)[0]
     assert [group] not in table(ours(quick, "--list"))
+
+
+@pytest.fixture(scope="module", params=["4.3.1", "4.4.0"])
+def java(
+    request: pytest.FixtureRequest, quick: str, unique: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """The result of each check of the Java client of a release: `PASS`, or the error."""
+    classes = compiled(tmp_path_factory.mktemp("classes"))
+    return run_checks("compat.ConsumerProtocol", quick, unique("java"), classes=classes, version=str(request.param))
+
+
+@pytest.mark.jvm
+@pytest.mark.very_slow
+@pytest.mark.parametrize("check", JAVA_CHECKS)
+def test_java(java: dict[str, str], check: str) -> None:
+    assert java.get(check, java[""]) == "PASS"

@@ -356,7 +356,7 @@ class _NoTimers:
 
 
 class _NoContext:
-    """What a shard that only replays needs of the runtime."""
+    """The part of the runtime that a shard needs which only replays."""
 
     timers = _NoTimers()
     leader_epoch = 0

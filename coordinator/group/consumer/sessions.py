@@ -108,7 +108,7 @@ class Sessions:
             self._timers.cancel(key)
 
     def await_sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """A member has joined, and has so long to fetch its assignment."""
+        """A member has joined, and must fetch its assignment within this time."""
         self._schedule_classic(_sync_key(group_id, member_id), "sync", timeout_ms)
 
     def synced(self, group_id: str, member_id: str) -> None:
