@@ -177,7 +177,6 @@ MUTANTS = (
     ),
     mutant(
         "a broker obeys before it is registered",
-        "a commit of an older member epoch counts for every partition",
         Edit("replication", "handle", "await self._registered.wait()", "None"),
     ),
     mutant(
