@@ -110,6 +110,10 @@ class RebalanceHistory:
 
     # --- the port
 
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return self._clock_ms()
+
     def record(self, rebalance: Rebalance) -> None:
         """Keep a rebalance that has ended."""
         self._storms.add(rebalance, self._clock_ms())

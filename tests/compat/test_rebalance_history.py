@@ -91,6 +91,40 @@ def test_causes_are_named(
     check_reasons(kind, bootstrap, group)
 
 
+@pytest.mark.jvm
+@pytest.mark.parametrize("kind", ["java", "confluent"])
+def test_causes_of_group_epochs_are_named(
+    kind: str,
+    bootstrap: str,
+    admin: AdminClient,
+    new_topic: Callable[..., str],
+    unique: Callable[[str], str],
+) -> None:
+    topic, other, group = new_topic(partitions=4), new_topic(partitions=2), unique("epochs")
+    with members(kind, bootstrap=bootstrap, group=group, topics=topic, protocol="consumer") as started:
+        first = started["first"]
+        wait_until_owned({first: 4})
+        second = started["second"]
+        wait_until_owned({first: 2, second: 2})
+        (grown,) = admin.create_partitions([NewPartitions(topic, 6)]).values()
+        grown.result()
+        wait_until_owned({first: 3, second: 3})
+        second.subscribe(topic, other)
+        wait_until_owned({first: 4, second: 4})
+        second.leave()
+        wait_until_owned({first: 6})
+        first.leave()
+        expected = [
+            ("member joined", "first"),
+            ("member joined", "second"),
+            ("topics changed", ""),
+            ("subscription changed", "second"),
+            ("member left", "second"),
+            ("member left", "first"),
+        ]
+        assert causes_of(bootstrap, group, len(expected)) == expected
+
+
 def check_reasons(kind: str, bootstrap: str, group: str) -> None:
     with WireClient(bootstrap) as client:
         values = read_history(client, group)
