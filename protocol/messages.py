@@ -15,7 +15,8 @@ use.
 - A `records` field is a view of the input after decoding. It is encoded from bytes-like values, None, or an object with
   `size_bytes`, of which only the length is written: (length of `out` there, object) is appended to `splices`, and the
   sender inserts the object's bytes at that position.
-- Cls.API_KEY (-1 for headers and records), MIN_VERSION, MAX_VERSION, FLEXIBLE_FROM. All derive from ApiMessage.
+- Cls.API_KEY (-1 for headers and records), MIN_VERSION, MAX_VERSION, FLEXIBLE_FROM, HAS_ARRAYS. All derive from
+  ApiMessage.
 """
 
 from importlib import import_module

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.transaction_downgrade import TransactionDowngrade
+from gregor.broker.groups.downgrade import GroupDowngrade
 from gregor.replication.admin.features import DowngradeSteps, FeatureAdmin
 from gregor.replication.channels.broker_channels import Brokers
 from gregor.replication.channels.controller_channel import ControllerChannel
@@ -15,8 +16,8 @@ from gregor.replication.controller.loop import ControllerLoop
 
 if TYPE_CHECKING:
     from gregor.broker.node.base_parts import BaseParts
+    from gregor.broker.node.coordinators import Coordinators
     from gregor.config.broker import BrokerConfig
-    from gregor.coordinator.txn.coordinator import TransactionCoordinator
     from gregor.protocol.turns import Gate
 
 
@@ -55,13 +56,13 @@ def feature_admin(
     config: BrokerConfig,
     base: BaseParts,
     control: ControllerParts,
-    transactions: TransactionCoordinator,
+    coordinators: Coordinators,
     gate: Gate,
     *,
     in_cluster: bool,
 ) -> FeatureAdmin:
-    """Make the part that changes the finalised features, after the transactions that a downgrade waits for."""
-    downgrade = TransactionDowngrade(config, base.image, transactions, gate)
-    return FeatureAdmin(
-        base.store, control.loop, base.features, DowngradeSteps([downgrade.prepare]), in_cluster=in_cluster
-    )
+    """Make the part that changes the finalised features, with the transactions and groups that a downgrade ends."""
+    transactions = TransactionDowngrade(config, base.image, coordinators.transactions, gate)
+    groups = GroupDowngrade(config, base.image, coordinators.groups, gate)
+    steps = DowngradeSteps([transactions.prepare, groups.prepare], [groups.complete])
+    return FeatureAdmin(base.store, control.loop, base.features, steps, in_cluster=in_cluster)

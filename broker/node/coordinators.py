@@ -10,6 +10,7 @@ from gregor.broker.cluster.coordinator_log import CoordinatorLog
 from gregor.broker.cluster.transaction_downgrade import TransactionsOfNewProtocol
 from gregor.broker.cluster.transaction_markers import LocalMarkers, TransactionMarkers
 from gregor.broker.cluster.transaction_verifier import PartitionVerifier
+from gregor.broker.groups.downgrade import ConsumerGroupsEnd
 from gregor.broker.groups.settings import GroupSettings, settings_of_all
 from gregor.broker.groups.topics import ClusterTopics
 from gregor.broker.history.topic_births import TopicBirths
@@ -90,6 +91,7 @@ def make_coordinators(
     )
     topics.on_changed.append(groups.on_topics_changed)
     TransactionsOfNewProtocol(base.features, transactions, background.spawn)
+    ConsumerGroupsEnd(base.features, groups, background.spawn)
     verifier = PartitionVerifier(config, base.image, transactions, background)
     return Coordinators(groups, settings, transactions, local_markers, markers, verifier, history)
 

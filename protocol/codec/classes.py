@@ -76,6 +76,7 @@ def build_class(message: Message) -> type:
     class_.MAX_VERSION = message.versions.last
     # A message without flexible versions has a first one that no version reaches.
     class_.FLEXIBLE_FROM = message.flexible.first if message.flexible.last is None else 0x7FFF
+    class_.HAS_ARRAYS = any(field.is_array for struct in (*message.structs, message) for field in struct.fields)
     codec = Codec(message, classes, defaults)
     class_.decoders, class_.encoders = codec.decoders(), codec.encoders()
     class_.decode = staticmethod(decode_with(class_.decoders))

@@ -42,6 +42,7 @@ class ApiMessage:
     MIN_VERSION: ClassVar[int]
     MAX_VERSION: ClassVar[int]
     FLEXIBLE_FROM: ClassVar[int]
+    HAS_ARRAYS: ClassVar[bool]
     @classmethod
     def decode(cls, buffer: Buffer, version: int, position: int = 0) -> tuple[Self, int]: ...
     def encode(self, version: int) -> bytes: ...

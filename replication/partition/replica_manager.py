@@ -6,15 +6,17 @@ The controller sends LeaderAndIsr and StopReplica (Kafka 3.9, ZooKeeper mode) to
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
-from gregor.protocol.topic_partition import TopicPartitionKey
-from gregor.protocol.turns import Steps
+from gregor.protocol.topic_partition import TopicPartition, TopicPartitionKey
+from gregor.protocol.turns import Call, Steps
 from gregor.replication.partition.partition import DEFAULT_LAG_TIME_MAX_MS, Partition
+from gregor.storage.folders.log_table import NewPartition
 
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
@@ -31,6 +33,10 @@ MAX_REFUSED = 1000
 
 NOTIFIED_AT_A_TIME = 50
 """Partitions of which the listeners are notified in one step."""
+
+MIN_NEW_FOLDERS = 16
+MAX_NEW_FOLDERS = 64
+"""The numbers of partitions for which a thread makes the folders: to hand over fewer costs as much as some of them."""
 
 LeadershipListener = Callable[[list[Partition], list[Partition]], None]
 StopListener = Callable[[list[Partition]], None]
@@ -97,11 +103,14 @@ class ReplicaManager:
         followers: list[Partition] = []
         topics = []
         now_ms = self._clock_ms()
+        ahead = FoldersAhead(self._logs, self.broker_id, request)
         try:
             for topic_state in request.topic_states:
                 name, topic_id = topic_state.topic_name, topic_state.topic_id
                 errors = []
                 for state in topic_state.partition_states:
+                    if (call := ahead.call_before(name, state)) is not None:
+                        yield call
                     error = self._apply_one(name, topic_id, state, now_ms, leaders, followers)
                     errors.append(
                         LeaderAndIsrResponse.LeaderAndIsrPartitionError(
@@ -120,6 +129,7 @@ class ReplicaManager:
             # Also if this ends half way, as when the controller of this process resigns: the next repeats the changes
             # that were not made, but the listeners would never be notified of those that were.
             self._notify_of_roles(leaders, followers)
+            ahead.close()
         return LeaderAndIsrResponse(topics=topics)
 
     def _notify_of_roles(self, leaders: list[Partition], followers: list[Partition]) -> None:
@@ -365,3 +375,47 @@ class ReplicaManager:
                 _log.error("%s-%d cannot be deleted: %s", *key, error)
                 return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
+
+
+class FoldersAhead:
+    """The folders of the many partitions that one LeaderAndIsr creates: a thread makes them in groups, each before its
+    logs are created. The file system's journal may keep a caller waiting for longer than the event loop may wait."""
+
+    def __init__(self, logs: LogManager, broker_id: int, request: LeaderAndIsrRequest) -> None:
+        self._logs = logs
+        self._broker_id = broker_id
+        self._coming = self._new_partitions(request)
+        self._left = 0
+        self._planned = False
+
+    def call_before(self, topic: str, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> Call | None:
+        """Return the call that must be made before this partition is created, if there is one."""
+        if not self._is_new(topic, state):
+            return None
+        call = None
+        if self._left <= 0:
+            group = list(islice(self._coming, MAX_NEW_FOLDERS))
+            self._left = len(group)
+            if len(group) >= MIN_NEW_FOLDERS:
+                self._planned = True
+                call = self._logs.plan_folders(group)
+        self._left -= 1
+        return call
+
+    def close(self) -> None:
+        """Remove what was made in vain."""
+        if self._planned:
+            self._logs.discard_folders()
+
+    def _new_partitions(self, request: LeaderAndIsrRequest) -> Iterator[NewPartition]:
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                if self._is_new(topic.topic_name, state):
+                    leads = state.leader == self._broker_id
+                    key = TopicPartition(topic.topic_name, state.partition_index)
+                    yield NewPartition(key, topic.topic_id, state.leader_epoch if leads else -1)
+
+    def _is_new(self, topic: str, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> bool:
+        key = (topic, state.partition_index)
+        known = self._logs.get(*key) is not None or key in self._logs.failed
+        return state.is_new and not known and self._broker_id in state.replicas

@@ -12,7 +12,7 @@ its data may still be valid. Not thread-safe; only what `checkpoints` returns ma
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ from gregor.storage.folders.data_folders import DataFolders, DiskErrors
 from gregor.storage.folders.identity import PARTITION_METADATA_FILE, format_partition_metadata
 from gregor.storage.folders.loading import FailureHandlers, LoadProgress, LogLoader
 from gregor.storage.folders.log_checkpoints import LogCheckpoints
-from gregor.storage.folders.log_table import LogTable
+from gregor.storage.folders.log_table import LogTable, NewFolder, NewFolders, NewPartition
 from gregor.storage.folders.moves import LogMoves
 from gregor.storage.folders.names import FolderKind, folder_name, marked_folder_name
 from gregor.storage.fs.disk_errors import is_full
@@ -39,7 +39,7 @@ from gregor.storage.producers.state import ProducerStates
 
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
-    from gregor.protocol.turns import Steps
+    from gregor.protocol.turns import Call, Steps
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.folders.loading import ScanHelper
     from gregor.storage.folders.move import LogMove
@@ -63,6 +63,7 @@ class LogManager:
         self.logs = table.logs
         self.failed = table.failed
         self.disk_errors = DiskErrors()
+        self._new_folders = NewFolders(files)
         self.moves = LogMoves(files, table, self.log_failed)
         self.checkpoints = LogCheckpoints(self._folders, table, self.moves, files)
         self._loader = LogLoader(
@@ -172,6 +173,14 @@ class LogManager:
             )
         log.configure(config)
         return log
+
+    def plan_folders(self, partitions: Sequence[NewPartition]) -> Call:
+        """Return the call, for a thread, that makes the folders of partitions whose logs are about to be created."""
+        return self._new_folders.plan(partitions, self.online_folders())
+
+    def discard_folders(self) -> None:
+        """Remove the folders of `plan_folders` that are not used."""
+        self._new_folders.discard()
 
     def remove(self, topic: str, partition: int) -> str:
         """Remove a log from the table and mark its folder for deletion; returns the path, for a thread to remove.
@@ -304,14 +313,11 @@ class LogManager:
             raise _storage_error("cannot write checkpoints", next(iter(errors.values())))
         expiration_ms = self._loader.producer_expiration_ms
         last_error: Exception | None = None
-        preferred = self.moves.pop_preferred(key)
+        made = self._new_folders.pop(key)
+        preferred = self.moves.pop_preferred(key) or (None if made is None else made.folder)
         for folder in sorted(self.online_folders(), key=lambda one: (one is not preferred, one.partitions_count)):
             directory = f"{folder.path}/{folder_name(topic, partition)}"
             try:
-                is_fresh = not self._files.exists(directory)
-                self._files.make_directory(directory)
-                if topic_id != ZERO_UUID:
-                    self._write_topic_id(directory, topic_id)
                 log = Log.open(
                     directory,
                     LogIdentity(topic, partition, topic_id),
@@ -320,7 +326,7 @@ class LogManager:
                     now_ms=self._clock_ms(),
                     producer_expiration_ms=expiration_ms,
                     on_error=self.log_failed,
-                    loaded=self._empty_parts(directory) if is_fresh else LoadedParts(),
+                    loaded=self._make_folder(directory, topic_id, made),
                 )
             except (OSError, KafkaError) as failure:
                 last_error = failure
@@ -331,6 +337,9 @@ class LogManager:
                 if isinstance(cause, OSError):
                     self.disk_errors.report(folder, None, cause)
                 continue
+            if made is not None and made.path != directory:
+                with suppress(OSError):
+                    self._files.remove_directory(made.path)
             self.logs[key] = log
             self._table.homes[key] = folder
             folder.partitions_count += 1
@@ -338,10 +347,21 @@ class LogManager:
             return log
         raise _storage_error(f"no data folder accepts {topic}-{partition}", last_error) from last_error
 
-    def _empty_parts(self, directory: str) -> LoadedParts:
-        """Return the parts of a folder that has just been created, in which nothing needs to be searched."""
+    def _make_folder(self, directory: str, topic_id: Uuid, made: NewFolder | None) -> LoadedParts:
+        """Make the folder of a new log, unless it was made in advance. Returns the parts of a new one, in which nothing
+        needs to be searched."""
         producers = ProducerStates(self._files, directory, self._loader.producer_expiration_ms)
-        return LoadedParts([], producers, LeaderEpochs(self._files, directory))
+        if made is not None and (made.path, made.partition.topic_id) == (directory, topic_id):
+            if topic_id != ZERO_UUID:
+                self.checkpoints.sync_later(f"{directory}/{PARTITION_METADATA_FILE}")
+            epoch = made.partition.leader_epoch
+            epochs = LeaderEpochs.of_new_file(self._files, directory, epoch) if epoch >= 0 else None
+            return LoadedParts([], producers, epochs or LeaderEpochs(self._files, directory), has_files=True)
+        is_fresh = not self._files.exists(directory)
+        self._files.make_directory(directory)
+        if topic_id != ZERO_UUID:
+            self._write_topic_id(directory, topic_id)
+        return LoadedParts([], producers, LeaderEpochs(self._files, directory)) if is_fresh else LoadedParts()
 
     def _write_topic_id(self, directory: str, topic_id: Uuid) -> None:
         # Worth neither a wait for the disk nor for room on it: the metadata of the cluster has the id, too.

@@ -32,6 +32,8 @@ class LoadedParts(NamedTuple):
     producers: ProducerStates | None = None
     """With the state up to the log end offset."""
     epochs: LeaderEpochs | None = None
+    has_files: bool = False
+    """Without a segment: the empty files of the first one were made in advance."""
 
 
 class LogContents(NamedTuple):
@@ -58,12 +60,12 @@ def load_contents(
     """Load what is not `loaded` yet, and create the first segment of a folder that holds none. The offsets are those of
     the checkpoints. Raises OldMessageFormat, OSError and KafkaError.
     """
-    segments, producers, epochs = loaded
+    segments, producers, epochs, has_files = loaded
     if segments is None:
         segments = list_segments(files, directory, now_ms)
     is_new = not segments
     if is_new:
-        segments = [Segment.create(files, directory, log_start_offset, now_ms=now_ms)]
+        segments = [Segment.create(files, directory, log_start_offset, now_ms=now_ms, are_there=has_files)]
         log_end_offset = log_start_offset
     else:
         log_end_offset = _activate(segments[-1])

@@ -73,6 +73,14 @@ class LeaderEpochs:
             self.latest = -1
             self.intact = False
 
+    @classmethod
+    def of_new_file(cls, files: Files, directory: str, epoch: int) -> LeaderEpochs:
+        """Return the epochs of a new log, whose file was made in advance with this one, and is not synced."""
+        epochs = cls(files, directory)
+        epochs._put(epoch, 0)
+        epochs.dirty = True
+        return epochs
+
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._start_offsets, strict=True))
 

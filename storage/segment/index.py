@@ -52,9 +52,12 @@ class SparseIndex:
 
     __slots__ = ("_cache", "_content", "_entries", "_file", "_pending", "base_offset")
 
-    def __init__(self, files: Files, path: str, base_offset: int, *, create: bool = False) -> None:
+    def __init__(
+        self, files: Files, path: str, base_offset: int, *, create: bool = False, is_there: bool = False
+    ) -> None:
+        """`is_there`: the file that `create` would make exists, and is empty."""
         self.base_offset = base_offset
-        self._file: File = files.create(path) if create else files.open(path)
+        self._file: File = files.create(path) if create and not is_there else files.open(path)
         self._cache = files.cache
         self._content: bytearray | None = None
         self._pending = b""  # the last entries, as they will be in the file

@@ -51,6 +51,12 @@ class OldMessageFormat(ValueError):
     """A segment holds messages of the formats before record batches (magic 0 and 1), written by an old Kafka."""
 
 
+def make_empty_files(files: Files, directory: str, base_offset: int) -> None:
+    """Make the files of an empty segment. May be called on any thread. Raises OSError."""
+    for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        files.write_atomically(file_stem(directory, base_offset) + suffix, b"", sync=False)
+
+
 def file_stem(directory: str, offset: int) -> str:
     """Return the path of a segment's files (or of a producer snapshot) without the suffix."""
     return f"{directory}/{offset:020d}"
@@ -78,13 +84,25 @@ class Segment:
         "transaction_index",
     )
 
-    def __init__(self, files: Files, directory: str, base_offset: int, *, create: bool, size_bytes: int, now_ms: int):
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        *,
+        create: bool,
+        size_bytes: int,
+        now_ms: int,
+        are_there: bool = False,
+    ) -> None:
         self._files = files
         self.base_offset = base_offset
         self.stem = stem = file_stem(directory, base_offset)
-        self.log: File = files.create(stem + LOG_SUFFIX) if create else files.open(stem + LOG_SUFFIX)
-        self.offset_index = OffsetIndex(files, stem + INDEX_SUFFIX, base_offset, create=create)
-        self.time_index = TimeIndex(files, stem + TIME_INDEX_SUFFIX, base_offset, create=create)
+        makes = create and not are_there
+        self.log: File = files.create(stem + LOG_SUFFIX) if makes else files.open(stem + LOG_SUFFIX)
+        indexes = {"create": create, "is_there": are_there}
+        self.offset_index = OffsetIndex(files, stem + INDEX_SUFFIX, base_offset, **indexes)
+        self.time_index = TimeIndex(files, stem + TIME_INDEX_SUFFIX, base_offset, **indexes)
         self.transaction_index: TransactionIndex | None = None
         """None where no file of that name exists: no transaction was aborted in the segment."""
         self.size_bytes = size_bytes
@@ -100,11 +118,12 @@ class Segment:
         self._first_timestamp = _NOT_LOADED
 
     @classmethod
-    def create(cls, files: Files, directory: str, base_offset: int, *, now_ms: int) -> Segment:
+    def create(cls, files: Files, directory: str, base_offset: int, *, now_ms: int, are_there: bool = False) -> Segment:
         """Create an empty segment, ready for appends; files that a crash left under its name are emptied. Creates all
-        files or none: after a restart a stray one would become the active segment."""
+        files or none: after a restart a stray one would become the active segment. `are_there`: its empty files were
+        made in advance, by `make_empty_files`."""
         try:
-            return cls(files, directory, base_offset, create=True, size_bytes=0, now_ms=now_ms)
+            return cls(files, directory, base_offset, create=True, size_bytes=0, now_ms=now_ms, are_there=are_there)
         except OSError:
             for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 files.unlink(file_stem(directory, base_offset) + suffix)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import pathlib
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -147,6 +148,33 @@ def test_static_member_returns_to_its_partitions(topic: str, join: Join) -> None
     assert [kind for kind, _ in first.events].count("revoked") <= 1
 
 
+@pytest.mark.very_slow
+def test_group_survives_a_killed_broker(tmp_path: pathlib.Path) -> None:
+    with BrokerProcess(tmp_path, SETTINGS) as broker:
+        create(broker.bootstrap, "t", 2)
+        members = [Member(broker.bootstrap, "g", "t", **{"group.protocol": "consumer"}) for _ in range(2)]
+        members[0].settled([members[1]], 1, 1)
+        owned = [set(member.owned) for member in members]
+        for _ in range(2):
+            for partition in (0, 1):
+                produce(broker.bootstrap, "t", assorted(10), partition)
+            for member in members:
+                member.read.clear()
+                member.read_until(10)
+                member.consumer.commit(asynchronous=False)
+            broker.kill()
+            broker.start()
+        members[0].settled([members[1]], 1, 1)
+        for partition in (0, 1):
+            produce(broker.bootstrap, "t", assorted(5), partition)
+        for member, partitions in zip(members, owned, strict=True):
+            member.read.clear()
+            member.read_until(5)
+            assert [message.offset() for message in member.read] == [20, 21, 22, 23, 24]
+            assert {message.partition() for message in member.read} == partitions == member.owned, "nothing has moved"
+            member.close()
+
+
 @pytest.mark.jvm
 @pytest.mark.very_slow
 def test_groups_as_kafka_consumer_groups_shows_them(quick: str, topic: str, join: Join, tools: KafkaTools) -> None:
@@ -168,6 +196,37 @@ def test_groups_as_kafka_consumer_groups_shows_them(quick: str, topic: str, join
     assert sorted(ours(quick, *filters)) == sorted(theirs(tools, quick, *filters))
     for member in members:
         member.close()
+
+
+@pytest.mark.jvm
+@pytest.mark.very_slow
+def test_group_moves_between_the_protocols_member_by_member(
+    quick: str, topic: str, join: Join, tools: KafkaTools
+) -> None:
+    group = f"{topic}-group"
+    produce(quick, topic, assorted(10))
+    classic = {"group.protocol": "classic", "session.timeout.ms": "6000"}
+    old = join(group, topic, **classic)
+    old.settled([], 4)
+    old.read_until(10)
+    old.consumer.commit(asynchronous=False)
+    assert [group, "Classic"] in table(ours(quick, "--list", "--type"))
+    new = join(group, topic)
+    old.settled([new], 2, 2)
+    assert [group, "Consumer"] in table(ours(quick, "--list", "--type"))
+    members = ["--describe", "--group", group, "--members", "--verbose"]
+    shown = ours(quick, *members)
+    assert sorted(shown) == sorted(theirs(tools, quick, *members))
+    titles, *rows = table(shown)
+    assert titles[-1] == "UPGRADED" and sorted(row[-1] for row in rows) == ["false", "true"]
+    old.close()
+    new.settled([], 4)
+    assert new.read == [], "it resumes where the classic member committed"
+    again = join(group, topic, **classic)
+    new.settled([again], 2, 2)
+    new.close()
+    again.settled([], 4)
+    assert [group, "Classic"] in table(ours(quick, "--list", "--type"))
 
 
 @pytest.mark.jvm

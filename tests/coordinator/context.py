@@ -1,6 +1,6 @@
 """A group coordinator in a CoordinatorContext. Requests that wait give a Call whose response comes later."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from gregor.broker.jobs.turns import LoopGate
@@ -40,7 +40,8 @@ from tests.coordinator.machinery import Call, CoordinatorContext
 class KeptRebalances:
     """Implements RebalanceLog in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.now_ms = now_ms
         self.ended: list[Rebalance] = []
         self.forgotten: list[tuple[str, int]] = []
 
@@ -57,7 +58,7 @@ class Context(CoordinatorContext[GroupCoordinator]):
     def __init__(self, partition_count: int = 1, load: bool = True, **config: int) -> None:
         self.config = GroupConfig(**config)
         self._uuids = 0
-        self.history = KeptRebalances()
+        self.history = KeptRebalances(self.now_ms)
         super().__init__(partition_count, load=load)
 
     def _make(self) -> GroupCoordinator:

@@ -20,7 +20,7 @@ from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
 from gregor.coordinator.group.consumer.reconciliation import MemberAssignment, MemberState, Target, reconcile
 from gregor.coordinator.group.consumer.sessions import Conversions, Sessions
 from gregor.coordinator.group.consumer.subscriptions import ExpressionChange, Expressions
-from gregor.coordinator.group.consumer.targets import MAX_SIZE_AT_ONCE, TargetAssignments
+from gregor.coordinator.group.consumer.targets import TargetAssignments
 from gregor.coordinator.ports import TimedOperation, TopicView
 from gregor.coordinator.result import Record, Result
 from gregor.protocol.deferred import Deferred
@@ -47,7 +47,7 @@ class Sender(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """A member as a heartbeat finds it. `replaces` is the id of the static member whose place it takes."""
+    """A member as a heartbeat finds it. `replaces` is the id of the static member that it replaces."""
 
     member_id: str
     subscription: Subscription
@@ -57,7 +57,7 @@ class Joined(NamedTuple):
 
 
 class Advance(NamedTuple):
-    """A member with its new subscription, what it says that it owns, and the list that its records are added to."""
+    """A member with its new subscription, the partitions that it reports, and the list for its records."""
 
     group: ConsumerGroup
     member: Joined
@@ -199,7 +199,7 @@ class Heartbeats:
                 present = {**present, member.member_id: replaced_target}
             subscriptions[member.member_id] = new
             snapshot = self._targets.snapshot(group, epoch, subscriptions, present)
-            if snapshot.size <= MAX_SIZE_AT_ONCE:
+            if snapshot.is_small:
                 targets, installation = self._targets.computed(group.group_id, snapshot, now_ms)
                 records += installation
                 target_epoch, target = epoch, targets.get(member.member_id, NO_PARTITIONS)

@@ -19,6 +19,8 @@ from gregor.protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
     ListGroupsRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
@@ -194,8 +196,11 @@ def test_lists_and_deletions(harness: Harness, topic: str) -> None:
     assert listed(harness, types=["consumer"])[topic] == ("consumer", "consumer", "Stable")
     assert topic not in listed(harness, types=["classic"])
     assert topic in listed(harness, states=["stable"])
-    (described,) = harness.ask(DescribeGroupsRequest(groups=[topic]), 6).groups
-    assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    for version in range(7):
+        (described,) = harness.ask(DescribeGroupsRequest(groups=[topic]), version).groups
+        not_found = ErrorCode.GROUP_ID_NOT_FOUND if version == 6 else ErrorCode.NONE
+        assert (described.error_code, described.group_state, described.members) == (not_found, "Dead", [])
+    assert described.error_message == f"Group {topic} is not a classic group."
     request = DeleteGroupsRequest(groups_names=[topic])
     assert harness.ask(request, 2).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     assert commit(member, topic, 7) == ErrorCode.NONE
@@ -230,6 +235,47 @@ def test_settings_of_a_group_act_at_the_next_heartbeat(harness: Harness, topic: 
     assert member.beat().heartbeat_interval_ms == 5000
 
 
+def test_settings_of_the_broker_act(tmp_path: Path) -> None:
+    settings = {
+        "group_consumer_assignors": "range",
+        "group_consumer_max_size": "1",
+        "group_consumer_min_session_timeout_ms": "100",
+        "group_consumer_session_timeout_ms": "300",
+        "group_consumer_min_heartbeat_interval_ms": "50",
+        "group_consumer_heartbeat_interval_ms": "200",
+    }
+    with running(tmp_path, **settings) as harness:
+        harness.create_topic("t", 2)
+        first, second = Member(harness, "g", "t"), Member(harness, "g", "t")
+        assert first.join().heartbeat_interval_ms == 200
+        assert second.join().error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        other = Member(harness, "g", "t", server_assignor="uniform")
+        assert other.join().error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
+        settle(first)
+        assert describe(harness, "g")[0].assignor_name == "range"
+        harness.until(lambda: not describe(harness, "g")[0].members)
+        assert first.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert second.join().error_code == ErrorCode.NONE
+
+
+def test_groups_of_both_kinds_do_not_mix_where_migration_is_disabled(tmp_path: Path) -> None:
+    with running(tmp_path, group_consumer_migration_policy="disabled") as harness:
+        harness.create_topic("t")
+        member = Member(harness, "g", "t")
+        member.join()
+        classic = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")],
+        )
+        assert harness.ask(classic, 3).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert harness.ask(HeartbeatRequest(group_id="g", member_id="m", generation_id=1), 4).error_code == (
+            ErrorCode.UNKNOWN_MEMBER_ID
+        )
+
+
 def test_group_survives_a_restart(tmp_path: Path) -> None:
     with running(tmp_path, **QUICK) as harness:
         topic_id = harness.create_topic("t", 2)
@@ -260,6 +306,36 @@ def test_protocol_that_is_not_served(tmp_path: Path, settings: dict[str, str]) -
             assert update_features(harness, 1, kind=1) == (ErrorCode.NONE, None)
             assert advertised(harness) == {HEARTBEAT, DESCRIBE}
             assert Member(harness, "g", "t").join().error_code == ErrorCode.NONE
+
+
+def test_downgrade_turns_groups_into_classic_ones_with_their_offsets(tmp_path: Path) -> None:
+    with running(tmp_path, **QUICK) as harness:
+        harness.create_topic("t")
+        staying, left = Member(harness, "staying", "t"), Member(harness, "left", "t")
+        for member in (staying, left):
+            member.join()
+            settle(member)
+            assert commit(member, "t", 3) == ErrorCode.NONE
+        left.leave()
+        code, message = update_features(harness, 0, kind=2)
+        assert code == ErrorCode.NON_EMPTY_GROUP
+        assert message is not None and "group.version stays at 1" in message and "(staying)" in message
+        assert staying.beat().error_code == ErrorCode.NONE
+        assert update_features(harness, 0, kind=3) == (ErrorCode.NONE, None)
+        assert staying.beat().error_code == ErrorCode.UNSUPPORTED_VERSION
+        shown = {name: (kind, state) for name, (kind, _, state) in listed(harness).items()}
+        assert shown == dict.fromkeys(("staying", "left"), ("classic", "Empty"))
+        assert committed(harness, "staying") == committed(harness, "left") == {"t": 3}
+    with running(tmp_path, **QUICK) as harness:
+        harness.until(lambda: harness.ask(ListGroupsRequest(), 5).error_code == ErrorCode.NONE)
+        assert {kind for kind, _, _ in listed(harness).values()} == {"classic"}
+        assert committed(harness, "staying") == {"t": 3}
+        assert update_features(harness, 1, kind=1) == (ErrorCode.NONE, None)
+        again = Member(harness, "staying", "t")
+        again.join()
+        settle(again)
+        assert listed(harness)["staying"][0] == "consumer"
+        assert committed(harness, "staying") == {"t": 3}
 
 
 def test_members_wait_until_the_broker_knows_the_topics(harness: Harness, topic: str) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
-from tests.broker.harness import Harness, Wire, request_frame
+from gregor.storage.fs.files import OsFiles
+from tests.broker.harness import Harness, Wire, request_frame, running
 
 VERSIONS = range(0, 8)
 Topic = CreateTopicsRequest.CreatableTopic
@@ -158,3 +161,31 @@ def test_all_topics_of_a_request_are_made_though_its_client_leaves(harness: Harn
     wire.send(request_frame(CreateTopicsRequest(topics=[new_topic(name) for name in names], timeout_ms=30_000), 7))
     wire.close()
     harness.until(lambda: names <= {found.name for found in harness.broker.metadata.topics()})
+
+
+@pytest.mark.slow
+def test_a_thread_makes_the_folders_of_many_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file system's journal may keep a caller waiting for longer than the loop may wait."""
+    on_loop: list[str] = []
+
+    def noted(method: Any) -> Any:
+        def call(files: OsFiles, path: str, *more: Any, **options: Any) -> Any:
+            if "/many-" in path and threading.current_thread() is threading.main_thread():
+                on_loop.append(path)
+            return method(files, path, *more, **options)
+
+        return call
+
+    for name in ("make_directory", "write_atomically", "create"):
+        monkeypatch.setattr(OsFiles, name, noted(getattr(OsFiles, name)))
+    with running(tmp_path) as harness:
+        harness.create_topic("many-1", 100)
+        assert on_loop == []
+        harness.create_topic("many-2")
+        assert on_loop, "one partition is not worth a thread"
+        for partition in range(100):
+            assert harness.produce("many-1", b"x", partition=partition).error_code == 0
+    with running(tmp_path) as harness:
+        for partition in range(100):
+            assert [record.value for record in harness.records("many-1", partition=partition)] == [b"x"]
+        assert harness.produce("many-2", b"y").base_offset == 0

@@ -146,28 +146,24 @@ def producer(harness: Harness, topic: str) -> Producer:
 
 
 def test_first_producer_id_of_a_fresh_broker_is_there_within_a_second(tmp_path: Path) -> None:
-    lasted_s = [first_producer_id_s(tmp_path / "0")]
-    while min(lasted_s) > 1 and len(lasted_s) < 3:  # of a machine that is busy with other work, the best of three
-        lasted_s.append(first_producer_id_s(tmp_path / str(len(lasted_s))))
-    assert min(lasted_s) < 1, lasted_s
+    for attempt in range(3):  # on a machine that is busy with other work, the best of three
+        with running(tmp_path / str(attempt), transaction_state_log_num_partitions="50") as harness:
+            begin_s = time.monotonic()
+            assert Producer(harness, "first").epoch == 0
+            lasted_s = time.monotonic() - begin_s
+            check_transaction_topic(harness)
+        if lasted_s < 1:
+            break
+    assert lasted_s < 1
 
 
-def first_producer_id_s(folder: Path) -> float:
-    """Return how long the first producer of a fresh broker waits."""
-    with running(folder, transaction_state_log_num_partitions="50") as harness:
-        begin_s = time.monotonic()
-        producer = Producer(harness, "first")
-        lasted_s = time.monotonic() - begin_s
-        assert producer.epoch == 0
-        (topic,) = harness.ask(
-            MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TRANSACTION_STATE_TOPIC)]), 9
-        ).topics
-        assert topic.is_internal
-        assert [one.replica_nodes for one in topic.partitions] == [[0]] * 50
-        log = harness.broker.replicas.partitions[TRANSACTION_STATE_TOPIC, 0].log
-        assert log is not None
-        assert (log.config.cleanup_policy, log.config.min_insync_replicas) == ({"compact"}, 1)
-    return lasted_s
+def check_transaction_topic(harness: Harness) -> None:
+    wanted = MetadataRequest.MetadataRequestTopic(name=TRANSACTION_STATE_TOPIC)
+    (topic,) = harness.ask(MetadataRequest(topics=[wanted]), 9).topics
+    assert topic.is_internal
+    assert [one.replica_nodes for one in topic.partitions] == [[0]] * 50
+    log = harness.broker.replicas.partitions[TRANSACTION_STATE_TOPIC, 0].log
+    assert log is not None and (log.config.cleanup_policy, log.config.min_insync_replicas) == ({"compact"}, 1)
 
 
 @pytest.mark.parametrize("version", range(6))

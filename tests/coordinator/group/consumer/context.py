@@ -99,6 +99,7 @@ class ConsumerContext(Context):
             partition_count=self.partition_count,
             new_uuid=self._new_uuid,
             consumer_groups=ConsumerGroups(self.topics, self.configs, self.settings, lambda: self.served),
+            history=self.history,
         )
 
     # --- topics

@@ -1,0 +1,111 @@
+"""NewFolders: folders that are made in advance, on a thread, for logs that are about to be created."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from gregor.protocol.ids import ZERO_UUID, uuid_from_text
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import run_all
+from gregor.storage.folders.log_table import NewPartition
+from gregor.storage.folders.manager import LogManager
+from gregor.storage.log.log import Log
+from tests.storage.folders.test_manager import SMALL_SEGMENTS, new_manager, started
+from tests.storage.logs import NOW_MS, batch
+from tests.storage.memory_files import MemoryFiles
+
+TOPIC_ID = uuid_from_text("ST_DYboMSwu29fD6Z_eltQ")
+COUNT = 5
+
+
+def wanted(leader_epoch: int, topic_id: Any = TOPIC_ID) -> list[NewPartition]:
+    return [NewPartition(TopicPartition("t", index), topic_id, leader_epoch) for index in range(COUNT)]
+
+
+def create(manager: LogManager, leader_epoch: int, topic_id: Any = TOPIC_ID) -> list[Log]:
+    logs = [manager.get_or_create("t", index, topic_id, SMALL_SEGMENTS) for index in range(COUNT)]
+    for log in logs:
+        if leader_epoch >= 0:
+            log.assign_epoch(leader_epoch, 0)
+    return logs
+
+
+def contents(files: MemoryFiles) -> dict[str, bytes]:
+    found = {}
+    for folder in ("/data", "/more"):
+        for entry in files.list_directory(folder):
+            for inner in files.list_directory(f"{folder}/{entry.name}") if entry.is_directory else ():
+                path = f"{folder}/{entry.name}/{inner.name}"
+                found[path] = files.read_bytes(path)
+    return found
+
+
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, ZERO_UUID])
+@pytest.mark.parametrize("leader_epoch", [-1, 0, 3])
+def test_folders_made_in_advance_hold_what_the_creation_of_a_log_makes(leader_epoch: int, topic_id: Any) -> None:
+    plain, ahead = MemoryFiles(), MemoryFiles()
+    other, manager = (new_manager(files, "/data", "/more") for files in (plain, ahead))
+    expected = create(other, leader_epoch, topic_id)
+    manager.plan_folders(wanted(leader_epoch, topic_id))()
+    assert contents(ahead) == contents(plain)
+    ahead.calls.clear()
+    logs = create(manager, leader_epoch, topic_id)
+    manager.discard_folders()
+    assert not {call for call in ahead.calls if call in ("create", "write_atomically", "rename", "unlink")}
+    assert contents(ahead) == contents(plain)
+    assert [log.directory for log in logs] == [log.directory for log in expected]
+    for files, some, of in ((plain, expected, other), (ahead, logs, manager)):
+        for log in some:
+            log.append_as_leader(batch(1), max(leader_epoch, 0), NOW_MS)
+            log.flush(NOW_MS)
+        assert not run_all(of.checkpoints.recovery_points())()  # it syncs the topic ids, too
+        files.crash()  # all that is not synced is lost
+    assert contents(ahead) == contents(plain)
+    again = started(ahead, "/data", "/more")
+    assert {key: log.log_end_offset for key, log in again.logs.items()} == {("t", index): 1 for index in range(COUNT)}
+    assert [log.topic_id for log in again.logs.values()] == [topic_id] * COUNT
+
+
+def test_a_folder_that_cannot_be_made_is_made_with_its_log() -> None:
+    files = MemoryFiles()
+    manager = new_manager(files, "/data", "/more")
+    call = manager.plan_folders(wanted(0))
+    files.fail("write_atomically", after=9, error=OSError(errno.EIO, "broken"))
+    call()
+    files.clear_faults()
+    made = {path.split("/")[2] for path in contents(files)}
+    assert made == {"t-0"}
+    assert len(create(manager, 0)) == COUNT
+    assert {path.split("/")[2] for path in contents(files)} == {f"t-{index}" for index in range(COUNT)}
+
+
+def test_folders_of_partitions_that_are_not_created_go() -> None:
+    files = MemoryFiles()
+    manager = new_manager(files, "/data", "/more")
+    kept = manager.get_or_create("t", 1, TOPIC_ID, SMALL_SEGMENTS)
+    manager.plan_folders(wanted(0))()
+    other = manager.get_or_create("t", 3, ZERO_UUID, SMALL_SEGMENTS)
+    manager.discard_folders()
+    assert {path.rpartition("/")[0] for path in contents(files)} == {kept.directory, other.directory}
+    assert manager.get_or_create("t", 1, TOPIC_ID, SMALL_SEGMENTS) is kept
+    assert len(create(manager, 0)) == COUNT
+
+
+def test_without_a_data_folder_nothing_is_planned() -> None:
+    files = MemoryFiles()
+    manager = new_manager(files, "/data")
+    manager.fail_folder(manager.folders[0], OSError(errno.EIO, "broken"))
+    manager.plan_folders(wanted(0))()
+    assert files.list_directory("/data") == []
+
+
+def test_a_partition_that_is_wanted_in_another_folder_leaves_nothing_behind() -> None:
+    files = MemoryFiles()
+    manager = new_manager(files, "/data", "/more")
+    manager.plan_folders(wanted(0))()
+    manager.moves.prefer(TopicPartition("t", 0), manager.folders[1])
+    assert create(manager, 0)[0].directory == "/more/t-0"
+    assert not files.exists("/data/t-0")
