@@ -270,9 +270,11 @@ class GroupShard:
         """See Offsets.commit."""
         return self.offsets.commit(request, version, now_ms)
 
-    def commit_transactional_offsets(self, request: TxnOffsetCommitRequest, producer: Producer, now_ms: int) -> Result:
+    def commit_transactional_offsets(
+        self, request: TxnOffsetCommitRequest, version: int, producer: Producer, now_ms: int
+    ) -> Result:
         """See Offsets.commit_in_transaction."""
-        return self.offsets.commit_in_transaction(request, producer, now_ms)
+        return self.offsets.commit_in_transaction(request, version, producer, now_ms)
 
     def delete_groups(self, group_ids: Iterable[str]) -> Result:
         """Answers with a list of DeletableGroupResult: a group goes with its offsets, if it has no members."""
