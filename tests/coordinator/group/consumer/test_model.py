@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import MonkeyPatch
@@ -492,6 +493,7 @@ def play(plan: list[tuple[str, int, str]], interval_ms: int, *, at_once: bool = 
         return copy.copy(scene)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(steps, st.sampled_from([0, 1_000]), st.booleans())
 def test_groups_follow_the_rules_of_kip_848(plan: list[tuple[str, int, str]], interval_ms: int, at_once: bool) -> None:
