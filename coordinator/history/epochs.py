@@ -116,6 +116,7 @@ class ConsumerEpochs:
         self._open.pop(group_id, None)
         self._awaited.pop(group_id, None)
         self._changes.pop(group_id, None)
+        self._converted.pop(group_id, None)
 
     def convert(self, group_id: str, *, with_members: bool) -> None:
         """The group was a classic one. With members, the records of these follow, and its generation as an epoch."""
