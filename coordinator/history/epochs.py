@@ -85,7 +85,7 @@ class EpochGroup(Protocol):
 
 
 class _Changes(NamedTuple):
-    """What happened to the members of a group since its last epoch."""
+    """The changes of the members of a group since its last epoch."""
 
     causes: list[Cause]
     removals: list[Step]
@@ -166,7 +166,7 @@ class ConsumerEpochs:
         )
         chained = self._open.pop(group_id, None)
         if chained is not None:
-            # The steps go on from the assignments before the first of the epochs.
+            # The steps continue from the assignments before the first of the epochs.
             rebalance.owned_before, rebalance.steps = chained.owned_before, chained.steps
             self._end(chained, Outcome.SUPERSEDED, now_ms)
         else:
@@ -239,7 +239,7 @@ _MAX_AGES_MS = {Trigger.STATIC_MEMBER_REPLACED: 0}
 
 
 def _replaced(causes: list[Cause], identity: Identity) -> Cause | None:
-    """The removal of the member whose place a static member takes."""
+    """The removal of the member that a static member replaces."""
     if identity.group_instance_id is None:
         return None
     return next(

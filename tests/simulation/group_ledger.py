@@ -57,6 +57,10 @@ class GroupLedger:
         self._epochs[member] = epoch
         self._leases[member] = max(lease_until_s, self._leases.get(member, 0.0))
 
+    def forget_epoch(self, member: str) -> None:
+        """The member joins a group that may be another."""
+        self._epochs.pop(member, None)
+
     def own(self, member: str, key: Key, epoch: int) -> None:
         """The member was assigned a partition."""
         now_s = self._world.loop.time()

@@ -207,6 +207,9 @@ class Life(Client):
         """Begin anew, without partitions."""
         self.epoch = 0
         self._complete = True
+        if self.world.mixes_protocols:
+            # While no member was there the group may have been made anew, of the other kind.
+            self.world.groups.forget_epoch(self.member_id)
         for key in sorted(self.owned):
             self._revoke(key)
 
@@ -257,19 +260,22 @@ class Life(Client):
 
     async def _fetch(self, key: Key) -> None:
         at_least = self.world.groups.last_committed(key)
-        wanted = OffsetFetchRequest.OffsetFetchRequestGroup(
-            group_id=GROUP,
-            member_id=self.member_id,
-            member_epoch=self.epoch,
-            topics=[OffsetFetchRequest.OffsetFetchRequestTopics(name=key[0], partition_indexes=[key[1]])],
-        )
-        answer = await self._send(OffsetFetchRequest(groups=[wanted], require_stable=True), OFFSET_FETCH, "OffsetFetch")
+        answer = await self._send(self._fetch_request(key), OFFSET_FETCH, "OffsetFetch")
         if answer is None or self._is_refused(answer.groups[0].error_code, "OffsetFetch"):
             return
         one = answer.groups[0].topics[0].partitions[0]
         if not self._is_refused(one.error_code, "OffsetFetch") and key in self.owned:
             self.world.groups.fetched(key, one.committed_offset, at_least)
             self.owned[key] = one.committed_offset + 1
+
+    def _fetch_request(self, key: Key) -> OffsetFetchRequest:
+        wanted = OffsetFetchRequest.OffsetFetchRequestGroup(
+            group_id=GROUP,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            topics=[OffsetFetchRequest.OffsetFetchRequestTopics(name=key[0], partition_indexes=[key[1]])],
+        )
+        return OffsetFetchRequest(groups=[wanted], require_stable=True)
 
     def _commit_request(self, key: Key, offset: int) -> OffsetCommitRequest:
         partition = OffsetCommitRequest.OffsetCommitRequestPartition(
@@ -342,75 +348,9 @@ class Life(Client):
         return code != ErrorCode.NONE
 
 
-class GroupMember:
-    """A consumer, in one life after the other; from `world.calm` on it stays in the group."""
-
-    def __init__(self, world: World, rng: random.Random, name: str) -> None:
-        self._world = world
-        self._rng = rng
-        self._name = name
-        self._lives = 0
-        self._instance_id = name if rng.random() < 0.3 else None
-        self._regex = rng.random() < 0.3
-        self._topics = sorted({topic for topic, _ in world.keys})
-        self.life: Life | None = None
-
-    async def run(self) -> None:
-        await asyncio.sleep(2.0 * self._rng.random())
-        while True:
-            await self._live()
-            await asyncio.sleep(self._rng.choice((0.1, 1.0, 4.0)) * self._rng.random())
-
-    async def _live(self) -> None:
-        world, rng = self._world, self._rng
-        self._lives += 1
-        life = Life(world, rng, f"{self._name}.{self._lives}", self._instance_id)
-        self._subscribe(life)
-        while not life.topic_ids.keys() >= set(self._topics):
-            await life.refresh()
-            await asyncio.sleep(0.05)
-        self.life = life
-        while world.is_calm or rng.random() > 0.06:
-            await life.heartbeat()
-            if not world.groups.is_closed and rng.random() < 0.5:
-                await life.commit_some()
-            pause_s = (0.3 if world.producing or world.is_calm else 1.5) * rng.random()
-            if not world.is_calm and rng.random() < 0.02:
-                pause_s = 5.0 * rng.random()  # a long collection of garbage, or a slow record
-            if not world.is_calm and rng.random() < 0.02:
-                self._subscribe(life)
-            await asyncio.sleep(pause_s)
-        self.life = None
-        if rng.random() < 0.6:
-            await life.leave(for_now=self._instance_id is not None and rng.random() < 0.6)
-        else:
-            life.crash()
-
-    def _subscribe(self, life: Life) -> None:
-        topics = self._rng.choice((self._topics, self._topics[:1]))
-        life.subscribe([] if self._regex else list(topics), "|".join(topics) if self._regex else "")
-
-
 def by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
     """Partition numbers by topic, in order."""
     found: dict[str, list[int]] = {}
     for topic, index in sorted(keys):
         found.setdefault(topic, []).append(index)
     return found
-
-
-def unsettled(world: World, members: list[GroupMember]) -> str | None:
-    """Return why not every subscribed partition is owned by one member; None if it is."""
-    lives = [member.life for member in members if member.life is not None]
-    if len(lives) != len(members):
-        return f"{len(members) - len(lives)} members are not in the group"
-    subscribed = set().union(*(life.subscribed_topics for life in lives))
-    for key in world.keys:
-        owners = world.groups.owners(key)
-        if key[0] in subscribed and len(owners) != 1:
-            return f"{key} is owned by {owners}"
-    for life in lives:
-        for key, offset in life.owned.items():
-            if offset <= 0:
-                return f"{life.member_id} has committed nothing for {key}"
-    return None

@@ -20,11 +20,13 @@ from gregor.replication.store.features import GROUP_VERSION, TRANSACTION_VERSION
 from gregor.replication.store.metadata_store import Create
 from gregor.replication.store.nodes import ReplicaAssignment, TopicAssignment
 from gregor.storage.log.log import Log
+from tests.simulation.classic_lives import CLASSIC_SETTINGS
 from tests.simulation.clients import Consumer, Deleter, Producer
 from tests.simulation.disks import Disk
 from tests.simulation.faults import Faults
 from tests.simulation.group_ledger import GroupLedger
-from tests.simulation.groups import GROUP_SETTINGS, GroupMember, Life, unsettled
+from tests.simulation.group_members import GroupMember, unsettled
+from tests.simulation.groups import GROUP_SETTINGS, Life
 from tests.simulation.hasty import HastyProducer
 from tests.simulation.ledger import MIN_IN_SYNC, Ledger, Violated, is_compacted
 from tests.simulation.loop import Process, Stuck, VirtualLoop
@@ -120,7 +122,7 @@ class World:
         if self.transactional_names:
             self.settings |= TRANSACTION_SETTINGS
         if self.member_names:
-            self.settings |= GROUP_SETTINGS
+            self.settings |= GROUP_SETTINGS | CLASSIC_SETTINGS
         self._graveyard: list[Node] = []
         self._ids = self.rng("ids")
 
@@ -143,6 +145,8 @@ class World:
         self.groups = GroupLedger(self)
         self.member_names: list[str] = []
         self._members: list[GroupMember] = []
+        self.mixes_protocols = rng.random() < 0.5
+        """Members use the classic protocol or the other, life by life."""
         if not self.transactional_names and rng.random() < GROUP_SEEDS:
             self.member_names = [f"g{number}" for number in range(rng.choice((2, 3, 4)))]
             key = (GROUP_METADATA_TOPIC, 0)
@@ -375,7 +379,9 @@ class World:
             "internal.segment.bytes": str(self.rng("segments").choice((600, 1500, 1 << 20))),
         }
         compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "internal.segment.bytes": "600"}
-        internal = ((name, compacted) for name in (TRANSACTION_STATE_TOPIC, GROUP_METADATA_TOPIC))
+        # A conversion of the group is one batch.
+        of_groups = compacted | ({"internal.segment.bytes": "6000"} if self.member_names else {})
+        internal = ((TRANSACTION_STATE_TOPIC, compacted), (GROUP_METADATA_TOPIC, of_groups))
         for name, more in ((TOPIC, {}), (TABLE, compacted), *internal):
             assigned = {key[1]: ReplicaAssignment(to) for key, to in self._first_assignment.items() if key[0] == name}
             if assigned:

@@ -182,7 +182,8 @@ class ConsumerShard:
         def on_failure(_error: ErrorCode) -> None:
             self._timers.schedule(("consumer-end", group_id), RETRY_MS, again)
 
-        return Result(True, self._conversions.end(group, now_ms), on_failure=on_failure)
+        # Where a crash leaves a part of the records the rest follows after the load.
+        return Result(True, self._conversions.end(group, now_ms), on_failure=on_failure, atomic=False)
 
     def on_unloaded(self, error: ErrorCode) -> None:
         """Answer the heartbeats that wait; the timers end with the shard."""
