@@ -135,11 +135,13 @@ class GroupShard:
                 _log.warning("Group %r: a record of a classic group follows those of a consumer group", group_id)
             self.consumers.forget(group.consumer)
             group.consumer = None
-        group.metadata = value
+        before, group.metadata = group.metadata, value
         membership = self.soft.memberships.get(group_id)
         if value is None:
             self._history.ended(group_id)
-            self._deletions.replayed(group_id)
+            if not self._deletions.replayed(group_id) and before is not None:
+                members = before.members if membership is None else membership.members
+                self.consumers.begin_conversion(group_id, with_members=bool(members))
             # Only a group that becomes a consumer group has parked requests here: its members join again.
             self.soft.close(group_id, ErrorCode.REBALANCE_IN_PROGRESS)
             if not (group.offsets or group.pending):
@@ -270,9 +272,11 @@ class GroupShard:
         """See Offsets.commit."""
         return self.offsets.commit(request, version, now_ms)
 
-    def commit_transactional_offsets(self, request: TxnOffsetCommitRequest, producer: Producer, now_ms: int) -> Result:
+    def commit_transactional_offsets(
+        self, request: TxnOffsetCommitRequest, version: int, producer: Producer, now_ms: int
+    ) -> Result:
         """See Offsets.commit_in_transaction."""
-        return self.offsets.commit_in_transaction(request, producer, now_ms)
+        return self.offsets.commit_in_transaction(request, version, producer, now_ms)
 
     def delete_groups(self, group_ids: Iterable[str]) -> Result:
         """Answers with a list of DeletableGroupResult: a group goes with its offsets, if it has no members."""

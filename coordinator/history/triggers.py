@@ -63,7 +63,7 @@ def _behind(
         return Trigger.ASSIGNOR_CHANGED, assignors
     reason = cause.reason or ""
     before, after = _subscriptions(rejoin, rebalance.protocol_before)
-    # Before the topics: partitions that were just revoked have no owner, and look like new ones.
+    # Before the topics: partitions that were just revoked have no owner, as new ones.
     given_up = 0 if before is None or after is None else len(_owned(before) - _owned(after))
     if given_up or reason.startswith(REVOKED_REASON):
         return Trigger.PARTITIONS_REVOKED, f"partitions: {given_up}" if given_up else ""

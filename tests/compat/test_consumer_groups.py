@@ -18,6 +18,8 @@ from tests.compat.java_checks import compiled, run_checks
 from tests.compat.records import WAIT_S, assorted, until
 from tests.compat.test_transactions import feed_until_committed
 from tests.compat.verifiable import VerifiableMember, settled
+from tests.support.foreign_clients import go_program, or_skip
+from tests.support.foreign_clients import run_checks as go_checks
 from tests.support.processes import BrokerProcess
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
@@ -149,6 +151,14 @@ def test_verifiable_consumers_come_and_go(
     # Records that the killed one had read, but not committed, are read again.
     repeated = {place for place, times in found.items() if times > 1}
     assert repeated <= set(sum((victim.read() for victim in victims), Counter()))
+
+
+# -- Go ------------------------------------------------------------------------------------------------------------
+
+
+def test_members_of_franz_go_share_the_partitions(bootstrap: str, unique: Unique) -> None:
+    found = go_checks([str(or_skip(go_program, "franz")), bootstrap, unique("franz"), "new"])
+    assert found.get("group[new]", found[""]) == "PASS"
 
 
 # -- Exactly once ----------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from gregor.broker.__main__ import main as gregor
 from tests.compat.confluent import Member, produce
-from tests.compat.java_checks import compiled, run_checks
 from tests.compat.records import WAIT_S, Sent, assorted, until
 from tests.support.kafka_tools import KafkaTools
 from tests.support.processes import BrokerProcess
@@ -32,7 +31,6 @@ SETTINGS = {
 }
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-JAVA_CHECKS = (*("shared[uniform]", "shared[range]", "pattern", "static-member", "commit", "refused", "admin"),)
 Join = Callable[..., Member]
 
 
@@ -251,19 +249,3 @@ def test_java_consumer_reads_and_its_group_is_deleted(quick: str, topic: str, to
     assert [group, topic, "0", "4"] in [row[:4] for row in table(ours(quick, "--describe", "--group", group))]
     assert f"('{group}') was successful" in theirs(tools, quick, "--delete", "--group", group)[0]
     assert [group] not in table(ours(quick, "--list"))
-
-
-@pytest.fixture(scope="module", params=["4.3.1", "4.4.0"])
-def java(
-    request: pytest.FixtureRequest, quick: str, unique: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, str]:
-    """The result of each check of the Java client of a release: `PASS`, or the error."""
-    classes = compiled(tmp_path_factory.mktemp("classes"))
-    return run_checks("compat.ConsumerProtocol", quick, unique("java"), classes=classes, version=str(request.param))
-
-
-@pytest.mark.jvm
-@pytest.mark.very_slow
-@pytest.mark.parametrize("check", JAVA_CHECKS)
-def test_java(java: dict[str, str], check: str) -> None:
-    assert java.get(check, java[""]) == "PASS"

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import pathlib
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
-from gregor.broker.cli.groups.history import read_history
+from gregor.broker.cli.groups.history import OTHER_COORDINATOR, Gap, read_history, with_gaps
 from gregor.broker.cli.wire import WireClient
+from gregor.coordinator.partitioner import partition_of
 from gregor.protocol.messages import RebalanceValue
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, REBALANCES_TOPIC
+from tests.compat.cluster_load import WAIT_S, create, wait_in_sync
+from tests.compat.cluster_load import admin as admin_of
 from tests.compat.members.launch import KINDS, members, wait_until_owned
 from tests.compat.records import until
+from tests.support.mixed_cluster import GREGOR, KAFKA, MixedCluster
 
 pytestmark = [pytest.mark.compat, pytest.mark.very_slow]
 
@@ -123,6 +131,62 @@ def test_causes_of_group_epochs_are_named(
             ("member left", "first"),
         ]
         assert causes_of(bootstrap, group, len(expected)) == expected
+
+
+@pytest.mark.jvm
+def test_other_coordinators_and_leaders(tmp_path: pathlib.Path) -> None:
+    """The coordinator is gregor, then Apache Kafka 3.9.1, which records nothing, and gregor again; each broker leads a
+    partition of the history."""
+    settings = {"offsets.topic.num.partitions": "1", "zookeeper.session.timeout.ms": "10000"}
+    groups = [next(name for name in map(str, range(100)) if partition_of(name, 3) == number) for number in range(3)]
+    with MixedCluster(tmp_path, [KAFKA, GREGOR, GREGOR], settings) as cluster:
+        cluster.start()
+        create(cluster, GROUP_METADATA_TOPIC, [[1, 0, 2]])
+        create(cluster, REBALANCES_TOPIC, [[0, 1, 2], [1, 2, 0], [2, 0, 1]])
+        client = admin_of(cluster)
+        for topic in (GROUP_METADATA_TOPIC, REBALANCES_TOPIC):
+            entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+            resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+            (altered,) = client.incremental_alter_configs([resource]).values()
+            altered.result(WAIT_S)
+        create(cluster, "load", [[0, 1, 2], [1, 2, 0]])
+        with contextlib.ExitStack() as stack:
+            common = {"bootstrap": cluster.bootstrap, "topics": "load", "session_ms": SESSION_MS}
+            started = [
+                stack.enter_context(members("confluent", group=group, assignor="range", protocol="classic", **common))
+                for group in groups
+            ]
+            wait_until_owned({one["first"]: 2 for one in started})
+            for group in groups:
+                causes_of(cluster.bootstrap, group, 1)
+            assert cluster.brokers[1].stop() == 0
+            until(lambda: cluster.state(GROUP_METADATA_TOPIC, 0)["leader"] == 0, "Apache Kafka coordinates", WAIT_S)
+            wait_until_owned({one[name]: 1 for one in started for name in ("first", "second")})
+            for one in started:
+                one["second"].leave()
+            wait_until_owned({one["first"]: 2 for one in started})
+            cluster.start(1)
+            wait_in_sync(cluster, GROUP_METADATA_TOPIC, 1)
+            elect_preferred(cluster, GROUP_METADATA_TOPIC, [1])
+            for one in started:
+                one["first"].leave()
+        for group in groups:
+            causes_of(cluster.bootstrap, group, 2)
+            for broker in cluster.brokers:
+                with WireClient(broker.bootstrap) as client:
+                    first, gap, last = with_gaps(read_history(client, group))
+                assert isinstance(first, RebalanceValue)
+                assert isinstance(last, RebalanceValue)
+                assert (first.epoch, last.outcome) == (1, "empty")
+                # A member that does not know the new coordinator yet ends without a request.
+                assert last.causes[0].trigger in ("member left", "session timeout")
+                assert gap == Gap(2, last.epoch - 1, OTHER_COORDINATOR)
+
+
+def elect_preferred(cluster: MixedCluster, topic: str, leaders: list[int]) -> None:
+    client = admin_of(cluster)
+    client.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)]).result(WAIT_S)
+    until(lambda: [cluster.state(topic, 0)["leader"]] == leaders, f"leaders {leaders} of {topic}", WAIT_S)
 
 
 def check_reasons(kind: str, bootstrap: str, group: str) -> None:

@@ -31,8 +31,8 @@ from gregor.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGrou
 _log = logging.getLogger(__name__)
 
 REFRESH_INTERVAL_MS = 10 * 60 * 1000
-"""The subscribed topics are compared with those of the cluster at least so often; Kafka's
-METADATA_REFRESH_INTERVAL_MS."""
+"""The subscribed topics are compared with those of the cluster at least so often, in case a notification is lost. (In
+Apache Kafka 4.3 METADATA_REFRESH_INTERVAL_MS is 24 days.)"""
 
 Request = ConsumerGroupHeartbeatRequest
 Response = ConsumerGroupHeartbeatResponse
@@ -383,7 +383,9 @@ class Heartbeats:
         response = Response(member_id=member.member_id, member_epoch=request.member_epoch)
         if request.instance_id is not None and request.member_epoch == AWAY_EPOCH:
             _log.info("Group %r: static member %r leaves for a while", group.group_id, member.member_id)
-            away = member.assignment._replace(epoch=AWAY_EPOCH, pending_revocation={})
+            # Its replacement begins with epoch 0, and no partition may have a later one than its owner.
+            assigned = {topic_id: dict.fromkeys(owned, 0) for topic_id, owned in member.assignment.assigned.items()}
+            away = member.assignment._replace(epoch=AWAY_EPOCH, assigned=assigned, pending_revocation={})
             return Result(response, [changes.assignment(group.group_id, member.member_id, away)])
         _log.info("Group %r: member %r leaves", group.group_id, member.member_id)
         return Result(response, self._sessions.fence(group, [member], now_ms))
@@ -440,11 +442,9 @@ def _is_subset(request: Request, assigned: Mapping[Uuid, Mapping[int, int]]) -> 
     if request.topic_partitions is None:
         return False
     return all(
-        assigned.get(topic.topic_id, _NOTHING).keys() >= set(topic.partitions) for topic in request.topic_partitions
+        topic.topic_id in assigned and assigned[topic.topic_id].keys() >= set(topic.partitions)
+        for topic in request.topic_partitions
     )
-
-
-_NOTHING: dict[int, int] = {}
 
 
 def _updated(present: Subscription, request: Request, sender: Sender) -> Subscription:

@@ -104,7 +104,7 @@ def _epochs_from_record(topics: Iterable[_TopicPartitions], epoch: int) -> Parti
     for topic in topics:
         epochs = topic.assignment_epochs
         if epochs is None or len(epochs) != len(topic.partitions):
-            epochs = [epoch] * len(topic.partitions)
+            epochs = [max(epoch, 0)] * len(topic.partitions)
         if topic.partitions:
             found.setdefault(topic.topic_id, {}).update(zip(topic.partitions, epochs, strict=True))
     return found

@@ -12,7 +12,7 @@ from typing import Protocol
 from gregor.coordinator.group.consumer import changes
 from gregor.coordinator.group.consumer.config import GroupConfigs
 from gregor.coordinator.group.consumer.group import ConsumerGroup
-from gregor.coordinator.group.consumer.member import ConsumerMember
+from gregor.coordinator.group.consumer.member import AWAY_EPOCH, ConsumerMember
 from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
 from gregor.coordinator.group.consumer.reconciliation import MemberState
 from gregor.coordinator.history.causes import Trigger
@@ -76,7 +76,8 @@ class Sessions:
 
     def watch_revocation(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """Start or stop the time to revoke partitions, after a change of the member's assignment."""
-        if member.assignment.state is not MemberState.UNREVOKED_PARTITIONS or member.uses_classic_protocol:
+        revokes = member.assignment.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != AWAY_EPOCH
+        if not revokes or member.uses_classic_protocol:
             self._timers.cancel(member.rebalance_key)
             return
         end = partial(self._end_revocation, group.group_id, member.member_id, member.epoch)

@@ -221,14 +221,14 @@ def _compute(snapshot: Snapshot) -> Steps[Targets]:
             subscription.instance_id,
             subscription.rack_id,
             snapshot.topic_ids[member_id],
-            _without_known(target, known),
+            without_known(target, known),
         )
         if not number % ITEMS_PER_STEP:
             yield None
     return (yield from ASSIGNORS[snapshot.assignor](members, snapshot.topics))
 
 
-def _without_known(target: Assignment, known: dict[Uuid, set[int]]) -> Assignment:
+def without_known(target: Assignment, known: dict[Uuid, set[int]]) -> Assignment:
     """The partitions of a target that are not known from another one; all are known then."""
     overlaps = False
     for topic_id, partitions in target.items():

@@ -104,7 +104,7 @@ class Member:
 
 @contextlib.contextmanager
 def members(kind: str, **common: object) -> Iterator[dict[str, Member]]:
-    """Members by client id. A name that is looked up for the first time starts one with the `common` arguments."""
+    """Members by client id. The first use of a name starts one with the `common` arguments."""
 
     class Started(dict[str, Member]):
         def __missing__(self, client: str) -> Member:
