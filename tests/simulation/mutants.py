@@ -25,6 +25,8 @@ RARE = frozenset(
     {
         "a broker obeys before it is registered",
         "a commit of an older member epoch counts for every partition",
+        "a group that is classic again has no rebalance",
+        "a heartbeat confirms a revocation whatever the member still owns",
         "a log deleted after its check is told to nobody",
         "a partition that is not known yet counts as deleted",
         "a proposal that is repeated names a follower's present life",
