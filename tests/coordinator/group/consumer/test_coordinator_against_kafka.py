@@ -246,7 +246,10 @@ class Life:
         self.beat(member, 0, **fields)
 
     def subscription(self) -> list[str]:
-        return sorted(self.random.sample(TOPIC_NAMES, self.random.randint(0, 4)))
+        """At least one: Apache Kafka assigns topics to a member that joins without any, in a group whose members had
+        equal subscriptions before.
+        """
+        return sorted(self.random.sample(TOPIC_NAMES, self.random.randint(1, 4)))
 
     def stay(self, member: Member) -> None:
         """A heartbeat as clients send them, or with an epoch or partitions that they should not have."""
