@@ -57,6 +57,7 @@ from gregor.storage.fs.folder_lock import FolderInUse
 if TYPE_CHECKING:
     from gregor.broker.cluster.member import Member
     from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
+    from gregor.broker.history.writer import RebalanceHistory
     from gregor.broker.node.base_parts import BaseParts
     from gregor.broker.node.controller_parts import ControllerParts
     from gregor.broker.node.coordinators import Coordinators
@@ -106,6 +107,7 @@ class Node:
         self._zookeeper: ZooKeeperStore | None = None
         self._base: BaseParts | None = None
         self._member: Member | None = None
+        self._history: RebalanceHistory | None = None
         self._mover: LogMover | None = None
         self._opened = False
         self.failed = False
@@ -190,8 +192,9 @@ class Node:
             check_addresses=check_addresses,
         )
         self.broker = self._serving_parts(base, control, admin, coordinators, mover, producer_ids)
-        if coordinators.history is not None:
-            coordinators.history.start(self.broker.topic_creator.create)
+        self._history = coordinators.history
+        if self._history is not None:
+            self._history.start(self.broker.topic_creator.create)
         end_in_order(self._lifetimes, member=member, controller=control.loop, coordinators=coordinators)
         await self._enter_service(base, control, coordinators, bind)
         self._start_jobs(base, maintenance, mover, disk_watch)
@@ -370,8 +373,10 @@ class Node:
         signal.raise_signal(signal.SIGTERM)
 
     async def controlled_shutdown(self) -> None:
-        """Move the leadership to other brokers, before the listeners are closed. A single broker has no others, and one
-        that has failed cannot."""
+        """Write the history of rebalances and move the leadership to other brokers, before the listeners are closed. A
+        single broker has no others, and one that has failed cannot."""
+        if self._history is not None and not self.failed:
+            await self._history.finish()
         if self._member is not None and not self.failed:
             await self._member.controlled_shutdown()
 

@@ -457,7 +457,10 @@ class CoordinatorRuntime(Generic[S]):
             for waiting, answer in answers:
                 waiting.complete(answer)
         if result.after_commit is not None:
-            self._notify_of_commit(partition, owned, result.after_commit)
+            if wrote and owned.committed_offset >= owned.end_offset and self._owned.get(partition) is owned:
+                result.after_commit()
+            else:
+                self._notify_of_commit(partition, owned, result.after_commit)
         return pending
 
     def _notify_of_commit(self, partition: int, owned: _Owned[S], callback: Callable[[], None]) -> None:

@@ -2030,9 +2030,14 @@ class TxnOffsetCommitRequest(ApiMessage):
 
     class TxnOffsetCommitRequestTopic:
         name: str
+        topic_id: Uuid
         partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]
         def __init__(
-            self, *, name: str = ..., partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = ...
+            self,
+            *,
+            name: str = ...,
+            topic_id: Uuid = ...,
+            partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = ...,
         ) -> None: ...
 
     transactional_id: str
@@ -2064,9 +2069,14 @@ class TxnOffsetCommitResponse(ApiMessage):
 
     class TxnOffsetCommitResponseTopic:
         name: str
+        topic_id: Uuid
         partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition]
         def __init__(
-            self, *, name: str = ..., partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = ...
+            self,
+            *,
+            name: str = ...,
+            topic_id: Uuid = ...,
+            partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = ...,
         ) -> None: ...
 
     throttle_time_ms: int

@@ -22,8 +22,9 @@ from gregor.broker.cli.command import KEY_VALUE, bootstrap_option, command_confi
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.tables import confirm
 from gregor.broker.cli.zookeeper_option import zookeeper_option
+from gregor.protocol.topic_names import REBALANCES_TOPIC
 
-INTERNAL_TOPICS = frozenset(["__consumer_offsets", "__transaction_state", "__share_group_state"])
+INTERNAL_TOPICS = frozenset(["__consumer_offsets", "__transaction_state", "__share_group_state", REBALANCES_TOPIC])
 ACTIONS = ("--create", "--list", "--describe", "--alter", "--delete")
 
 EPILOG = """\b

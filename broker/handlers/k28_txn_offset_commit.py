@@ -1,8 +1,9 @@
-"""TxnOffsetCommit (key 28), versions 0 to 5: a group's positions, which count once the producer's transaction commits.
+"""TxnOffsetCommit (key 28), versions 0 to 6: a group's positions, which count once the producer's transaction commits.
 
 - 2 leader epochs; 3 generation, member and static member are checked, so that of two members with the same partitions
   only the present owner commits (KIP-447), flexible; 4 TRANSACTION_ABORTABLE; 5 adds the group's partition of
-  `__consumer_offsets` to the transaction, which before AddOffsetsToTxn did (KIP-890).
+  `__consumer_offsets` to the transaction, which before AddOffsetsToTxn did (KIP-890); 6 (Kafka 4.4) topic ids
+  (KIP-1319).
 - Positions of partitions that do not exist are refused one by one, the others stored.
 - The transaction is verified with its coordinator before its first append to the group's partition.
 """
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 ABORTABLE_FROM = 4
 ADDS_PARTITION_FROM = 5
+TOPIC_IDS_FROM = 6
 NO_SEQUENCE = -1
 
 _Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -39,11 +41,11 @@ class ReplicaTransactions(TransactionContext, Protocol):
     def replicas(self) -> ReplicaManager: ...
 
 
-@handles(ApiKey.TXN_OFFSET_COMMIT, 0, 5, changes=True, eager=True)
+@handles(ApiKey.TXN_OFFSET_COMMIT, 0, 6, changes=True, eager=True)
 async def txn_offset_commit(
     broker: ReplicaTransactions, request: TxnOffsetCommitRequest, call: Call
 ) -> TxnOffsetCommitResponse:
-    refused = await _separate_unknown(broker, request)
+    refused = await _separate_unknown(broker, request, call.version)
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
 
@@ -52,21 +54,27 @@ async def txn_offset_commit(
 
     verifies = call.version >= ADDS_PARTITION_FROM or broker.config["transaction.partition.verification.enable"]
     response = await broker.groups.commit_transactional_offsets(request, call.version, verify if verifies else None)
-    by_name = {topic.name: topic for topic in response.topics}
+    answered = {(topic.name, topic.topic_id): topic for topic in response.topics}
     for topic in refused:
-        if topic.name in by_name:
-            by_name[topic.name].partitions += topic.partitions
+        present = answered.get((topic.name, topic.topic_id))
+        if present is not None:
+            present.partitions += topic.partitions
         else:
             response.topics.append(topic)
     return response
 
 
-async def _separate_unknown(broker: ReplicaTransactions, request: TxnOffsetCommitRequest) -> list[_Topic]:
-    """Leave those partitions in the request that exist; return the answers for the others."""
+async def _separate_unknown(broker: ReplicaTransactions, request: TxnOffsetCommitRequest, version: int) -> list[_Topic]:
+    """Leave those partitions in the request that exist, with the names of topics; return the answers for the others."""
     turns = broker.gate.turns()
     known = []
     refused = []
     for topic in request.topics:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if version >= TOPIC_IDS_FROM:
+            name = broker.metadata.topic_name(topic.topic_id)
+            topic.name = name or ""
+            error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else error
         count = broker.metadata.partition_count(topic.name)
         present = []
         unknown = []
@@ -75,11 +83,9 @@ async def _separate_unknown(broker: ReplicaTransactions, request: TxnOffsetCommi
             if 0 <= part.partition_index < count:
                 present.append(part)
             else:
-                unknown.append(
-                    _Partition(partition_index=part.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                )
+                unknown.append(_Partition(partition_index=part.partition_index, error_code=error))
         if unknown:
-            refused.append(_Topic(name=topic.name, partitions=unknown))
+            refused.append(_Topic(name=topic.name, topic_id=topic.topic_id, partitions=unknown))
             topic.partitions = present
         if topic.partitions:
             known.append(topic)

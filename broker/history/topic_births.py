@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gregor.protocol.ids import Uuid
     from gregor.replication.partition.metadata_image import MetadataImage
 
 MAX_TOPICS = 1_000
@@ -28,6 +29,10 @@ class TopicBirths:
     def partition_count(self, topic: str) -> int:
         """Number of partitions, 0 for a topic that does not exist."""
         return self._image.partition_count(topic)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The topic with this id."""
+        return self._image.topic_name(topic_id)
 
     def created_ms(self, topic: str) -> int | None:
         """When the topic appeared, if it did while this broker runs."""

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 DELAY_S = 1.0
 """From the end of a rebalance to its record; those that end meanwhile share a batch."""
 RETRY_S = 2.0
+FINISH_S = 3.0
 RECORDS_PER_BATCH = 100
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 MAX_DELETED_GROUPS = 10_000
@@ -98,6 +99,8 @@ class RebalanceHistory:
         self._create_topic: Callable[[str], Awaitable[None]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._running = False
+        self._idle = asyncio.Event()
+        self._answered = asyncio.Event()
         self._closed = False
         self._logged_s = -math.inf
         self._dropped = 0
@@ -109,6 +112,10 @@ class RebalanceHistory:
             self._schedule(DELAY_S)
 
     # --- the port
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return self._clock_ms()
 
     def record(self, rebalance: Rebalance) -> None:
         """Keep a rebalance that has ended."""
@@ -130,8 +137,12 @@ class RebalanceHistory:
 
     def _start_work(self) -> None:
         self._timer = None
-        self._running = True
+        self._begin_work()
         self._background.spawn(self._work())
+
+    def _begin_work(self) -> None:
+        self._running = True
+        self._idle.clear()
 
     async def _work(self) -> None:
         delay_s = DELAY_S
@@ -144,6 +155,7 @@ class RebalanceHistory:
                 self._send_all()
         finally:
             self._running = False
+            self._idle.set()
         if self._queues:
             delay_s = RETRY_S
         if self._storms or self._deleted or self._encoded or self._queues:
@@ -228,6 +240,7 @@ class RebalanceHistory:
             batch = build_batch(records, timestamp_ms=int(time.time() * 1000))
             if self._peers.add(leader, _Sent(partition, len(records), batch)):
                 self._in_flight.add(partition)
+                self._answered.clear()
             else:
                 self._report(f"the leader of partition {partition} is not known")
             return
@@ -263,11 +276,17 @@ class RebalanceHistory:
             else:
                 self._written(one.partition, one.records_count)
                 self._send(one.partition)
+        self._note_answer()
 
     def _not_sent(self, items: list[_Sent], error: PeerError) -> None:
         self._in_flight.difference_update(one.partition for one in items)
         self._report(f"the leader of partition {items[0].partition} cannot be reached: {error}")
         self._schedule(RETRY_S)
+        self._note_answer()
+
+    def _note_answer(self) -> None:
+        if not self._in_flight:
+            self._answered.set()
 
     def _report(self, why: str) -> None:
         """Log once in a while why records wait, and how many were dropped."""
@@ -284,6 +303,23 @@ class RebalanceHistory:
         )
 
     # --- end
+
+    async def finish(self) -> None:
+        """Write the rebalances that have ended by now: the broker is about to stop. Not for longer than FINISH_S."""
+        try:
+            async with asyncio.timeout(FINISH_S):
+                if self._running:
+                    await self._idle.wait()
+                if self._timer is None:
+                    return
+                self._timer.cancel()
+                self._timer = None
+                self._begin_work()
+                await self._work()
+                if self._in_flight:
+                    await self._answered.wait()
+        except TimeoutError:
+            self._report("the broker stops")
 
     def close(self) -> None:
         """Append what can be appended here at once; the rest is lost, and is a gap in the history."""

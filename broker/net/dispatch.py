@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from gregor.broker.registry import Entry
 
 _PRODUCE = ApiKey.PRODUCE.value
+MAX_IN_A_ROW = 32
+"""Requests of eager handlers that one connection may have served in the same turn of the loop: the next one becomes a
+task, and others have their turn before it."""
 
 
 class Client(ClientConnection, Protocol):
@@ -52,7 +55,7 @@ class Client(ClientConnection, Protocol):
 class Dispatcher:
     """Dispatches the requests of one connection, from its beginning to its end."""
 
-    __slots__ = ("_broker", "_client", "_inbound", "_outbound", "_routes", "responses")
+    __slots__ = ("_broker", "_client", "_in_a_row", "_inbound", "_outbound", "_routes", "responses")
 
     def __init__(
         self, client: Client, broker: ConnectionContext, routes: ProduceRoutes, inbound: Inbound, outbound: Outbound
@@ -62,6 +65,7 @@ class Dispatcher:
         self._routes = routes
         self._inbound = inbound
         self._outbound = outbound
+        self._in_a_row = 0
         self.responses: ResponseQueue[Chunk] = ResponseQueue()
 
     def dispatch(self, view: memoryview, start: int, stop: int, key: int, version: int, correlation_id: int) -> None:
@@ -82,7 +86,9 @@ class Dispatcher:
             else:
                 result = entry.handler(broker, entry.decoders[version](view[:stop], position)[0], call)
                 if entry.eager:
-                    result = run_to_first_wait(result)
+                    self._in_a_row = (self._in_a_row + 1) % MAX_IN_A_ROW
+                    if self._in_a_row:
+                        result = run_to_first_wait(result)
         except MalformedMessage:
             raise
         except Exception as error:  # a bug: it must not end the loop or other connections

@@ -177,6 +177,7 @@ _NETWORK = (
         True,
         "Whether the broker keeps the last 512 rebalances of each group that it coordinates, with their causes, in the "
         "compacted topic __gregor_rebalances, which it creates at the first one. gregor groups --history shows them.",
+        visibility=INTERNAL,
     ),
 )
 

@@ -276,7 +276,7 @@ class GroupCoordinator:
             if verify is not None:
                 producer = producer._replace(verified=True, guard=await _verified(verify, partition))
             response: TxnOffsetCommitResponse = await self._runtime.run(
-                partition, lambda shard, now: shard.commit_transactional_offsets(request, producer, now)
+                partition, lambda shard, now: shard.commit_transactional_offsets(request, version, producer, now)
             )
         except KafkaError as error:
             code = error.code

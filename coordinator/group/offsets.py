@@ -1,9 +1,9 @@
-"""OffsetCommit (v1 to v10), TxnOffsetCommit (v0 to v5), OffsetFetch (v1 to v10) and OffsetDelete, and which offsets are
+"""OffsetCommit (v1 to v10), TxnOffsetCommit (v0 to v6), OffsetFetch (v1 to v10) and OffsetDelete, and which offsets are
 no longer needed.
 
 Commits of v1 may bring the time from which they are kept, those of v2 to v4 a retention time of their own; from v5 on
-the broker's setting counts (KIP-211). From v10 on topics come by id: the caller fills in their names before, and
-responses carry both.
+the broker's setting counts (KIP-211). From v10 on, in transactions from v6 on, topics come by id: the caller fills in
+their names before, and responses carry both.
 
 The offsets of a transaction are pending until its marker; then each counts unless a later record has replaced it. A
 tombstone removes the pending offset too, so the end of the transaction does not bring it back. Behaviour: Kafka's
@@ -44,6 +44,8 @@ _COMMIT_SIMPLE = ANSWERS[Request.COMMIT_SIMPLE]
 _COMMIT_IN_TRANSACTION = ANSWERS[Request.COMMIT_IN_TRANSACTION]
 _COMMIT_SIMPLE_IN_TRANSACTION = ANSWERS[Request.COMMIT_SIMPLE_IN_TRANSACTION]
 
+TRANSACTIONAL_ERRORS_FROM = 6
+"""From this version of TxnOffsetCommit on producers know GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319)."""
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 
@@ -111,9 +113,11 @@ class Offsets:
             )
         return Result(OffsetCommitResponse(topics=topics), records)
 
-    def commit_in_transaction(self, request: TxnOffsetCommitRequest, producer: Producer, now_ms: int) -> Result:
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, version: int, producer: Producer, now_ms: int
+    ) -> Result:
         """Answers with a TxnOffsetCommitResponse. The commit does not extend a session."""
-        error = self._transactional_commit_error(request)
+        error = self._transactional_commit_error(request, version)
         if error:
             return Result(transactional_commit_response(request, error))
         records: list[Record] = []
@@ -129,7 +133,7 @@ class Offsets:
                 else:
                     records.append(Record(_key(request.group_id, topic.name, index), value))
                 partitions.append(_TxnPartition(partition_index=index, error_code=code))
-            topics.append(_TxnTopic(name=topic.name, partitions=partitions))
+            topics.append(_TxnTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
         return Result(TxnOffsetCommitResponse(topics=topics), records, producer=producer)
 
     def _value(
@@ -151,11 +155,17 @@ class Offsets:
             expire_timestamp=expire_ms,
         )
 
-    def _transactional_commit_error(self, request: TxnOffsetCommitRequest) -> ErrorCode:
-        group = self._groups.get(request.group_id)
+    def _transactional_commit_error(self, request: TxnOffsetCommitRequest, version: int) -> ErrorCode:
+        group, generation = self._groups.get(request.group_id), request.generation_id
         if group is not None and group.consumer is not None:
-            return commit_error(group.consumer, self._topics, request, request.generation_id, None)
-        return self._sender_error(request, request.generation_id, _COMMIT_IN_TRANSACTION, _COMMIT_SIMPLE_IN_TRANSACTION)
+            error = commit_error(group.consumer, self._topics, request, generation, None)
+            # Older producers do not know the error of the newer protocol.
+            is_old = version < TRANSACTIONAL_ERRORS_FROM and error is ErrorCode.STALE_MEMBER_EPOCH
+            return ErrorCode.ILLEGAL_GENERATION if is_old else error
+        error = self._sender_error(request, generation, _COMMIT_IN_TRANSACTION, _COMMIT_SIMPLE_IN_TRANSACTION)
+        if error and version >= TRANSACTIONAL_ERRORS_FROM and self._soft.state(request.group_id) is GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return error
 
     def _commit_error(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
         group = self._groups.get(request.group_id)
@@ -348,6 +358,7 @@ def transactional_commit_response(request: TxnOffsetCommitRequest, error: ErrorC
         topics=[
             _TxnTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     _TxnPartition(partition_index=partition.partition_index, error_code=error)
                     for partition in topic.partitions

@@ -25,6 +25,8 @@ from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, GroupState, Request
 from gregor.coordinator.history.causes import Cause, Trigger
 from gregor.coordinator.history.classic import ClassicRebalances
+from gregor.coordinator.history.deletions import Deletions
+from gregor.coordinator.history.epochs import ConsumerEpochs
 from gregor.coordinator.history.rebalance import Assigned, NoHistory, RebalanceLog
 from gregor.coordinator.ports import ShardContext
 from gregor.coordinator.result import Producer, Record, Result
@@ -73,7 +75,9 @@ class GroupShard:
         # The pending offsets of each producer id, which are in Group.pending.
         self.transactions: dict[int, dict[_GroupPartition, None]] = {}
         self.soft = SoftState(self.groups, timers)
-        self._history = ClassicRebalances(history or NoHistory())
+        log = history or NoHistory()
+        self._history = ClassicRebalances(log)
+        self._deletions = Deletions(log)
         self._rebalances = Rebalances(config, self.soft, self._history)
         self._joining = Joining(config, self.soft, self._rebalances, new_uuid)
         self._memberships = Memberships(self.soft, self._rebalances)
@@ -81,7 +85,9 @@ class GroupShard:
             consumer_groups, config.max_size, self.groups, self.soft, self._rebalances, context.submit
         )
         new_member_id = new_uuid or (lambda: uuid_to_text(random_uuid()))
-        self.consumers = ConsumerShard(self.groups, consumer_groups, context, gate, conversions, new_member_id)
+        self.consumers = ConsumerShard(
+            self.groups, consumer_groups, context, gate, conversions, new_member_id, ConsumerEpochs(log)
+        )
         self._classic_members = ClassicMembers(consumer_groups, self.consumers, conversions, new_member_id)
         self.offsets = Offsets(config, self.groups, self.soft, self._rebalances, consumer_groups.topics)
         self.queries = Queries(self.groups, self.soft)
@@ -116,6 +122,7 @@ class GroupShard:
             group.consumer = ConsumerGroup(group_id)
         if not self.consumers.replay(group.consumer, key, value):
             group.consumer = None
+            self._deletions.replayed(group_id)
             if not (group.offsets or group.pending):
                 del self.groups[group_id]
 
@@ -128,11 +135,13 @@ class GroupShard:
                 _log.warning("Group %r: a record of a classic group follows those of a consumer group", group_id)
             self.consumers.forget(group.consumer)
             group.consumer = None
-        generation = 0 if group.metadata is None else group.metadata.generation
-        group.metadata = value
+        before, group.metadata = group.metadata, value
         membership = self.soft.memberships.get(group_id)
         if value is None:
-            self._history.deleted(group_id, generation)
+            self._history.ended(group_id)
+            if not self._deletions.replayed(group_id) and before is not None:
+                members = before.members if membership is None else membership.members
+                self.consumers.begin_conversion(group_id, with_members=bool(members))
             # Only a group that becomes a consumer group has parked requests here: its members join again.
             self.soft.close(group_id, ErrorCode.REBALANCE_IN_PROGRESS)
             if not (group.offsets or group.pending):
@@ -200,7 +209,6 @@ class GroupShard:
         """Everything in the log has been replayed: sessions start anew, and the search for expired offsets begins.
         The shard serves no operation between two steps.
         """
-        self._history.on_loaded()
         for group in self.groups.values():
             if group.metadata is None or not group.metadata.members:
                 continue
@@ -264,13 +272,15 @@ class GroupShard:
         """See Offsets.commit."""
         return self.offsets.commit(request, version, now_ms)
 
-    def commit_transactional_offsets(self, request: TxnOffsetCommitRequest, producer: Producer, now_ms: int) -> Result:
+    def commit_transactional_offsets(
+        self, request: TxnOffsetCommitRequest, version: int, producer: Producer, now_ms: int
+    ) -> Result:
         """See Offsets.commit_in_transaction."""
-        return self.offsets.commit_in_transaction(request, producer, now_ms)
+        return self.offsets.commit_in_transaction(request, version, producer, now_ms)
 
     def delete_groups(self, group_ids: Iterable[str]) -> Result:
         """Answers with a list of DeletableGroupResult: a group goes with its offsets, if it has no members."""
-        result = Result([], atomic=False)
+        result = Result([], atomic=False, on_failure=self._deletions.failed)
         for group_id in group_ids:
             error = self._delete_error(group_id)
             if not error:
@@ -295,7 +305,16 @@ class GroupShard:
 
     def _tombstones(self, group_id: str) -> list[Record]:
         group = self.groups.get(group_id) or Group(group_id)
-        return [*self.offsets.tombstones(group), *_end_of(group)]
+        return [*self.offsets.tombstones(group), *self._end_of(group)]
+
+    def _end_of(self, group: Group) -> list[Record]:
+        """Records that remove a group without members, but for its offsets."""
+        if group.consumer is not None:
+            self._deletions.expect(group.group_id, group.consumer.epoch)
+            return changes.group_tombstones(group.consumer)
+        if group.metadata is not None:
+            self._deletions.expect(group.group_id, group.metadata.generation)
+        return [Record(GroupMetadataKey(group=group.group_id), None)]
 
     # --- expiry
 
@@ -318,7 +337,7 @@ class GroupShard:
             self._timers.schedule(_EXPIRY_KEY, 0, lambda later_ms: self._cleanup_step(group_ids, later_ms))
         if records:
             _log.info("%d records remove expired offsets and groups", len(records))
-        return Result(records=records, atomic=False)
+        return Result(records=records, atomic=False, on_failure=self._deletions.failed)
 
     def _cleanup(self, group_id: str, now_ms: int) -> list[Record]:
         group = self.groups.get(group_id)
@@ -329,12 +348,5 @@ class GroupShard:
         awaited = membership is not None and bool(membership.pending)
         occupied = group.consumer is not None and bool(group.consumer.members)
         if nothing_left and not awaited and not occupied and self.soft.state(group_id) is GroupState.EMPTY:
-            records += _end_of(group)
+            records += self._end_of(group)
         return records
-
-
-def _end_of(group: Group) -> list[Record]:
-    """Records that remove a group without members, but for its offsets."""
-    if group.consumer is not None:
-        return changes.group_tombstones(group.consumer)
-    return [Record(GroupMetadataKey(group=group.group_id), None)]

@@ -52,11 +52,6 @@ class ClassicRebalances:
         self._log = log
         self._open: dict[str, Rebalance] = {}
         self._restored: set[str] = set()
-        self._live = False
-
-    def on_loaded(self) -> None:
-        """All that is in the log has been replayed."""
-        self._live = True
 
     def restored(self, group_id: str) -> None:
         """The log has members of the group, with which another coordinator began."""
@@ -66,7 +61,6 @@ class ClassicRebalances:
         """Drop what is under way."""
         self._open.clear()
         self._restored.clear()
-        self._live = False
 
     # --- begin
 
@@ -175,12 +169,10 @@ class ClassicRebalances:
         """The group is as it was before the rebalance that is under way."""
         self._open.pop(group_id, None)
 
-    def deleted(self, group_id: str, generation: int) -> None:
-        """The log has the tombstone of the group."""
+    def ended(self, group_id: str) -> None:
+        """The group is deleted, or no classic group any more."""
         self._open.pop(group_id, None)
         self._restored.discard(group_id)
-        if self._live:
-            self._log.forget(group_id, generation)
 
 
 def _name(member: MemberView) -> str:

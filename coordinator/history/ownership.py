@@ -5,19 +5,21 @@ the eager protocol list none), when the member is removed, or when its new assig
 owner again when the assignment is written that contains it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gregor.coordinator.history.assignments import Partitions, Undecodable, decode_subscription
-from gregor.coordinator.history.rebalance import Claim
+from gregor.coordinator.history.rebalance import Claim, PartitionMap, Step
+from gregor.protocol.ids import Uuid
 from gregor.protocol.turns import Steps
 
 MAX_UNOWNED = 100_000
 """Partitions of all groups that have no owner and are remembered."""
 
 _Key = tuple[str, int]
-"""Topic and partition."""
+"""Topic, by name or as the text of its id, and partition."""
+NameOf = Callable[[Uuid], str]
 
 
 class Move(NamedTuple):
@@ -53,6 +55,10 @@ class Unowned:
     def __init__(self) -> None:
         self._groups: dict[str, dict[_Key, int]] = {}
         self._size = 0
+
+    def of(self, group_id: str) -> Iterable[_Key]:
+        """Return those of a group."""
+        return self._groups.get(group_id, {}).keys()
 
     def pop(self, group_id: str) -> dict[_Key, int]:
         """Return and forget those of a group."""
@@ -113,6 +119,58 @@ def compare(
             unowned[key] = ended_ms if since_ms is None else since_ms
         yield None
     return found
+
+
+def owners_by_id(owned: Mapping[str, tuple[PartitionMap, PartitionMap]], name_of: NameOf) -> Steps[dict[_Key, str]]:
+    """The owner of each partition, by the assignments of members of the consumer protocol."""
+    found: dict[_Key, str] = {}
+    for name, both in owned.items():
+        for key in _keys(both, name_of):
+            found[key] = name
+        yield None
+    return found
+
+
+def follow(
+    before: Mapping[_Key, str], steps: Iterable[Step], unowned: dict[_Key, int], name_of: NameOf
+) -> Steps[Comparison]:
+    """Compare the owners before the steps with those after them. `unowned` is brought up to date."""
+    found = Comparison()
+    owner = dict(before)
+    for step in steps:
+        had, has = _keys(step.before, name_of), _keys(step.after, name_of)
+        for key in had - has:
+            if owner.get(key) == step.name:
+                del owner[key]
+                unowned[key] = step.at_ms
+        for key in has - had:
+            since_ms = unowned.pop(key, None)
+            if since_ms is not None:
+                found.note_gap(max(0, step.at_ms - since_ms))
+            owner[key] = step.name
+        yield None
+    found.partitions = len(owner)
+    for key, new in owner.items():
+        old = before.get(key)
+        if old is not None:
+            found.note_gap(0)
+        if old != new:
+            if old is None:
+                found.added += 1
+            else:
+                found.moved += 1
+            found.moves.setdefault(Move(key[0], old, new), []).append(key[1])
+        yield None
+    for key, old in before.items():
+        if key not in owner:
+            found.removed += 1
+            found.moves.setdefault(Move(key[0], old, None), []).append(key[1])
+        yield None
+    return found
+
+
+def _keys(both: tuple[PartitionMap, PartitionMap], name_of: NameOf) -> set[_Key]:
+    return {(name_of(topic_id), number) for part in both for topic_id, numbers in part.items() for number in numbers}
 
 
 class Releases:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from gregor.coordinator.history.causes import Cause, Identity
+from gregor.protocol.ids import Uuid
 
 MAX_CAUSES = 16
 MAX_CLAIMS = 4
@@ -47,8 +48,21 @@ class Arrival(NamedTuple):
     at_ms: int
 
 
-Assignment = bytes | Mapping[str, Collection[int]]
-"""As the leader of a classic group sent it, or partitions by topic."""
+Assignment = bytes
+"""As the leader of a classic group sent it."""
+
+
+PartitionMap = Mapping[Uuid, Collection[int]]
+"""Partitions by topic id."""
+
+
+class Step(NamedTuple):
+    """A change of the partitions of a member of the consumer protocol: those assigned, and those to be revoked."""
+
+    at_ms: int
+    name: str
+    before: tuple[PartitionMap, PartitionMap]
+    after: tuple[PartitionMap, PartitionMap]
 
 
 class Assigned(NamedTuple):
@@ -90,6 +104,11 @@ class Rebalance:
     outcome: Outcome = Outcome.SUPERSEDED
     assigned: Sequence[Assigned] = ()
     not_recorded: int = 0
+    size: int = -1
+    """Number of members, if it is not that of `arrivals`."""
+    owned_before: Mapping[str, tuple[PartitionMap, PartitionMap]] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    """The consumer protocol has these instead of `before`, `claims` and `assigned`."""
 
     def add_cause(self, cause: Cause, now_ms: int) -> None:
         """Add a cause; only MAX_CAUSES are kept, the others are counted."""
@@ -99,7 +118,10 @@ class Rebalance:
 
 
 class RebalanceLog(Protocol):
-    """Keeps the history. Neither method raises or waits."""
+    """Keeps the history. No method raises or waits."""
+
+    def now_ms(self) -> int:
+        """The wall clock."""
 
     def record(self, rebalance: Rebalance) -> None:
         """Keep a rebalance that has ended."""
@@ -110,6 +132,10 @@ class RebalanceLog(Protocol):
 
 class NoHistory:
     """The RebalanceLog that keeps nothing."""
+
+    def now_ms(self) -> int:
+        """No time is kept."""
+        return 0
 
     def record(self, rebalance: Rebalance) -> None:
         """Drop it."""

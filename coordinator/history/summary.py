@@ -9,9 +9,10 @@ from gregor.coordinator.history.assignments import (
     decode_assignment,
 )
 from gregor.coordinator.history.causes import Cause, Trigger
-from gregor.coordinator.history.ownership import Comparison, Releases, Unowned, compare, owners
-from gregor.coordinator.history.rebalance import Arrival, Assignment, Outcome, Rebalance
-from gregor.coordinator.history.triggers import TopicFacts, refined
+from gregor.coordinator.history.ownership import Comparison, Releases, Unowned, compare, follow, owners, owners_by_id
+from gregor.coordinator.history.rebalance import Arrival, Assignment, GroupType, Outcome, Rebalance
+from gregor.coordinator.history.triggers import TopicFacts, refined, with_topics
+from gregor.protocol.ids import Uuid, uuid_to_text
 from gregor.protocol.messages import RebalanceValue
 from gregor.protocol.turns import Steps
 
@@ -35,27 +36,15 @@ class Summaries:
 
     def value_of(self, rebalance: Rebalance) -> Steps[RebalanceValue]:
         """Return the value of its record."""
+        if rebalance.group_type is GroupType.CONSUMER:
+            return (yield from self._value_of_epoch(rebalance))
         before = yield from _decoded(rebalance, rebalance.before.items())
         counts = _partition_counts(before or {})
+        for topic, number in self._unowned.of(rebalance.group_id):
+            counts[topic] = max(counts.get(topic, 0), number + 1)
         causes = [refined(cause, rebalance, counts, self._facts) for cause in rebalance.causes]
         yield None
-        value = RebalanceValue(
-            group_type=rebalance.group_type.value,
-            epoch=rebalance.epoch,
-            outcome=rebalance.outcome.value,
-            protocol_type=_text(rebalance.protocol_type),
-            protocol=_nullable(rebalance.protocol),
-            coordinator_id=self._coordinator_id,
-            began_ms=rebalance.began_ms,
-            joined_ms=rebalance.joined_ms,
-            ended_ms=rebalance.ended_ms,
-            not_recorded=rebalance.not_recorded,
-            causes=[_cause(cause) for cause in [*causes, *_assignor_cause(rebalance, causes)]],
-            causes_count=rebalance.causes_count,
-            members_count=len(rebalance.arrivals),
-            partitions=-1,
-            without_owner_ms=-1,
-        )
+        value = self._value(rebalance, [*causes, *_assignor_cause(rebalance, causes)])
         after = yield from _decoded(rebalance, rebalance.assigned)
         value.members = _members(rebalance, after)
         if rebalance.outcome is not Outcome.SUPERSEDED:
@@ -66,6 +55,47 @@ class Summaries:
                 comparison = yield from self._compare(rebalance, before, after)
                 _fill(value, comparison)
         return value
+
+    def _value_of_epoch(self, rebalance: Rebalance) -> Steps[RebalanceValue]:
+        """The same of an epoch of the consumer protocol, whose partitions are known step by step."""
+        before = yield from owners_by_id(rebalance.owned_before, self._name_of)
+        comparison = Comparison()
+        if rebalance.outcome is not Outcome.SUPERSEDED:
+            unowned = self._unowned.pop(rebalance.group_id)
+            comparison = yield from follow(before, rebalance.steps, unowned, self._name_of)
+            self._unowned.put(rebalance.group_id, unowned)
+        counts: dict[str, int] = {}
+        for topic, number in before:
+            counts[topic] = max(counts.get(topic, 0), number + 1)
+        added = {move.topic for move in comparison.moves if move.topic not in counts}
+        value = self._value(rebalance, [with_topics(cause, counts, added, self._facts) for cause in rebalance.causes])
+        value.members = _members(rebalance, None)
+        if rebalance.outcome is not Outcome.SUPERSEDED:
+            _fill(value, comparison)
+        return value
+
+    def _name_of(self, topic_id: Uuid) -> str:
+        return self._facts.topic_name(topic_id) or uuid_to_text(topic_id)
+
+    def _value(self, rebalance: Rebalance, causes: list[Cause]) -> RebalanceValue:
+        """The value, without what follows from the assignments."""
+        return RebalanceValue(
+            group_type=rebalance.group_type.value,
+            epoch=rebalance.epoch,
+            outcome=rebalance.outcome.value,
+            protocol_type=_text(rebalance.protocol_type),
+            protocol=_nullable(rebalance.protocol),
+            coordinator_id=self._coordinator_id,
+            began_ms=rebalance.began_ms,
+            joined_ms=rebalance.joined_ms,
+            ended_ms=rebalance.ended_ms,
+            not_recorded=rebalance.not_recorded,
+            causes=[_cause(cause) for cause in causes],
+            causes_count=rebalance.causes_count,
+            members_count=len(rebalance.arrivals) if rebalance.size < 0 else rebalance.size,
+            partitions=-1,
+            without_owner_ms=-1,
+        )
 
     def _compare(
         self, rebalance: Rebalance, before: Mapping[str, Partitions], after: Mapping[str, Partitions]
@@ -87,15 +117,12 @@ def _decoded(
     found: dict[str, Partitions] = {}
     is_consumers = rebalance.protocol_type in ("", CONSUMER_PROTOCOL_TYPE)
     for name, assignment in assignments:
-        if not isinstance(assignment, bytes):
-            found[name] = {topic: tuple(numbers) for topic, numbers in assignment.items()}
-        elif not is_consumers:
+        if not is_consumers:
             return None
-        else:
-            try:
-                found[name] = decode_assignment(assignment)
-            except Undecodable:
-                return None
+        try:
+            found[name] = decode_assignment(assignment)
+        except Undecodable:
+            return None
         yield None
     return found
 

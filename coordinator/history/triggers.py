@@ -4,12 +4,13 @@ The protocol has no field for it. It follows from the subscription before and no
 now, and the reason that newer clients give (KIP-800).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from gregor.coordinator.history.assignments import Subscription, Undecodable, decode_subscription
 from gregor.coordinator.history.causes import Cause, Rejoin, Trigger
 from gregor.coordinator.history.rebalance import Rebalance
+from gregor.protocol.ids import Uuid
 
 TOPICS_REASON = "cached metadata has changed"
 """The reason of Java's consumer when the leader sees other topics or numbers of partitions."""
@@ -24,6 +25,9 @@ class TopicFacts(Protocol):
     def partition_count(self, topic: str) -> int:
         """Number of partitions, 0 for a topic that does not exist."""
 
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The name of a topic that exists."""
+
     def created_ms(self, topic: str) -> int | None:
         """When the topic appeared, if it did while this broker runs."""
 
@@ -36,6 +40,21 @@ def refined(cause: Cause, rebalance: Rebalance, counts: Mapping[str, int], facts
     return cause._replace(trigger=trigger, detail=detail)
 
 
+def with_topics(cause: Cause, counts: Mapping[str, int], added: Iterable[str], facts: TopicFacts) -> Cause:
+    """Name the topics behind an epoch of the consumer protocol whose cause they are; `added` had no owner before."""
+    if cause.trigger is not Trigger.TOPICS_CHANGED or cause.detail:
+        return cause
+    changes = [_change_of(topic, known, facts.partition_count(topic)) for topic, known in sorted(counts.items())]
+    changes += [f"{topic} was {'added' if facts.created_ms(topic) is None else 'created'}" for topic in sorted(added)]
+    return cause._replace(detail=_listed([change for change in changes if change]))
+
+
+def _change_of(topic: str, known: int, present: int) -> str:
+    if not present:
+        return f"{topic} was deleted"
+    return f"{topic} has {present} partitions, not {known}" if present > known else ""
+
+
 def _behind(
     cause: Cause, rejoin: Rejoin, rebalance: Rebalance, counts: Mapping[str, int], facts: TopicFacts
 ) -> tuple[Trigger, str]:
@@ -44,20 +63,16 @@ def _behind(
         return Trigger.ASSIGNOR_CHANGED, assignors
     reason = cause.reason or ""
     before, after = _subscriptions(rejoin, rebalance.protocol_before)
-    if after is not None:
-        changed = _topics_changed(before, after, rebalance, counts, facts)
-        if changed:
-            return Trigger.TOPICS_CHANGED, changed
-    if reason.startswith(TOPICS_REASON):
-        return Trigger.TOPICS_CHANGED, ""
-    if reason.startswith(REVOKED_REASON):
-        return Trigger.PARTITIONS_REVOKED, ""
+    # Before the topics: partitions that were just revoked have no owner, as new ones.
+    given_up = 0 if before is None or after is None else len(_owned(before) - _owned(after))
+    if given_up or reason.startswith(REVOKED_REASON):
+        return Trigger.PARTITIONS_REVOKED, f"partitions: {given_up}" if given_up else ""
+    changed = "" if after is None else _topics_changed(before, after, rebalance, counts, facts)
+    if changed or reason.startswith(TOPICS_REASON):
+        return Trigger.TOPICS_CHANGED, changed
     if before is not None and after is not None:
         if before.topics != after.topics:
             return Trigger.SUBSCRIPTION_CHANGED, _difference(before.topics, after.topics)
-        given_up = _count(before) - _count(after)
-        if given_up > 0:
-            return Trigger.PARTITIONS_REVOKED, f"{given_up} partitions"
         if before.user_data != after.user_data or before.rack != after.rack:
             return Trigger.METADATA_CHANGED, ""
     elif rejoin.before != rejoin.after:
@@ -98,11 +113,9 @@ def _topics_changed(
     for topic in sorted(after.topics):
         known, present = counts.get(topic, 0), facts.partition_count(topic)
         created_ms = facts.created_ms(topic)
-        if known and present > known:
-            changes.append(f"{topic} has {present} partitions, not {known}")
-        elif known and not present:
-            changes.append(f"{topic} was deleted")
-        elif not known and created_ms is not None and created_ms >= rebalance.before_ms >= 0:
+        if known:
+            changes += [change for change in (_change_of(topic, known, present),) if change]
+        elif created_ms is not None and created_ms >= rebalance.before_ms >= 0:
             changes.append(f"{topic} was created")
     if before is not None:
         gone = sorted(topic for topic in before.topics - after.topics if not facts.partition_count(topic))
@@ -110,8 +123,8 @@ def _topics_changed(
     return _listed(changes)
 
 
-def _count(subscription: Subscription) -> int:
-    return sum(map(len, (subscription.owned or {}).values()))
+def _owned(subscription: Subscription) -> frozenset[tuple[str, int]]:
+    return frozenset((topic, number) for topic, numbers in (subscription.owned or {}).items() for number in numbers)
 
 
 def _difference(before: frozenset[str], after: frozenset[str]) -> str:

@@ -4,7 +4,7 @@ Kafka: TransactionMetadata and TxnTransitMetadata. Fields of its memory that are
 """
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gregor.coordinator.txn.partitions import NO_PARTITIONS, PartitionSet
 from gregor.coordinator.txn.states import IDLE, PREDECESSORS, TransactionState
@@ -128,8 +128,31 @@ class Transaction(NamedTuple):
             partitions=NO_PARTITIONS,
         )
 
-    def _moved(self, state: TransactionState, now_ms: int, **changes: Any) -> "Transaction":
+    def _moved(
+        self,
+        state: TransactionState,
+        now_ms: int,
+        *,
+        producer_id: int | None = None,
+        producer_epoch: int | None = None,
+        timeout_ms: int | None = None,
+        start_ms: int | None = None,
+        partitions: PartitionSet | None = None,
+        client_version: int | None = None,
+        previous_producer_id: int = NO_PRODUCER_ID,
+        next_producer_id: int = NO_PRODUCER_ID,
+    ) -> "Transaction":
         if self.state not in PREDECESSORS[state]:
             raise ValueError(f"a transaction in state {self.state} cannot become {state}")
-        forgotten = {"previous_producer_id": NO_PRODUCER_ID, "next_producer_id": NO_PRODUCER_ID}
-        return self._replace(**(forgotten | changes), state=state, update_ms=now_ms)
+        return Transaction(
+            self.producer_id if producer_id is None else producer_id,
+            self.producer_epoch if producer_epoch is None else producer_epoch,
+            self.timeout_ms if timeout_ms is None else timeout_ms,
+            state,
+            now_ms,
+            self.start_ms if start_ms is None else start_ms,
+            self.partitions if partitions is None else partitions,
+            self.client_version if client_version is None else client_version,
+            previous_producer_id,
+            next_producer_id,
+        )

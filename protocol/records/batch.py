@@ -382,12 +382,14 @@ def append_record(
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> None:
     """Write one record behind those that `out` holds."""
-    if not timestamp_delta and not headers and key is not None and value is not None:
-        key_length, value_length = _length_varint(len(key)), _length_varint(len(value))
-        position = _length_varint(offset_delta)
-        size = 3 + len(position) + len(key_length) + len(key) + len(value_length) + len(value)
-        parts = (_length_varint(size), b"\0\0", position, key_length, key, value_length, value, b"\0")
-        out += b"".join(parts)
+    key_bytes = 0 if key is None else len(key)
+    value_bytes = 0 if value is None else len(value)
+    if not timestamp_delta and not headers and key is not None and key_bytes + value_bytes + offset_delta < _SMALL:
+        varints = _SMALL_VARINTS
+        position, key_length = varints[offset_delta], varints[key_bytes]
+        value_length = _NULL_LENGTH if value is None else varints[value_bytes]
+        size = 3 + len(position) + len(key_length) + key_bytes + len(value_length) + value_bytes
+        out += b"".join((varints[size], b"\0\0", position, key_length, key, value_length, value or b"", b"\0"))
         return
     record = bytearray(1)  # attributes: none are in use
     if not INT64_MIN <= timestamp_delta <= INT64_MAX:
@@ -402,13 +404,6 @@ def append_record(
         _append_bytes(record, content)
     append_varint(out, len(record))
     out += record
-
-
-def _length_varint(value: int) -> bytes:
-    """Return a zigzag varint; the small ones are at hand."""
-    if 0 <= value < len(_SMALL_VARINTS):
-        return _SMALL_VARINTS[value]
-    return _varint(value)
 
 
 def wrapped_int64(number: int) -> int:
@@ -439,7 +434,9 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-_SMALL_VARINTS = [_varint(value) for value in range(512)]
+_SMALL = 500
+_SMALL_VARINTS = [_varint(value) for value in range(_SMALL + 12)]
+_NULL_LENGTH = _varint(-1)
 _ONE_BYTE_VARINTS = [(byte >> 1) ^ -(byte & 1) for byte in range(0x80)]
 
 

@@ -1,7 +1,8 @@
 """TxnOffsetCommit (28): offsets of a group that count once the transaction is committed.
 
 2: leader epochs. 3: flexible; generation, member and instance of the consumer are checked (KIP-447). 4:
-TRANSACTION_ABORTABLE (KIP-890). 5: adds the group to the transaction, as AddOffsetsToTxn does.
+TRANSACTION_ABORTABLE (KIP-890). 5: adds the group to the transaction, as AddOffsetsToTxn does. 6 (Kafka 4.4):
+topic ids in place of names (KIP-1319).
 """
 
 from gregor.protocol.codec.model import Field, Message
@@ -9,7 +10,7 @@ from gregor.protocol.codec.model import Field, Message
 REQUEST = Message(
     "TxnOffsetCommitRequest",
     api_key=28,
-    versions="0-5",
+    versions="0-6",
     flexible="3+",
     fields=[
         Field("transactional_id", "string", help="Transactional id."),
@@ -37,7 +38,8 @@ REQUEST = Message(
             "[]TxnOffsetCommitRequestTopic",
             help="Topics to commit.",
             fields=[
-                Field("name", "string", help="Topic name."),
+                Field("name", "string", "0-5", ignorable=True, help="Topic name."),
+                Field("topic_id", "uuid", "6+", ignorable=True, help="Topic id."),
                 Field(
                     "partitions",
                     "[]TxnOffsetCommitRequestPartition",
@@ -69,7 +71,7 @@ REQUEST = Message(
 RESPONSE = Message(
     "TxnOffsetCommitResponse",
     api_key=28,
-    versions="0-5",
+    versions="0-6",
     flexible="3+",
     fields=[
         Field(
@@ -82,7 +84,8 @@ RESPONSE = Message(
             "[]TxnOffsetCommitResponseTopic",
             help="Topics.",
             fields=[
-                Field("name", "string", help="Topic name."),
+                Field("name", "string", "0-5", ignorable=True, help="Topic name."),
+                Field("topic_id", "uuid", "6+", ignorable=True, help="Topic id."),
                 Field(
                     "partitions",
                     "[]TxnOffsetCommitResponsePartition",

@@ -35,7 +35,7 @@ CHART = pathlib.Path(__file__).with_name("ratios.svg")
 START = "start to first answer, s"
 MEMORY = "idle memory, MB"
 TRANSACTIONAL_IDS, GROUPS = 100_000, 1_000
-RESTART = "restart with 100,000 transactional ids, s"
+RESTART = "restart, 100,000 transactional ids, s"
 MAX_RESTART_S = 3
 SIDES = ("gregor", "Apache Kafka")
 

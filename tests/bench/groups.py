@@ -35,7 +35,7 @@ from tests.support.wire import RawConnection
 MEMBERS = 3
 LIMIT_S = 120.0
 SETTLE_S = 1.0
-"""Heartbeats are sent for so long before their cost is measured."""
+"""The time for which heartbeats are sent before their cost is measured."""
 FDS_BESIDES = 200
 
 

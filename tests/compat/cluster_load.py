@@ -224,22 +224,23 @@ def create(cluster: MixedCluster, topic: str, assignment: list[list[int]]) -> No
 
 
 class Reader:
-    """The only member of a group, which reads what NumberedLoad writes and commits by itself, wherever the group's
-    coordinator is just now."""
+    """A member of a group, which reads what NumberedLoad writes and commits by itself, wherever the group's coordinator
+    is just now. `finish` is for the only member."""
 
-    def __init__(self, bootstrap: str, group: str, load: NumberedLoad) -> None:
+    def __init__(self, bootstrap: str, group: str, load: NumberedLoad, protocol: str = "classic") -> None:
         self._load = load
-        self._seen: list[set[int]] = [set() for _ in range(load.partitions)]
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "auto.commit.interval.ms": 500,
-                "session.timeout.ms": 10_000,
-                **_QUICK,
-            }
-        )
+        self.seen: list[set[int]] = [set() for _ in range(load.partitions)]
+        settings: dict[str, str | int] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 500,
+            **_QUICK,
+        }
+        if protocol == "classic":
+            settings["session.timeout.ms"] = 10_000
+        self._consumer = Consumer(settings)
         self._consumer.subscribe([load.topic])
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -249,7 +250,7 @@ class Reader:
             for message in self._consumer.consume(1000, 0.2):
                 partition, value = message.partition(), message.value()
                 if message.error() is None and partition is not None and value is not None:
-                    self._seen[partition].add(number_of(value))
+                    self.seen[partition].add(number_of(value))
 
     def __enter__(self) -> Reader:
         self._thread.start()
@@ -267,9 +268,9 @@ class Reader:
 
         def complete() -> bool:
             assert self._thread.is_alive()
-            return all(seen >= known.keys() for seen, known in zip(self._seen, wanted, strict=True))
+            return all(seen >= known.keys() for seen, known in zip(self.seen, wanted, strict=True))
 
-        until(complete, f"{[*map(len, wanted)]} records read, now {[*map(len, self._seen)]}", WAIT_S)
+        until(complete, f"{[*map(len, wanted)]} records read, now {[*map(len, self.seen)]}", WAIT_S)
 
 
 def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:

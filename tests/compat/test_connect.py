@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from confluent_kafka import ConsumerGroupType
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from tests.compat.confluent import read_to_end, reading
@@ -47,10 +48,10 @@ class Way:
         config = {"connector.class": f"{FILE}SourceConnector", "tasks.max": "1", "file": str(self.source)}
         worker.put_connector(self.source_name, {**config, "topic": self.topic, **settings})
 
-    def set_up(self, worker: Worker) -> None:
+    def set_up(self, worker: Worker, **sink: str) -> None:
         self.set_up_source(worker)
         config = {"connector.class": f"{FILE}SinkConnector", "tasks.max": "1", "file": str(self.sink)}
-        worker.put_connector(self.sink_name, {**config, "topics": self.topic})
+        worker.put_connector(self.sink_name, {**config, "topics": self.topic, **sink})
 
     def in_topic(self) -> list[str]:
         """Return the committed lines of the topic."""
@@ -87,12 +88,15 @@ def way(tmp_path: pathlib.Path, bootstrap: str, new_topic: Callable[..., str]) -
 def test_worker_continues_where_it_stopped(
     way: Way, bootstrap: str, unique: Unique, admin: AdminClient, tmp_path: pathlib.Path, stack: ExitStack
 ) -> None:
+    """The consumer of the sink uses the new group protocol (KIP-848)."""
     group = unique("connect")
     worker = Worker(tmp_path, "one", bootstrap, group)
     stack.enter_context(worker)
-    way.set_up(worker)
+    way.set_up(worker, **{"consumer.override.group.protocol": "consumer"})
     way.write(50)
     way.until_through(worker)
+    groups = {one.group_id: one.type for one in admin.list_consumer_groups().result(WAIT_S).valid}
+    assert groups[f"connect-{way.sink_name}"] == ConsumerGroupType.CONSUMER
     for kind in ("config", "offset", "status"):
         resource = ConfigResource(ConfigResource.Type.TOPIC, f"{group}-{kind}")
         settings = admin.describe_configs([resource])[resource].result(WAIT_S)

@@ -9,13 +9,14 @@ import pathlib
 import signal
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from gregor.broker.__main__ import main as gregor
-from gregor.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from tests.compat.cluster_load import create
+from gregor.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, OffsetFetchRequest
+from tests.compat.cluster_load import NumberedLoad, Reader, create
 from tests.compat.confluent import Member, produce
 from tests.compat.records import assorted, until
+from tests.support.gregor_cluster import GregorCluster
 from tests.support.mixed_cluster import GREGOR, KAFKA, WAIT_S, MixedCluster
 from tests.support.wire import ask
 
@@ -30,6 +31,8 @@ SETTINGS = {
 }
 TOPIC, GROUP = "orders", "billing"
 HEARTBEAT, RECORDS = 68, 12
+FEATURE = ("--feature", "group.version=1")
+PARTITIONS, MEMBERS = 6, 3
 
 
 def command(cluster: MixedCluster, *words: str, broker_id: int = 0, code: int = 0) -> str:
@@ -68,7 +71,7 @@ def test_consumer_groups_come_with_the_feature_and_leave_with_it(tmp_path: pathl
     with MixedCluster(tmp_path, [GREGOR, KAFKA], SETTINGS) as cluster:
         cluster.start()
         cluster.force_controller(0)
-        upgrade = ("features", "upgrade", "--feature", "group.version=1")
+        upgrade = ("features", "upgrade", *FEATURE)
         assert "Broker 1 does not serve it" in command(cluster, *upgrade, code=1)
         assert not serves(cluster, 0)
         # Apache Kafka 3.9 passes over the notice of a group's settings and follows the next one.
@@ -123,3 +126,67 @@ def test_consumer_groups_come_with_the_feature_and_leave_with_it(tmp_path: pathl
         assert [message.offset() for message in classic.read] == [RECORDS + 3, RECORDS + 4]
         classic.close()
         assert cluster.brokers[1].stop() == 0
+
+
+def test_group_outlives_its_coordinators(tmp_path: pathlib.Path) -> None:
+    settings = {
+        "default.replication.factor": "3",
+        "min.insync.replicas": "2",
+        "offsets.topic.replication.factor": "3",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "500",
+    }
+    with GregorCluster(tmp_path, 3, settings) as cluster, contextlib.ExitStack() as stack:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert gregor(["features", "upgrade", "--bootstrap-server", cluster.bootstrap, *FEATURE]) == 0
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(WAIT_S)
+        load = stack.enter_context(NumberedLoad(cluster.bootstrap, TOPIC, PARTITIONS))
+        members = [
+            stack.enter_context(Reader(cluster.bootstrap, GROUP, load, protocol="consumer")) for _ in range(MEMBERS)
+        ]
+
+        def seen(partition: int) -> set[int]:
+            return set().union(*(member.seen[partition] for member in members))
+
+        def reads_on() -> None:
+            """Wait until records that are sent after this call are read, from each partition."""
+            begin = load.sent
+            load.goes_on()
+            until(
+                lambda: all(max(seen(one), default=-1) > begin for one in range(PARTITIONS)), "reads go on", 2 * WAIT_S
+            )
+
+        until(lambda: all(any(member.seen) for member in members), "each member has partitions", WAIT_S)
+        coordinator, offsets = coordinator_and_positions(cluster)
+        for _ in range(2):
+            reads_on()
+            cluster.kill(coordinator)
+            reads_on()
+            cluster.start(coordinator)
+            coordinator, later = coordinator_and_positions(cluster)
+            assert all(later[one] >= offsets[one] for one in offsets), "committed offsets never fall"
+            offsets = later
+        load.finish()
+        wanted = load.acknowledged
+        until(lambda: all(seen(one) >= known.keys() for one, known in enumerate(wanted)), "all is read", 2 * WAIT_S)
+
+
+def coordinator_and_positions(cluster: GregorCluster) -> tuple[int, dict[int, int]]:
+    """Return the group's coordinator and the committed offset of each partition.
+
+    The admin client of librdkafka 2.16 crashes on a coordinator that moves."""
+    request = OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=None)])
+    found: list[tuple[int, dict[int, int]]] = []
+
+    def answered() -> bool:
+        for broker_id, broker in cluster.brokers.items():
+            (group,) = ask(broker.port, request, 8, WAIT_S).groups
+            if not group.error_code:
+                parts = [part for topic in group.topics for part in topic.partitions]
+                found.append((broker_id, {part.partition_index: part.committed_offset for part in parts}))
+                return True
+        return False
+
+    until(answered, "an answer of the coordinator", WAIT_S)
+    return found[-1]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import pathlib
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -145,6 +146,33 @@ def test_static_member_returns_to_its_partitions(topic: str, join: Join) -> None
     first.settled([again], 2, 2)
     assert again.owned == owned
     assert [kind for kind, _ in first.events].count("revoked") <= 1
+
+
+@pytest.mark.very_slow
+def test_group_survives_a_killed_broker(tmp_path: pathlib.Path) -> None:
+    with BrokerProcess(tmp_path, SETTINGS) as broker:
+        create(broker.bootstrap, "t", 2)
+        members = [Member(broker.bootstrap, "g", "t", **{"group.protocol": "consumer"}) for _ in range(2)]
+        members[0].settled([members[1]], 1, 1)
+        owned = [set(member.owned) for member in members]
+        for _ in range(2):
+            for partition in (0, 1):
+                produce(broker.bootstrap, "t", assorted(10), partition)
+            for member in members:
+                member.read.clear()
+                member.read_until(10)
+                member.consumer.commit(asynchronous=False)
+            broker.kill()
+            broker.start()
+        members[0].settled([members[1]], 1, 1)
+        for partition in (0, 1):
+            produce(broker.bootstrap, "t", assorted(5), partition)
+        for member, partitions in zip(members, owned, strict=True):
+            member.read.clear()
+            member.read_until(5)
+            assert [message.offset() for message in member.read] == [20, 21, 22, 23, 24]
+            assert {message.partition() for message in member.read} == partitions == member.owned, "nothing has moved"
+            member.close()
 
 
 @pytest.mark.jvm

@@ -1,6 +1,6 @@
 """A group coordinator in a CoordinatorContext. Requests that wait give a Call whose response comes later."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from gregor.broker.jobs.turns import LoopGate
@@ -12,6 +12,8 @@ from gregor.coordinator.group.records import decode_record
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.group.states import GroupState
 from gregor.coordinator.history.rebalance import Rebalance
+from gregor.coordinator.history.records import encode
+from gregor.coordinator.history.texts import line
 from gregor.coordinator.replaying import replay
 from gregor.coordinator.timers import LoopTimers
 from gregor.protocol.deferred import Deferred
@@ -34,13 +36,15 @@ from gregor.protocol.messages import (
 )
 from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.turns import run_all
+from tests.coordinator.history.facts import values_of
 from tests.coordinator.machinery import Call, CoordinatorContext
 
 
 class KeptRebalances:
     """Implements RebalanceLog in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.now_ms = now_ms
         self.ended: list[Rebalance] = []
         self.forgotten: list[tuple[str, int]] = []
 
@@ -57,7 +61,7 @@ class Context(CoordinatorContext[GroupCoordinator]):
     def __init__(self, partition_count: int = 1, load: bool = True, **config: int) -> None:
         self.config = GroupConfig(**config)
         self._uuids = 0
-        self.history = KeptRebalances()
+        self.history = KeptRebalances(self.now_ms)
         super().__init__(partition_count, load=load)
 
     def _make(self) -> GroupCoordinator:
@@ -71,6 +75,13 @@ class Context(CoordinatorContext[GroupCoordinator]):
             new_uuid=self._new_uuid,
             history=self.history,
         )
+
+    def __exit__(self, *exception: object) -> None:
+        super().__exit__(*exception)
+        # In whatever way groups rebalance in a test, their history can be written.
+        for value in values_of(self.history.ended):
+            encode("g", value)
+            assert line("g", value)
 
     def _new_uuid(self) -> str:
         self._uuids += 1
@@ -355,7 +366,7 @@ class _NoTimers:
 
 
 class _NoContext:
-    """What a shard that only replays needs of the runtime."""
+    """The part of the runtime that a shard needs which only replays."""
 
     timers = _NoTimers()
     leader_epoch = 0

@@ -60,7 +60,7 @@ def test_the_records_are_one_transactional_batch_of_the_producer() -> None:
         assert committed == (9, 3, "", context.now_ms(), -1, 0)
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 def test_responses_can_be_sent_in_every_version(version: int) -> None:
     with Context() as context:
         response = context.commit_in_transaction(version=version).response
@@ -141,6 +141,8 @@ def test_from_v3_on_members_commit_under_their_generation() -> None:
 def test_a_group_that_does_not_exist_accepts_commits_without_generation() -> None:
     with Context() as context:
         assert context.transactional_error(member_id="m", generation=1) is ErrorCode.ILLEGAL_GENERATION
+        found = context.transactional_error(member_id="m", generation=1, version=6)
+        assert found is ErrorCode.GROUP_ID_NOT_FOUND, "an error that producers know from v6 on"
         assert context.state() is GroupState.DEAD
         assert context.transactional_error(member_id="m") is ErrorCode.NONE
         assert context.state() is GroupState.EMPTY
@@ -290,7 +292,7 @@ def error_of(context: Context, marker: EndTransaction, partition: int = 0) -> Er
     return answer.error.code
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 def test_producers_before_2_3_get_no_error_of_a_load(version: int) -> None:
     with Context() as context:
         begin_load(context)

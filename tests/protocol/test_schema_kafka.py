@@ -35,11 +35,10 @@ CUT_IN_4 = (
     *("AlterReplicaLogDirs", "DescribeLogDirs", "AlterPartition", "WriteTxnMarkers"),
 )
 # Names became droppable when topic ids came: the rule of 4.3 applies here in all versions.
-SERVED_FROM_4_4 = {"ApiVersions": 5, "DeleteGroups": 3}
-"""4.4 adds one version each."""
-NOT_SERVED_FROM_4_4 = {"TxnOffsetCommit": 6}
-"""Clients of 4.4 use the version before where a broker does not serve these."""
+FROM_4_4 = {"ApiVersions": 5, "DeleteGroups": 3, "TxnOffsetCommit": 6}
+"""Versions that 4.4 adds."""
 TOPIC_IDS_IN_4 = ("ProduceRequest", "ProduceResponse", "OffsetCommitRequest", "OffsetCommitResponse")
+TOPIC_IDS_IN_4_4 = ("TxnOffsetCommitRequest", "TxnOffsetCommitResponse")
 
 
 @functools.cache
@@ -148,27 +147,25 @@ def test_fields_equal_those_of_4_3(name: str) -> None:
     valid = Versions.parse(definition["validVersions"])
     cut = api_of(name) in CUT_IN_4
     assert (valid.first > 0) == cut
-    last = SERVED_FROM_4_4.get(api_of(name), valid.last)
+    last = FROM_4_4.get(api_of(name), valid.last)
     assert schema.versions == Versions(0 if cut else valid.first, last)
     assert schema.api_key == definition.get("apiKey")
+    if name in TOPIC_IDS_IN_4_4:
+        make_ignorable(definition["fields"], {"Name"})
     compare(schema, definition, valid)
 
 
 @pytest.mark.parametrize("name", SERVED)
 def test_fields_equal_those_of_4_4(name: str) -> None:
-    """There is no version that is not served but those that are listed."""
     schema = messages.schema(name)
     definition = definitions("4.4.0", "kafka-clients")[name]
     valid = Versions.parse(definition["validVersions"])
-    newer = NOT_SERVED_FROM_4_4.get(api_of(name))
-    assert valid.last == (newer or schema.versions.last)
-    if newer is not None:
-        assert schema.versions.last == newer - 1
-        # With topic ids names became droppable, and a field got the name that OffsetCommit has for it.
-        make_ignorable(definition["fields"], {"Name"}, ignorable=False)
+    assert schema.versions.last == valid.last
+    if name == "TxnOffsetCommitRequest":
+        # It has the name that OffsetCommit has for it: a number of either protocol.
         for field in definition["fields"]:
             field["name"] = field["name"].removesuffix("OrMemberEpoch")
-    compare(schema, definition, Versions(valid.first, schema.versions.last))
+    compare(schema, definition, valid)
 
 
 @pytest.mark.parametrize("name", [name for name in API_MESSAGES if name not in SERVED])
@@ -195,11 +192,11 @@ def test_versions_that_4_3_no_longer_knows_equal_those_of_3_9(name: str) -> None
         compare(schema, definition, Versions(old.first, newer.first - 1))
 
 
-def make_ignorable(fields: list[dict[str, Any]], names: set[str], *, ignorable: bool = True) -> None:
+def make_ignorable(fields: list[dict[str, Any]], names: set[str]) -> None:
     for field in fields:
         if field["name"] in names:
-            field["ignorable"] = ignorable
-        make_ignorable(field.get("fields", []), names, ignorable=ignorable)
+            field["ignorable"] = True
+        make_ignorable(field.get("fields", []), names)
 
 
 CONSUMER_GROUP_RECORDS = [name for name, file in messages.OTHERS.items() if file == "records_consumer_group"]

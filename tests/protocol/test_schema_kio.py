@@ -19,7 +19,7 @@ from gregor.protocol import messages
 from gregor.protocol.codec.model import Message, Struct
 from tests.protocol.message_values import random_message
 
-FROM_4_4 = {"ApiVersions": 5, "DeleteGroups": 3}
+FROM_4_4 = {"ApiVersions": 5, "DeleteGroups": 3, "TxnOffsetCommit": 6}
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 

@@ -259,7 +259,7 @@ class Faults:
         if self._rng.random() < 0.5:
             others.append("zk")
         if self._rng.random() < 0.5:
-            others += ["c0", "c1", "c2", "r0", "r1", "r2", *world.transactional_hosts]
+            others += ["c0", "c1", "c2", "r0", "r1", "r2", *world.coordinated_hosts]
         self._cut_links([(host, other) for other in others] + [(other, host) for other in others])
 
     def _cut_links(self, links: list[tuple[str, str]]) -> None:

@@ -204,6 +204,11 @@ class Ledger:
         state = self._states.get(key)
         return -1 if state is None else state.leader_epoch
 
+    def leader(self, key: Key) -> tuple[int, int]:
+        """Return the leader in ZooKeeper and its epoch; -1 before there is one."""
+        state = self._states.get(key)
+        return (-1, -1) if state is None else (state.leader, state.leader_epoch)
+
     def isr(self, key: Key) -> tuple[int, ...]:
         state = self._states.get(key)
         return () if state is None else state.isr

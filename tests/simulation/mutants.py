@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from tests.simulation.edits import MODULE, Edit, Mutant, apply
+from tests.simulation.group_mutants import GROUP_MUTANTS
 from tests.simulation.transaction_mutants import TRANSACTION_MUTANTS
 from tests.support.processes import ROOT
 
@@ -23,6 +24,9 @@ PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "stora
 RARE = frozenset(
     {
         "a broker obeys before it is registered",
+        "a commit of an older member epoch counts for every partition",
+        "a group that is classic again has no rebalance",
+        "a heartbeat confirms a revocation whatever the member still owns",
         "a log deleted after its check is told to nobody",
         "a proposal that is repeated names a follower's present life",
         "a repetition of more than ten batches ago is a gap",
@@ -298,6 +302,7 @@ MUTANTS = (
         "a throttled follower does not fetch again",
         Edit("replication", "_must_wait", "followed.not_before_ms = ANY", "followed.not_before_ms = now_ms + 86400000"),
     ),
+    *GROUP_MUTANTS,
     *TRANSACTION_MUTANTS,
 )
 

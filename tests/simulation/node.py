@@ -283,6 +283,7 @@ class Node:
         broker.controller = self.answers
         blocks = BlocksOfController(self._link(), self.store, self.broker_id, self._broker_epoch)
         broker.producer_ids = self.producer_ids = ProducerIdAllocator(self.store, self.broker_id, blocks.claim)
+        broker.features = self.features
         broker.groups = self.coordinators.groups
         broker.transactions = self.coordinators.transactions
         broker.transaction_verifier = self.coordinators.verifier

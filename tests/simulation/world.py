@@ -16,13 +16,17 @@ from gregor.protocol.turns import run_all
 from gregor.replication.partition.partition import Partition
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.store import nodes
-from gregor.replication.store.features import TRANSACTION_VERSION
+from gregor.replication.store.features import GROUP_VERSION, TRANSACTION_VERSION
 from gregor.replication.store.metadata_store import Create
 from gregor.replication.store.nodes import ReplicaAssignment, TopicAssignment
 from gregor.storage.log.log import Log
+from tests.simulation.classic_lives import CLASSIC_SETTINGS
 from tests.simulation.clients import Consumer, Deleter, Producer
 from tests.simulation.disks import Disk
 from tests.simulation.faults import Faults
+from tests.simulation.group_ledger import GroupLedger
+from tests.simulation.group_members import GroupMember, unsettled
+from tests.simulation.groups import GROUP_SETTINGS, Life
 from tests.simulation.hasty import HastyProducer
 from tests.simulation.ledger import MIN_IN_SYNC, Ledger, Violated, is_compacted
 from tests.simulation.loop import Process, Stuck, VirtualLoop
@@ -46,6 +50,8 @@ WHOLE_WITHIN_S = 60.0
 STOPPED_WITHIN_S = 3.0
 TRANSACTIONAL_SEEDS = 0.4
 """The share of the seeds that have transactions."""
+GROUP_SEEDS = 0.5
+"""The share of the others that have a consumer group."""
 TRANSACTION_SETTINGS = {
     "request.timeout.ms": "1500",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
@@ -97,6 +103,7 @@ class World:
             self.keys[-1] = TABLE, 0
         self._first_assignment = {key: tuple(rng.sample(self.broker_ids, 3)) for key in self.keys}
         self._plan_transactions(self.rng("transactions"))
+        self._plan_group(self.rng("group"))
         self.producing = True
         self.calm = asyncio.Event()
         """Set when faults and throttles are over, and all replicas were in sync: nothing may fail for long now."""
@@ -115,6 +122,8 @@ class World:
         self.settings |= self.throttles.broker_settings
         if self.transactional_names:
             self.settings |= TRANSACTION_SETTINGS
+        if self.member_names:
+            self.settings |= GROUP_SETTINGS | CLASSIC_SETTINGS
         self._graveyard: list[Node] = []
         self._ids = self.rng("ids")
 
@@ -135,14 +144,28 @@ class World:
             for key in self.internal_keys:
                 self._first_assignment[key] = tuple(rng.sample(self.broker_ids, 3))
 
+    def _plan_group(self, rng: random.Random) -> None:
+        """Let some seeds have a consumer group, and the topic of its coordinator."""
+        self.groups = GroupLedger(self)
+        self.member_names: list[str] = []
+        self._members: list[GroupMember] = []
+        self.mixes_protocols = rng.random() < 0.5
+        """Members use the classic protocol or the other, life by life."""
+        if not self.transactional_names and rng.random() < GROUP_SEEDS:
+            self.member_names = [f"g{number}" for number in range(rng.choice((2, 3, 4)))]
+            key = (GROUP_METADATA_TOPIC, 0)
+            self.internal_keys.append(key)
+            self._first_assignment[key] = tuple(rng.sample(self.broker_ids, 3))
+
     @property
     def all_keys(self) -> list[Key]:
         """The partitions of clients, and those of internal topics."""
         return self.keys + self.internal_keys
 
     @property
-    def transactional_hosts(self) -> list[str]:
-        return [*self.transactional_names, "rc0", "rc1", "rc2"] if self.transactional_names else []
+    def coordinated_hosts(self) -> list[str]:
+        """The clients of coordinators."""
+        return [*self.transactional_names, "rc0", "rc1", "rc2"] if self.transactional_names else self.member_names
 
     @property
     def is_calm(self) -> bool:
@@ -294,6 +317,8 @@ class World:
 
     def _run(self) -> None:
         levels = {TRANSACTION_VERSION: self.transaction_version}
+        if self.member_names:
+            levels[GROUP_VERSION] = 1
         self.zk.write([Create(nodes.FEATURE, nodes.encode_features(levels))], 0)
         for broker_id in self.broker_ids:
             self.boot(broker_id)
@@ -319,6 +344,9 @@ class World:
         self.producing = False
         self.calm.set()
         self._until("producers do not end", lambda: None if all(task.done() for task in self._producers) else "")
+        if self._members:
+            self._until("the group does not settle", lambda: unsettled(self, self._members))
+            self.groups.is_closed = True
         self._until("not whole in the end", self.lacking)
         self._go_on(1.0)
         if not self.ledger.violations:
@@ -355,7 +383,9 @@ class World:
             "internal.segment.bytes": str(self.rng("segments").choice((600, 1500, 1 << 20))),
         }
         compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "internal.segment.bytes": "600"}
-        internal = ((name, compacted) for name in (TRANSACTION_STATE_TOPIC, GROUP_METADATA_TOPIC))
+        # A conversion of the group is one batch.
+        of_groups = compacted | ({"internal.segment.bytes": "6000"} if self.member_names else {})
+        internal = ((TRANSACTION_STATE_TOPIC, compacted), (GROUP_METADATA_TOPIC, of_groups))
         for name, more in ((TOPIC, {}), (TABLE, compacted), *internal):
             assigned = {key[1]: ReplicaAssignment(to) for key, to in self._first_assignment.items() if key[0] == name}
             if assigned:
@@ -389,8 +419,18 @@ class World:
             committed = CommittedConsumer(self, self.rng(f"committed consumer {number}"), key)
             self.loop.spawn(Process(f"rc{number}"), committed.run(), f"committed consumer {number}")
 
+        for name in self.member_names:
+            member = GroupMember(self, self.rng(name), name)
+            self._members.append(member)
+            self.loop.spawn(Process(name), member.run(), name)
+
     def _read_all_again(self) -> None:
-        """Read everything once more with the isolation level read_committed, now that no transaction is open."""
+        """Read everything once more with the isolation level read_committed, now that no transaction is open; and the
+        offsets of the group."""
+        if self._members:
+            life = Life(self, self.rng("last reader"), "last", None)
+            reading = self.loop.spawn(Process("last"), life.read_offsets(self.keys), "last reader")
+            self._until("the offsets of the group are not read", lambda: None if reading.done() else "")
         for number, key in enumerate(self.keys if self.transactional_names else ()):
             log = self.log(self.replicas(key)[0], key)
             assert log is not None

@@ -189,6 +189,8 @@ def with_gaps(rebalances: Sequence[RebalanceValue]) -> list[RebalanceValue | Gap
     """Insert what is missing. Records from before a deletion that a broker of Apache Kafka carried out may precede."""
     entries: list[RebalanceValue | Gap] = []
     last = 0 if len(rebalances) < KEPT else None
+    if last == 0 and rebalances and rebalances[0].group_type == "consumer":
+        last = 1  # a consumer group begins in this epoch, without a rebalance (KIP-1263)
     for one in rebalances:
         if last is not None and one.epoch > last + 1:
             entries.append(Gap(last + 1, one.epoch - 1, _why(one, one.epoch - 1 - last)))

@@ -53,7 +53,7 @@ def target(group_id: str, member_id: str, assignment: Assignment) -> Record:
 
 
 def assignment(group_id: str, member_id: str, present: MemberAssignment) -> Record:
-    """What one member owns."""
+    """The partitions that one member owns, and its epoch."""
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
     return Record(key, assignment_to_record(present))
 

@@ -57,7 +57,7 @@ class DefaultConfigs:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroups:
-    """What the coordinator needs for consumer groups."""
+    """The ports and settings that the coordinator needs for consumer groups."""
 
     topics: TopicView = NO_TOPICS
     configs: GroupConfigs = field(default_factory=DefaultConfigs)

@@ -20,7 +20,7 @@ from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
 from gregor.coordinator.group.consumer.reconciliation import MemberAssignment, MemberState, Target, reconcile
 from gregor.coordinator.group.consumer.sessions import Conversions, Sessions
 from gregor.coordinator.group.consumer.subscriptions import ExpressionChange, Expressions
-from gregor.coordinator.group.consumer.targets import MAX_SIZE_AT_ONCE, TargetAssignments
+from gregor.coordinator.group.consumer.targets import TargetAssignments
 from gregor.coordinator.ports import TimedOperation, TopicView
 from gregor.coordinator.result import Record, Result
 from gregor.protocol.deferred import Deferred
@@ -31,8 +31,8 @@ from gregor.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGrou
 _log = logging.getLogger(__name__)
 
 REFRESH_INTERVAL_MS = 10 * 60 * 1000
-"""The subscribed topics are compared with those of the cluster at least so often; Kafka's
-METADATA_REFRESH_INTERVAL_MS."""
+"""The subscribed topics are compared with those of the cluster at least so often, in case a notification is lost. (In
+Apache Kafka 4.3 METADATA_REFRESH_INTERVAL_MS is 24 days.)"""
 
 Request = ConsumerGroupHeartbeatRequest
 Response = ConsumerGroupHeartbeatResponse
@@ -47,7 +47,7 @@ class Sender(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """A member as a heartbeat finds it. `replaces` is the id of the static member whose place it takes."""
+    """A member as a heartbeat finds it. `replaces` is the id of the static member that it replaces."""
 
     member_id: str
     subscription: Subscription
@@ -57,7 +57,7 @@ class Joined(NamedTuple):
 
 
 class Advance(NamedTuple):
-    """A member with its new subscription, what it says that it owns, and the list that its records are added to."""
+    """A member with its new subscription, the partitions that it reports, and the list for its records."""
 
     group: ConsumerGroup
     member: Joined
@@ -199,7 +199,7 @@ class Heartbeats:
                 present = {**present, member.member_id: replaced_target}
             subscriptions[member.member_id] = new
             snapshot = self._targets.snapshot(group, epoch, subscriptions, present)
-            if snapshot.size <= MAX_SIZE_AT_ONCE:
+            if snapshot.is_small:
                 targets, installation = self._targets.computed(group.group_id, snapshot, now_ms)
                 records += installation
                 target_epoch, target = epoch, targets.get(member.member_id, NO_PARTITIONS)
@@ -383,7 +383,9 @@ class Heartbeats:
         response = Response(member_id=member.member_id, member_epoch=request.member_epoch)
         if request.instance_id is not None and request.member_epoch == AWAY_EPOCH:
             _log.info("Group %r: static member %r leaves for a while", group.group_id, member.member_id)
-            away = member.assignment._replace(epoch=AWAY_EPOCH, pending_revocation={})
+            # Its replacement begins with epoch 0, and no partition may have a later one than its owner.
+            assigned = {topic_id: dict.fromkeys(owned, 0) for topic_id, owned in member.assignment.assigned.items()}
+            away = member.assignment._replace(epoch=AWAY_EPOCH, assigned=assigned, pending_revocation={})
             return Result(response, [changes.assignment(group.group_id, member.member_id, away)])
         _log.info("Group %r: member %r leaves", group.group_id, member.member_id)
         return Result(response, self._sessions.fence(group, [member], now_ms))
@@ -440,11 +442,9 @@ def _is_subset(request: Request, assigned: Mapping[Uuid, Mapping[int, int]]) -> 
     if request.topic_partitions is None:
         return False
     return all(
-        assigned.get(topic.topic_id, _NOTHING).keys() >= set(topic.partitions) for topic in request.topic_partitions
+        topic.topic_id in assigned and assigned[topic.topic_id].keys() >= set(topic.partitions)
+        for topic in request.topic_partitions
     )
-
-
-_NOTHING: dict[int, int] = {}
 
 
 def _updated(present: Subscription, request: Request, sender: Sender) -> Subscription:

@@ -26,7 +26,7 @@ LEFT = MemberAssignment(epoch=LEFT_EPOCH, previous_epoch=LEFT_EPOCH)
 
 
 class Subscription(NamedTuple):
-    """What a member sent about itself: the value of its record of key 5.
+    """The description of a member that it sent itself: the value of its record of key 5.
 
     `regex` is empty where the member subscribes to names alone. `classic` is set for a member that uses the classic
     protocol in a consumer group, and has its session timeout and its protocols.
@@ -104,7 +104,7 @@ def _epochs_from_record(topics: Iterable[_TopicPartitions], epoch: int) -> Parti
     for topic in topics:
         epochs = topic.assignment_epochs
         if epochs is None or len(epochs) != len(topic.partitions):
-            epochs = [epoch] * len(topic.partitions)
+            epochs = [max(epoch, 0)] * len(topic.partitions)
         if topic.partitions:
             found.setdefault(topic.topic_id, {}).update(zip(topic.partitions, epochs, strict=True))
     return found

@@ -99,8 +99,7 @@ def commit_error(
         return ErrorCode.UNSUPPORTED_VERSION
     if epoch == member.epoch or (epoch < member.epoch and _owned_since(member.assignment, topics, request, epoch)):
         return ErrorCode.NONE
-    # Producers do not know STALE_MEMBER_EPOCH.
-    return ErrorCode.ILLEGAL_GENERATION if version is None else _stale(member)
+    return _stale(member)
 
 
 def _owned_since(

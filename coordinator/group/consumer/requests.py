@@ -138,7 +138,8 @@ class ConsumerRequests:
             are_new = not present <= self._known_topics
             self._known_topics = present
         else:
-            existing = {name for name in changed if self._topics.find(name) is not None}
+            present_names = self._topics.names()
+            existing = {name for name in changed if name in present_names}
             are_new = not existing <= self._known_topics
             self._known_topics -= changed
             self._known_topics |= existing

@@ -12,9 +12,11 @@ from typing import Protocol
 from gregor.coordinator.group.consumer import changes
 from gregor.coordinator.group.consumer.config import GroupConfigs
 from gregor.coordinator.group.consumer.group import ConsumerGroup
-from gregor.coordinator.group.consumer.member import ConsumerMember
+from gregor.coordinator.group.consumer.member import AWAY_EPOCH, ConsumerMember
 from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
 from gregor.coordinator.group.consumer.reconciliation import MemberState
+from gregor.coordinator.history.causes import Trigger
+from gregor.coordinator.history.epochs import ConsumerEpochs
 from gregor.coordinator.ports import TimedOperation, Timers
 from gregor.coordinator.result import Record, Result
 from gregor.protocol.errors import ErrorCode
@@ -49,7 +51,9 @@ class Sessions:
         find: Callable[[str], ConsumerGroup | None],
         timers: Timers,
         conversions: Conversions,
+        history: ConsumerEpochs,
     ) -> None:
+        self._history = history
         self._configs = configs
         self._hashes = hashes
         self._find = find
@@ -72,7 +76,8 @@ class Sessions:
 
     def watch_revocation(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """Start or stop the time to revoke partitions, after a change of the member's assignment."""
-        if member.assignment.state is not MemberState.UNREVOKED_PARTITIONS or member.uses_classic_protocol:
+        revokes = member.assignment.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != AWAY_EPOCH
+        if not revokes or member.uses_classic_protocol:
             self._timers.cancel(member.rebalance_key)
             return
         end = partial(self._end_revocation, group.group_id, member.member_id, member.epoch)
@@ -104,7 +109,7 @@ class Sessions:
             self._timers.cancel(key)
 
     def await_sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """A member has joined, and has so long to fetch its assignment."""
+        """A member has joined, and must fetch its assignment within this time."""
         self._schedule_classic(_sync_key(group_id, member_id), "sync", timeout_ms)
 
     def synced(self, group_id: str, member_id: str) -> None:
@@ -129,6 +134,8 @@ class Sessions:
             missing,
             timeout_ms,
         )
+        trigger = Trigger.REBALANCE_TIMEOUT if missing == "join" else Trigger.SYNC_TIMEOUT
+        self._history.expect(group_id, member_id, trigger, f"after {timeout_ms} ms")
         return self._removal(group, member, key, again, now_ms)
 
     # --- the ends of time
@@ -140,6 +147,7 @@ class Sessions:
             return Result()
         again = partial(self._end_session, group_id, member_id)
         _log.info("Group %r: the session of member %r ended, it is removed", group_id, member_id)
+        self._history.expect(group_id, member_id, Trigger.SESSION_TIMEOUT, "")
         return self._removal(group, member, member.session_key, again, now_ms)
 
     def _end_revocation(self, group_id: str, member_id: str, epoch: int, now_ms: int) -> Result:
@@ -155,6 +163,8 @@ class Sessions:
             epoch,
             member.subscription.rebalance_timeout_ms,
         )
+        detail = f"after {member.subscription.rebalance_timeout_ms} ms"
+        self._history.expect(group_id, member_id, Trigger.REBALANCE_TIMEOUT, detail)
         return self._removal(group, member, member.rebalance_key, again, now_ms)
 
     def _removal(

@@ -7,11 +7,13 @@ from typing import Any, Protocol
 from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.consumer.group import ConsumerGroup
 from gregor.coordinator.group.consumer.heartbeat import Heartbeats
+from gregor.coordinator.group.consumer.member import JOINING
 from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
 from gregor.coordinator.group.consumer.queries import described, not_found
 from gregor.coordinator.group.consumer.sessions import RETRY_MS, Conversions, Sessions
 from gregor.coordinator.group.consumer.subscriptions import Expressions
 from gregor.coordinator.group.consumer.targets import TargetAssignments
+from gregor.coordinator.history.epochs import ConsumerEpochs
 from gregor.coordinator.ports import ShardContext
 from gregor.coordinator.result import Result
 from gregor.protocol.errors import ErrorCode
@@ -20,6 +22,7 @@ from gregor.protocol.messages import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupTargetAssignmentMemberKey,
@@ -56,8 +59,10 @@ class ConsumerShard:
         gate: Gate,
         conversions: Conversions,
         new_member_id: Callable[[], str],
+        history: ConsumerEpochs,
     ) -> None:
         """`groups` are those of both kinds."""
+        self._history = history
         self._groups = groups
         self._topics = consumer_groups.topics
         self._hashes = TopicHashes(consumer_groups.topics)
@@ -66,7 +71,7 @@ class ConsumerShard:
         self._conversions = conversions
         self._submit = context.submit
         self._timers = context.timers
-        self.sessions = Sessions(consumer_groups.configs, self._hashes, self.find, context.timers, conversions)
+        self.sessions = Sessions(consumer_groups.configs, self._hashes, self.find, context.timers, conversions, history)
         self.targets = TargetAssignments(consumer_groups, self.find, context, gate.run)
         self.expressions = Expressions(consumer_groups, self._hashes, self.find, context, gate.run)
         self.heartbeats = Heartbeats(
@@ -90,20 +95,21 @@ class ConsumerShard:
     def replay(self, group: ConsumerGroup, key: Any, value: Any) -> bool:
         """Apply a record of one of CONSUMER_KEYS; return whether the group still exists."""
         if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
-            group.replay_assignment(key.member_id, value)
-            self._follow(group, key.member_id)
+            self._replay_assignment(group, key.member_id, value)
         elif isinstance(key, ConsumerGroupMemberMetadataKey):
             self._replay_subscription(group, key.member_id, value)
         elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
             group.replay_target(key.member_id, value)
         elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
             group.replay_target_epoch(value)
+            if self._is_loaded:
+                self._history.on_target(group)
         elif isinstance(key, ConsumerGroupRegularExpressionKey):
             group.replay_expression(key.regular_expression, value)
         elif isinstance(key, ConsumerGroupPartitionMetadataKey):
             group.replay_partition_metadata(present=value is not None)
         elif value is not None:
-            group.replay_epoch(value)
+            self._replay_epoch(group, value)
         else:
             self.forget(group)
             return False
@@ -111,23 +117,41 @@ class ConsumerShard:
 
     def _replay_subscription(self, group: ConsumerGroup, member_id: str, value: Any) -> None:
         present = group.members.get(member_id)
+        before = None if present is None else present.subscription
         group.replay_subscription(member_id, value)
         if not self._is_loaded:
             return
+        after = None if value is None else group.members[member_id].subscription
+        self._history.on_subscription(group.group_id, member_id, before, after)
         if value is None:
             if present is not None:
                 self.sessions.forget(present)
         else:
             self.sessions.watch(group, group.members[member_id])
 
-    def _follow(self, group: ConsumerGroup, member_id: str) -> None:
+    def _replay_assignment(self, group: ConsumerGroup, member_id: str, value: Any) -> None:
+        present = group.members.get(member_id)
+        before = JOINING if present is None else present.assignment
+        group.replay_assignment(member_id, value)
         member = group.members.get(member_id)
         if self._is_loaded and member is not None:
             self.sessions.watch_revocation(group, member)
+            self._history.on_assignment(group, member, before)
+
+    def _replay_epoch(self, group: ConsumerGroup, value: ConsumerGroupMetadataValue) -> None:
+        group.replay_epoch(value)
+        if self._is_loaded:
+            self._history.on_epoch(group)
+
+    def begin_conversion(self, group_id: str, *, with_members: bool) -> None:
+        """The records of a consumer group follow, which was a classic one."""
+        if self._is_loaded:
+            self._history.convert(group_id, with_members=with_members)
 
     def forget(self, group: ConsumerGroup) -> None:
         """The group is no longer a consumer group."""
         self.expressions.forget(group.group_id)
+        self._history.forget(group.group_id)
         for member in group.members.values():
             self.sessions.forget(member)
 
@@ -163,11 +187,13 @@ class ConsumerShard:
         def on_failure(_error: ErrorCode) -> None:
             self._timers.schedule(("consumer-end", group_id), RETRY_MS, again)
 
-        return Result(True, self._conversions.end(group, now_ms), on_failure=on_failure)
+        # Where a crash leaves a part of the records the rest follows after the load.
+        return Result(True, self._conversions.end(group, now_ms), on_failure=on_failure, atomic=False)
 
     def on_unloaded(self, error: ErrorCode) -> None:
         """Answer the heartbeats that wait; the timers end with the shard."""
         self.targets.forget_all()
+        self._history.on_unloaded()
         self.heartbeats.fail_parked(error)
 
     def on_topics_changed(self, names: frozenset[str] | None, *, are_new: bool) -> None:

@@ -154,14 +154,15 @@ class ClassicMembers:
 
     def _replace(self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, now_ms: int) -> Result | None:
         """Make a classic group if `old`, a static member that comes back as `new`, was the last that used the consumer
-        protocol; None if it stays a consumer group. Only another subscription, or a target that is not computed yet,
-        causes a rebalance."""
+        protocol; None if it stays a consumer group. Only another subscription, or a group in which some member does not
+        own its target yet, causes a rebalance."""
         others = group.members.keys() - {old.member_id}
         uses_classic = all(group.members[member_id].uses_classic_protocol for member_id in others)
         if old.uses_classic_protocol or not uses_classic or not self._conversions.allows_replacement(group):
             return None
+        settled = group.epoch == group.target_epoch and all(_owns_target(group, one) for one in group.members.values())
         cause = None
-        if group.target_epoch < group.epoch or new.subscription.topics != group.topics_of(old.subscription):
+        if not settled or new.subscription.topics != group.topics_of(old.subscription):
             cause = Cause(Trigger.PROTOCOL_CHANGED, detail="a static member came back with the classic protocol")
         records = self._conversions.downgraded(group, {old.member_id}, cause, now_ms, new)
         return Result(_joined(new.member_id, group.epoch, records[-1].value.protocol), records)
@@ -310,6 +311,13 @@ def _leaver(group: ConsumerGroup, who: LeaveGroupRequest.MemberIdentity) -> Cons
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {who.group_instance_id} is unknown.")
         return member
     return _sender(group, who.member_id, who.group_instance_id)
+
+
+def _owns_target(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether a member, perhaps a static one that is away, owns its target and nothing else."""
+    assignment = member.assignment
+    owned = {topic_id: frozenset(indexes) for topic_id, indexes in assignment.assigned.items()}
+    return owned == group.target_of(member.member_id) and not assignment.pending_revocation
 
 
 def _has_all_released(group: ConsumerGroup, member: ConsumerMember) -> bool:

@@ -3,8 +3,9 @@
 A classic group whose members are consumers becomes a consumer group when the first member of the consumer protocol
 joins it. Its members remain what they are: each keeps its id, its generation as member epoch and its assignment, and
 its protocols are in the record of its subscription. When the last member of the consumer protocol leaves, the group
-becomes a classic one again: generation and assignments are the group epoch and the target assignments. The records of
-a conversion are one batch; offsets stay as they are. Kafka: ConsumerGroup.fromClassicGroup,
+becomes a classic one again: its generation is the group epoch, and its assignments are what members own. (Apache Kafka
+writes their targets: a coordinator that loads such a group could assign partitions that others have not released.) The
+records of a conversion are one batch; offsets stay as they are. Kafka: ConsumerGroup.fromClassicGroup,
 ClassicGroup.fromConsumerGroup and ConsumerGroupMigrationPolicy (group.consumer.migration.policy).
 """
 
@@ -207,7 +208,7 @@ def _subscription(member: Member, protocol: str | None) -> Subscription:
 
 
 def classic_metadata(session_timeout_ms: int, protocols: Mapping[str, bytes]) -> ClassicMemberMetadata:
-    """What a subscription has in addition for a member of the classic protocol."""
+    """The part of a subscription that only members of the classic protocol have."""
     return ClassicMemberMetadata(
         session_timeout_ms=session_timeout_ms,
         supported_protocols=[_ClassicProtocol(name=name, metadata=data) for name, data in protocols.items()],
@@ -258,20 +259,22 @@ def downgrade(
     a member cannot be decoded.
     """
     membership = Membership(group.group_id)
-    targets = {}
+    owned = {}
     for member in group.members.values():
         if member.member_id not in leaving:
             _enter(membership, member)
-            targets[member.member_id] = group.target_of(member.member_id)
+            owned[member.member_id] = member.assignment.assigned
         elif joining is not None and member.instance_id == joining.instance_id:
             _enter(membership, joining)
-            targets[joining.member_id] = group.target_of(member.member_id)
+            owned[joining.member_id] = member.assignment.assigned
     membership.generation = group.epoch
-    membership.protocol = protocol = membership.select_protocol()
     membership.state_timestamp_ms = now_ms
     try:
+        if len(membership.members) not in membership.support.values():
+            raise MalformedMessage("its members have no protocol in common")
+        membership.protocol = protocol = membership.select_protocol()
         assignments = {
-            member_id: encode_assignment(targets[member_id], member.protocols[protocol], topics)
+            member_id: encode_assignment(owned[member_id], member.protocols[protocol], topics)
             for member_id, member in membership.members.items()
         }
     except MalformedMessage as error:

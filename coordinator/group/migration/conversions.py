@@ -13,16 +13,21 @@ from gregor.coordinator.group.group import Group
 from gregor.coordinator.group.member import Member
 from gregor.coordinator.group.migration.conversion import downgrade, downgrade_error, only_classic_without, upgrade
 from gregor.coordinator.group.rebalance import Rebalances
+from gregor.coordinator.group.records import encode_record
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import GroupState
 from gregor.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from gregor.coordinator.history.causes import Cause, Trigger
 from gregor.coordinator.ports import TimedOperation
 from gregor.coordinator.result import Record, Result
-from gregor.protocol.errors import KafkaError
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue
 
 _log = logging.getLogger(__name__)
+
+MAX_CONVERSION_BYTES = 512 * 1024
+"""The limit of the records of a conversion: they are one batch, with those of the change that causes it, which must be
+below `max.message.bytes` of the topic."""
 
 
 class Conversions:
@@ -66,6 +71,10 @@ class Conversions:
         hash_of = TopicHashes(self._topics).of
         policy, max_size = settings.migration_policy, settings.max_size
         converted, upgrading = upgrade(membership, policy, max_size, self._topics, hash_of)
+        if _size_bytes(upgrading) > MAX_CONVERSION_BYTES:
+            text = f"Cannot upgrade classic group {group_id} to consumer group because its records exceed a batch."
+            _log.warning("%s It has %d members; stop them all to change the protocol", text, len(converted.members))
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
         records += upgrading
         _log.info("Group %r: the classic group becomes a consumer group in epoch %d", group_id, converted.epoch)
         return converted
@@ -79,9 +88,15 @@ class Conversions:
             return None
         cause = Cause(Trigger.PROTOCOL_CHANGED, detail="the last member of the consumer protocol has left")
         try:
-            return self.downgraded(group, gone, cause, now_ms)
+            records = self.downgraded(group, gone, cause, now_ms)
         except KafkaError:
             return None  # the reason has been logged
+        if _size_bytes(records) > MAX_CONVERSION_BYTES:
+            _log.warning(
+                "Group %r: it stays a consumer group, as the records of a downgrade exceed a batch", group.group_id
+            )
+            return None
+        return records
 
     def end(self, group: ConsumerGroup, now_ms: int) -> list[Record]:
         """Return the records that make a classic group of a consumer group because none is served any more.
@@ -159,3 +174,7 @@ class Conversions:
         if cause is None or membership.state is not GroupState.STABLE:
             return Result()
         return self._rebalances.begin(membership, [cause], cause.detail, now_ms)
+
+
+def _size_bytes(records: Iterable[Record]) -> int:
+    return sum(len(key) + len(value or b"") for key, value in map(encode_record, records))

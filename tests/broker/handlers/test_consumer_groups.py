@@ -196,8 +196,11 @@ def test_lists_and_deletions(harness: Harness, topic: str) -> None:
     assert listed(harness, types=["consumer"])[topic] == ("consumer", "consumer", "Stable")
     assert topic not in listed(harness, types=["classic"])
     assert topic in listed(harness, states=["stable"])
-    (described,) = harness.ask(DescribeGroupsRequest(groups=[topic]), 6).groups
-    assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    for version in range(7):
+        (described,) = harness.ask(DescribeGroupsRequest(groups=[topic]), version).groups
+        not_found = ErrorCode.GROUP_ID_NOT_FOUND if version == 6 else ErrorCode.NONE
+        assert (described.error_code, described.group_state, described.members) == (not_found, "Dead", [])
+    assert described.error_message == f"Group {topic} is not a classic group."
     request = DeleteGroupsRequest(groups_names=[topic])
     assert harness.ask(request, 2).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     assert commit(member, topic, 7) == ErrorCode.NONE

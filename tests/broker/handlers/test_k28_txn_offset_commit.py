@@ -18,8 +18,10 @@ from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from gregor.protocol.topic_partition import TopicPartition
 from tests.coordinator.context import Context
 
-VERSIONS = range(6)
+VERSIONS = range(7)
 EXISTING = {"t": 3, "u": 1}
+TOPIC_IDS = {name: name.encode() * 16 for name in "tuv"}
+NAMES = {TOPIC_IDS[name]: name for name in EXISTING}
 
 
 class Replica:
@@ -74,7 +76,9 @@ class Broker:
             "add.partitions.to.txn.retry.backoff.max.ms": 100,
         }
         self.groups = context.coordinator
-        self.metadata = SimpleNamespace(partition_count=lambda topic: EXISTING.get(topic, 0))
+        self.metadata = SimpleNamespace(
+            partition_count=lambda topic: EXISTING.get(topic, 0), topic_name=lambda topic_id: NAMES.get(topic_id)
+        )
         self.replicas = SimpleNamespace(get=self._replica)
 
     def _replica(self, topic: str, partition: int) -> Replica | None:
@@ -84,8 +88,10 @@ class Broker:
     def commit(self, offsets: dict[tuple[str, int], int], version: int = 5) -> dict[tuple[str, int], ErrorCode]:
         topics: dict[str, TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = {}
         for (name, index), offset in offsets.items():
+            known: dict[str, Any] = {"name": name} if version < 6 else {"topic_id": TOPIC_IDS[name]}
             topic = topics.setdefault(
-                name, TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=name, partitions=[])
+                name,
+                TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(**known, partitions=[]),
             )
             topic.partitions.append(
                 TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
@@ -98,9 +104,10 @@ class Broker:
         call: Any = SimpleNamespace(version=version)
         broker: Any = self
         response: TxnOffsetCommitResponse = self.context.run(txn_offset_commit(broker, request, call))
-        assert response.encode(version)
+        response, _ = TxnOffsetCommitResponse.decode(response.encode(version), version)
+        names = {topic_id: name for name, topic_id in TOPIC_IDS.items()}
         return {
-            (topic.name, part.partition_index): ErrorCode(part.error_code)
+            (topic.name or names[topic.topic_id], part.partition_index): ErrorCode(part.error_code)
             for topic in response.topics
             for part in topic.partitions
         }
@@ -190,16 +197,18 @@ def test_a_broker_that_does_not_lead_the_partition_verifies_nothing(led: bool) -
         assert broker.transaction_verifier.verified == []
 
 
-def test_partitions_that_do_not_exist_are_refused_and_the_others_stored() -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_partitions_that_do_not_exist_are_refused_and_the_others_stored(version: int) -> None:
+    """From v6 on they come with topic ids, and one that no topic has gets an error of its own."""
     with Context() as context:
         broker = Broker(context)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert broker.commit({("t", 2): 5, ("t", 3): 5, ("u", 0): 6, ("v", 0): 7, ("t", -1): 5}) == {
+        assert broker.commit({("t", 2): 5, ("t", 3): 5, ("u", 0): 6, ("v", 0): 7, ("t", -1): 5}, version) == {
             ("t", 2): ErrorCode.NONE,
             ("u", 0): ErrorCode.NONE,
             ("t", 3): unknown,
             ("t", -1): unknown,
-            ("v", 0): unknown,
+            ("v", 0): unknown if version < 6 else ErrorCode.UNKNOWN_TOPIC_ID,
         }
         assert context.pending() == {("g", "t", 2): {7: 5}, ("g", "u", 0): {7: 6}}
 

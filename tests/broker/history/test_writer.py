@@ -12,7 +12,7 @@ import pytest
 from gregor.broker.cluster import peer_queue
 from gregor.broker.history import writer
 from gregor.broker.history.topic_births import STARTING_MS, TopicBirths
-from gregor.broker.history.writer import DELAY_S, RETRY_S, RebalanceHistory
+from gregor.broker.history.writer import DELAY_S, FINISH_S, RETRY_S, RebalanceHistory
 from gregor.broker.jobs.background import Background
 from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
@@ -55,6 +55,7 @@ class FakePeer:
     requests: list[ProduceRequest]
     client_ids: set[str]
     reachable: bool
+    answers: bool
 
     def __init__(self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate) -> None:
         self.address = host, port
@@ -64,6 +65,8 @@ class FakePeer:
         if not self.reachable:
             raise PeerError("nothing listens there")
         assert newest < 13
+        if not self.answers:
+            await asyncio.sleep(100)
         self.requests.append(request)
         answers = []
         for one in request.topic_data[0].partition_data:
@@ -147,6 +150,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     peer: Any = FakePeer
     monkeypatch.setattr(peer_queue, "Peer", peer)
     FakePeer.log, FakePeer.requests, FakePeer.client_ids, FakePeer.reachable = Log(), [], set(), True
+    FakePeer.answers = True
     loop = SkippingLoop()
     asyncio.set_event_loop(loop)
     made: list[World] = []
@@ -333,6 +337,33 @@ def test_broker_that_stops_writes_what_it_can(world: World) -> None:
     assert world.epochs() == [1, 2]
     run(world, lambda: world.history.record(rebalance(3)), 10)
     assert world.epochs() == [1, 2]
+
+
+@pytest.mark.parametrize("leader", [OWN, SECOND])
+def test_broker_that_is_about_to_stop_writes_at_once(world: World, leader: int) -> None:
+    start(world)
+    world.leader = leader
+    log = world.log if leader == OWN else FakePeer.log
+
+    async def finish() -> None:
+        world.history.record(rebalance(1))
+        await world.history.finish()
+
+    world.loop.run_until_complete(finish())
+    assert (world.created, world.epochs(log), world.loop.time()) == ([REBALANCES_TOPIC], [1], 0)
+
+
+def test_broker_that_is_about_to_stop_does_not_wait_long(world: World) -> None:
+    start(world)
+    world.leader = SECOND
+    FakePeer.answers = False
+
+    async def finish() -> None:
+        world.history.record(rebalance(1))
+        await world.history.finish()
+
+    world.loop.run_until_complete(finish())
+    assert world.loop.time() == FINISH_S
 
 
 def test_topics_that_appear_after_the_start_are_new(world: World) -> None:

@@ -112,8 +112,12 @@ public final class Copier {
         config.put("enable.auto.commit", false);
         config.put("max.poll.records", Integer.parseInt(settings.get("size")));
         config.put("fetch.max.wait.ms", 100);
-        config.put("heartbeat.interval.ms", 1000);
-        config.put("session.timeout.ms", 10_000);
+        if ("consumer".equals(settings.get("protocol"))) {
+            config.put("group.protocol", "consumer");
+        } else {
+            config.put("heartbeat.interval.ms", 1000);
+            config.put("session.timeout.ms", 10_000);
+        }
         config.put("request.timeout.ms", 11_000); // 1.1 demands more than a session
         String partitions = settings.getOrDefault("partitions", "");
         if (partitions.isEmpty()) config.put("group.instance.id", settings.get("id"));

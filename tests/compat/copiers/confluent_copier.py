@@ -68,6 +68,8 @@ class Copier:
         report("ready")
 
     def _new_consumer(self) -> Consumer:
+        classic: dict[str, str | int] = {"heartbeat.interval.ms": 1000, "session.timeout.ms": 10_000}
+        is_new = self._config.get("protocol") == "consumer"
         return Consumer(
             {
                 **self._common,
@@ -76,8 +78,7 @@ class Copier:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "fetch.wait.max.ms": 100,
-                "heartbeat.interval.ms": 1000,
-                "session.timeout.ms": 10_000,
+                **({"group.protocol": "consumer"} if is_new else classic),
             }
         )
 

@@ -3,8 +3,9 @@
 Every copier reads its input with read_committed, writes each record into the output and commits the offsets, all in one
 transaction. Arguments, all of the form key=value: `bootstrap`, `input`, `output`, `outputs` (partitions of the output),
 `group`, `id` (transactional id), `label` (different for each run of the program), `size` (records of a transaction at
-most), `seed`, `aborts` (percentage of transactions that are aborted on purpose), `timeout_ms` (of a transaction) and
-`partitions` (those of the input, with commas; without it the copier subscribes as a member of the group).
+most), `seed`, `aborts` (percentage of transactions that are aborted on purpose), `timeout_ms` (of a transaction),
+`partitions` (those of the input, with commas; without it the copier subscribes as a member of the group) and `protocol`
+(`consumer`: that of KIP-848, for `java` from 4.0 on and `confluent`).
 
 An input value is `PARTITION.NUMBER`; its copy is `PARTITION.NUMBER|LABEL-TRANSACTION|FATE` in the output partition
 NUMBER modulo `outputs`. FATE is `commit` or `abort`, the decision before the transaction begins.

@@ -5,6 +5,7 @@ import static compat.Checks.*;
 import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
+import java.util.function.BiConsumer;
 import java.util.stream.*;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.clients.consumer.*;
@@ -36,10 +37,14 @@ final class Groups {
         final Thread thread;
 
         Member(String group, String topic, Object... settings) {
-            List<Object> all = new ArrayList<>(List.of("group.id", group));
-            all.addAll(List.of(settings));
-            consumer = consumer(all.toArray());
-            consumer.subscribe(List.of(topic), this);
+            this(consumer(withGroup(group, settings)), (consumer, member) -> consumer.subscribe(List.of(topic), member));
+        }
+
+        /** Begins to poll a consumer that `subscribe` gives its subscription. */
+        Member(KafkaConsumer<byte[], byte[]> subscribed,
+                BiConsumer<KafkaConsumer<byte[], byte[]>, ConsumerRebalanceListener> subscribe) {
+            consumer = subscribed;
+            subscribe.accept(consumer, this);
             thread = new Thread(() -> {
                 try {
                     while (!ends) {
@@ -55,6 +60,12 @@ final class Groups {
                 }
             });
             thread.start();
+        }
+
+        static Object[] withGroup(String group, Object... settings) {
+            List<Object> all = new ArrayList<>(List.of("group.id", group));
+            all.addAll(List.of(settings));
+            return all.toArray();
         }
 
         static Set<Integer> numbers(Collection<TopicPartition> partitions) {

@@ -35,12 +35,13 @@ public final class WordCount {
             settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, args[5]);
             settings.put("statestore.cache.max.bytes", "0");
             settings.put("cache.max.bytes.buffering", "0"); // its name before 3.4
-            if (args.length > 6) {
-                settings.put("group.protocol", args[6]);
-            } else {
-                settings.put("session.timeout.ms", "6000");
-                settings.put("heartbeat.interval.ms", "500");
-            }
+        }
+        if (args.length > 6) {
+            settings.put("group.protocol", args[6]);
+        } else {
+            // Members do not leave the group at their end: the next run waits for the end of their sessions.
+            settings.put("session.timeout.ms", "6000");
+            settings.put("heartbeat.interval.ms", "500");
         }
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(args[2], Consumed.with(Serdes.String(), Serdes.String()))

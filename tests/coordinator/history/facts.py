@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from gregor.coordinator.history.rebalance import Rebalance
 from gregor.coordinator.history.summary import Summaries
+from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import RebalanceValue
 from gregor.protocol.turns import run_all
 
@@ -18,8 +19,16 @@ class Topics:
     def partition_count(self, topic: str) -> int:
         return self.counts.get(topic, 0)
 
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        return next((name for name in self.counts if topic_id == id_of(name)), None)
+
     def created_ms(self, topic: str) -> int | None:
         return self.created.get(topic)
+
+
+def id_of(topic: str) -> Uuid:
+    """The id of a topic in these tests."""
+    return topic.encode().rjust(16, b"\0")
 
 
 def values_of(rebalances: Iterable[Rebalance], topics: Topics | None = None) -> list[RebalanceValue]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from gregor.coordinator.history import ownership
-from gregor.coordinator.history.causes import Cause, Identity, Trigger
+from gregor.coordinator.history.causes import Cause, Identity, Rejoin, Trigger
 from gregor.coordinator.history.ownership import Unowned
 from gregor.coordinator.history.rebalance import Arrival, Assigned, Claim, GroupType, Outcome, Rebalance
 from gregor.coordinator.history.records import encode
@@ -88,6 +88,17 @@ def test_cooperative_rebalance_leaves_only_what_moves_without_owner() -> None:
     values = values_of([first, second])
     assert [(value.moved, value.added, value.removed) for value in values] == [(0, 0, 1), (0, 1, 0)]
     assert [gaps(value) for value in values] == [(0, 0), (1, 300)]
+
+
+def test_partitions_that_were_revoked_are_not_new() -> None:
+    topics = Topics(t=4)
+    summaries = Summaries(1, topics)
+    run_all(summaries.value_of(ended({"a": {"t": [0, 1, 2, 3]}}, {"a": {"t": [0, 1]}, "b": {}})))
+    rejoin = Rejoin({"range": subscription("t")}, {"range": subscription("t")}, leads=True)
+    second = ended({"a": {"t": [0, 1]}, "b": {}}, {"a": {"t": [0, 1]}, "b": {"t": [2, 3]}}, epoch=3)
+    second.protocol_before = "range"
+    second.add_cause(Cause(Trigger.MEMBER_REJOINED, Identity("b", None, "", ""), rejoin=rejoin), 0)
+    assert run_all(summaries.value_of(second)).causes[0].trigger == "member rejoined"
 
 
 def test_partitions_of_a_member_that_is_gone() -> None:

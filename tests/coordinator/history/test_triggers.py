@@ -67,7 +67,9 @@ def test_long_lists_are_cut() -> None:
 def test_partitions_that_a_cooperative_member_gave_up() -> None:
     before = {"range": subscription("t", owned={"t": [0, 1, 2]})}
     after = {"range": subscription("t", owned={"t": [0]})}
-    assert behind(before, after) == (Trigger.PARTITIONS_REVOKED, "2 partitions")
+    assert behind(before, after) == (Trigger.PARTITIONS_REVOKED, "partitions: 2")
+    swapped = {"range": subscription("t", owned={"t": [0, 1], "u": [0, 1]})}
+    assert behind(before, swapped) == (Trigger.PARTITIONS_REVOKED, "partitions: 1")
     reason = "need to revoke partitions and re-join"
     assert behind(before, before, reason=reason)[0] == Trigger.PARTITIONS_REVOKED
 

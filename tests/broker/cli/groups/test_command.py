@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from typing import Any
+
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType, Node, TopicPartition
-from confluent_kafka.admin import ConsumerGroupDescription, MemberAssignment, MemberDescription
+from confluent_kafka.admin import (
+    ConsumerGroupDescription,
+    ConsumerGroupListing,
+    ListConsumerGroupsResult,
+    MemberAssignment,
+    MemberDescription,
+)
 
+from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.groups import command as groups
+from gregor.broker.cli.groups import listing, views
 from gregor.broker.cli.groups.listing import ANY, ListedGroup, list_broker, parse_states, parse_types
 from gregor.broker.cli.groups.report import member_table, offset_table, partitions_text, state_table
 from gregor.broker.cli.groups.views import GroupView, view_of, with_epochs
@@ -171,6 +182,64 @@ def test_consumer_groups_have_epochs_and_targets() -> None:
         *("CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"),
     ]
     assert [row[4:] for row in rows] == [[2, 2, "t:0,1", 3, "t:0"], [0, 3, "-", 3, "t:1"]]
+
+
+class Admin:
+    """An admin client of confluent-kafka, as the only way to brokers without a PLAINTEXT listener."""
+
+    def __init__(self, *described: ConsumerGroupDescription) -> None:
+        self.described = described
+
+    def describe_consumer_groups(self, names: list[str], **_options: Any) -> dict[str, Any]:
+        return {one.group_id: done(one) for one in self.described if one.group_id in names}
+
+    def list_consumer_groups(self, **_options: Any) -> Any:
+        make = ConsumerGroupListing
+        return done(
+            ListConsumerGroupsResult(
+                valid=[make(one.group_id, False, one.state, one.type) for one in self.described], errors=[]
+            )
+        )
+
+
+def done(result: object) -> Any:
+    future: Future[object] = Future()
+    future.set_result(result)
+    return future
+
+
+def refused(*_arguments: object) -> None:
+    raise CommandError("security.protocol=SSL: this command connects to PLAINTEXT listeners only.")
+
+
+def test_groups_are_shown_without_epochs_where_there_is_no_plaintext_listener(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in (listing, views):
+        monkeypatch.setattr(module, "WireClient", refused)
+    node = Node(1, "host", 9092)
+    newer = ConsumerGroupDescription(
+        "n",
+        False,
+        [member("a", ("t", 0))],
+        "uniform",
+        ConsumerGroupState.UNKNOWN,
+        node,
+        type=ConsumerGroupType.CONSUMER,
+    )
+    older = ConsumerGroupDescription("c", False, [], "", ConsumerGroupState.EMPTY, node, type=ConsumerGroupType.CLASSIC)
+    admin: Any = Admin(newer, older)
+    classic, consumer = views.describe_groups(admin, ["n", "c"], "host:9092", None, 1.0)
+    assert (classic.kind, classic.state, consumer.kind, consumer.state) == ("Classic", "Empty", "Consumer", "Unknown")
+    assert state_table(consumer, verbose=True)[1][0][4:] == ["-", "-", 1]
+    assert member_table(consumer, verbose=True)[1][0][5:] == ["-", "t:0", "-", "-"]
+    listing.list_groups(admin, ANY, "consumer", "host:9092", None, 1.0)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["GROUP", "TYPE", "STATE"],
+        ["n", "Consumer", "Unknown"],
+    ]
+    listing.list_groups(admin, None, None, "host:9092", None, 1.0)
+    assert capsys.readouterr().out == "c\nn\n"
 
 
 def test_members_of_both_protocols_show_which_they_use() -> None:

@@ -182,6 +182,12 @@ def test_records_that_were_compacted_away_are_no_gap() -> None:
     assert len(entries) == KEPT
 
 
+def test_consumer_group_begins_in_epoch_1_without_a_rebalance() -> None:
+    first = value(2)
+    first.group_type = "consumer"
+    assert with_gaps([first]) == [first]
+
+
 def test_group_that_was_created_anew_begins_again() -> None:
     entries = with_gaps([value(7, began_ms=1), value(1, began_ms=2), value(2, began_ms=3)])
     assert [one if isinstance(one, Gap) else one.epoch for one in entries][1:] == [7, 1, 2]

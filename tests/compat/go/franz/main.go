@@ -1,4 +1,5 @@
-// franz-go against a broker: franz BOOTSTRAP PREFIX. test_go.py knows the names of the checks.
+// franz-go against a broker: franz BOOTSTRAP PREFIX. test_go.py knows the names of the checks. With a third argument
+// only the check of a group with the new protocol (KIP-848).
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const records = 50
@@ -33,6 +35,10 @@ func main() {
 	client := newClient()
 	defer client.Close()
 	admin = kadm.NewClient(client)
+	if len(os.Args) > 3 {
+		report.Check("group[new]", newGroup)
+		return
+	}
 	for name, codec := range map[string]kgo.CompressionCodec{
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
@@ -175,8 +181,35 @@ func offsets() error {
 		report.Equal("after a time", later.Offset, 12))
 }
 
-// Two members share the partitions, commit, and a third goes on where they left.
 func group() error {
+	return grouped(func(name string) (string, error) {
+		described, err := admin.DescribeGroups(ctx, name)
+		return fmt.Sprintf("%d %s", len(described[name].Members), described[name].State), err
+	})
+}
+
+// The client of this version uses the new protocol only with a value in its context.
+func newGroup() error {
+	client := newClient()
+	defer client.Close()
+	describe := func(name string) (string, error) {
+		request := kmsg.NewPtrConsumerGroupDescribeRequest()
+		request.Groups = []string{name}
+		for _, shard := range client.RequestSharded(ctx, request) {
+			if shard.Err != nil {
+				return "", shard.Err
+			}
+			for _, found := range shard.Resp.(*kmsg.ConsumerGroupDescribeResponse).Groups {
+				return fmt.Sprintf("%d %s", len(found.Members), found.State), nil
+			}
+		}
+		return "", nil
+	}
+	return grouped(describe, kgo.WithContext(context.WithValue(ctx, "opt_in_kafka_next_gen_balancer_beta", true)))
+}
+
+// Two members share the partitions, commit, and a third continues where they left.
+func grouped(describe func(string) (string, error), protocol ...kgo.Opt) error {
 	topic, err := newTopic(4)
 	for partition := int32(0); partition < 4 && err == nil; partition++ {
 		err = fill(topic, partition)
@@ -187,16 +220,15 @@ func group() error {
 	name := topic + "-group"
 	options := []kgo.Opt{kgo.ConsumerGroup(name), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}
+	options = append(options, protocol...)
 	first, second := newClient(options...), newClient(options...)
 	seen := map[string]bool{}
 	members := []*kgo.Client{first, second}
 	// Both have joined before anything is polled: what a member commits stays its own.
 	for state := ""; state != "2 Stable"; {
-		described, err := admin.DescribeGroups(ctx, name)
-		if err != nil {
+		if state, err = describe(name); err != nil {
 			return fmt.Errorf("state %q: %w", state, err)
 		}
-		state = fmt.Sprintf("%d %s", len(described[name].Members), described[name].State)
 		time.Sleep(50 * time.Millisecond)
 	}
 	for len(seen) < 4*records {

@@ -99,6 +99,7 @@ class ConsumerContext(Context):
             partition_count=self.partition_count,
             new_uuid=self._new_uuid,
             consumer_groups=ConsumerGroups(self.topics, self.configs, self.settings, lambda: self.served),
+            history=self.history,
         )
 
     # --- topics
@@ -191,7 +192,7 @@ class ConsumerContext(Context):
         return found
 
     def named_assignment(self, member_id: str, group: str = "g") -> Partitions:
-        """What the coordinator has assigned to a member."""
+        """The partitions that the coordinator has assigned to a member."""
         names = {topic.topic_id: name for name, topic in self.topics.topics.items()}
         assigned = self.found(group).members[member_id].assignment.assigned
         return {names[topic_id]: sorted(partitions) for topic_id, partitions in assigned.items()}

@@ -84,6 +84,8 @@ def test_producers_commit_with_the_epoch_of_a_member() -> None:
         context.consumer("m1")
         assert context.transactional_error(member_id="m1", generation=2) is ErrorCode.NONE
         assert context.transactional_error(member_id="m1", generation=3) is ErrorCode.ILLEGAL_GENERATION
+        # From v6 on producers know the error of the protocol (KIP-1319).
+        assert context.transactional_error(member_id="m1", generation=3, version=6) is ErrorCode.STALE_MEMBER_EPOCH
         assert context.transactional_error(member_id="m2", generation=2) is ErrorCode.UNKNOWN_MEMBER_ID
         assert context.transactional_error() is ErrorCode.NONE, "a producer without group metadata"
 

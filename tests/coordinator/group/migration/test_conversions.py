@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gregor.coordinator.group.consumer.config import ConsumerGroupSettings
+from gregor.coordinator.group.migration import conversions
 from gregor.coordinator.group.migration.conversion import decode_assignment
 from gregor.coordinator.group.states import GroupState
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -467,6 +468,24 @@ def test_an_empty_consumer_group_becomes_a_classic_one() -> None:
         context.sleep(3_000)
         assert join.response.generation_id == 1
         assert context.hard_state() == context.replayed_state()
+
+
+def test_a_group_whose_records_exceed_a_batch_is_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with context_of() as context:
+        (member_id,) = classic_group(context, [{"orders": [0, 1, 2, 3]}])
+        monkeypatch.setattr(conversions, "MAX_CONVERSION_BYTES", 100)
+        refused = context.beat("new", 0, topics=["orders"], owned={}, rebalance_ms=9_000)
+        assert refused.error is ErrorCode.GROUP_ID_NOT_FOUND
+        assert context.heartbeat(member_id, 1) is ErrorCode.NONE
+        monkeypatch.undo()
+        old = ClassicConsumer(context, member_id, 1, {"orders": [0, 1, 2, 3]})
+        new = Consumer(context, "new", ["orders"])
+        settle(old, new)
+        monkeypatch.setattr(conversions, "MAX_CONVERSION_BYTES", 100)
+        new.leave()
+        settle(old)
+        assert all_partitions(old) == [0, 1, 2, 3]
+        assert context.found().members.keys() == {member_id}
 
 
 # --- the end of all consumer groups
