@@ -190,16 +190,17 @@ class TransactionShard:
         transaction = self.state.transactions.get(transactional_id)
         if transaction is None or transaction.state is not TransactionState.ONGOING:
             return Result()
-        left_ms = self._time_left_ms(transaction, now_ms)
-        if left_ms > 0:
-            self._schedule_timeout(transactional_id, left_ms)
-            return Result()
+        # The timer was set when the transaction began, or for the rest of its time: the wall clock decides nothing here.
         return self._abort_overdue(transactional_id, transaction, None, now_ms)
 
     def _abort_overdue(
         self, transactional_id: str, transaction: Transaction, new_id: int | None, now_ms: int
     ) -> Result:
-        if self.state.transactions.get(transactional_id) is not transaction:
+        current = self.state.transactions.get(transactional_id)
+        if current is not transaction:
+            # It has more partitions by now; or it is another one, which has set the timer anew.
+            if current is None or current.identity != transaction.identity or current.start_ms != transaction.start_ms:
+                return Result()
             return self._check_timeout(transactional_id, now_ms)
         result = self.endings.abort(
             transactional_id,

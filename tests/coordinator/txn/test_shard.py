@@ -293,6 +293,18 @@ def test_idle_transactional_ids_expire() -> None:
         assert context.init("ended") == (context.next_producer_id - 1, 0)
 
 
+@pytest.mark.parametrize("ahead_ms", [-DAY_MS, -1, 1, DAY_MS])
+def test_the_clock_of_the_coordinator_before_does_not_keep_a_transaction_open(ahead_ms: int) -> None:
+    """A coordinator whose clock is ahead has begun it, by its own time, in the future of the next."""
+    with Context() as context:
+        ongoing(context)
+        begun = context.transaction()
+        context.write("t", begun._replace(start_ms=begun.start_ms + ahead_ms, update_ms=begun.update_ms + ahead_ms))
+        context.restart()
+        context.sleep(TIMEOUT_MS + 1)
+        assert context.state() is TransactionState.COMPLETE_ABORT
+
+
 def test_open_transactions_do_not_expire() -> None:
     with Context(expiration_ms=1_000, expiration_interval_ms=100) as context:
         ongoing(context, "open")
