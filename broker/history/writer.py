@@ -60,7 +60,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 ALL_IN_SYNC = -1
 
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""A leader that refuses records so will do it each time, and those behind them would wait for ever."""
+"""A leader that refuses records so will do it each time, and those behind them would wait without end."""
 _ADVANCED = _TOO_LARGE | {ErrorCode.NONE}
 """After these the next records of a partition are sent at once."""
 
