@@ -239,8 +239,8 @@ class Node:
 
     async def _load_rest(self, base: BaseParts, mover: LogMover, disk_watch: DiskWatch) -> None:
         local, recovering = base.local, base.recovering
-        await self.loading.finish(lambda log: recovering.loaded(log, local.broker_epoch))
-        recovering.all_loaded(local.broker_epoch)
+        await self.loading.finish(lambda log: recovering.loaded(log, local.min_request_epoch))
+        recovering.all_loaded(local.min_request_epoch)
         if recovering.must_notify_controller:
             await disk_watch.notify_controller()
         await base.adoption.run()

@@ -113,6 +113,7 @@ class Membership:
         self._session_timeout_ms = session_timeout_ms
         self._end = end
         self._registering = asyncio.Lock()
+        self._ended_sessions = 0
 
     async def join(self) -> None:
         """Register, now and after each session's end. Raises StoreError."""
@@ -125,11 +126,14 @@ class Membership:
 
     async def _register(self) -> None:
         async with self._registering:
-            self._local.registered(
-                await register_when_free(self._store, self._registration(), self._session_timeout_ms)
-            )
+            ended_sessions = self._ended_sessions
+            epoch = await register_when_free(self._store, self._registration(), self._session_timeout_ms)
+            if ended_sessions == self._ended_sessions:
+                self._local.registered(epoch)
+            # Else this registration may have ended with its session; `_register_again` of that session follows.
 
     def _session_expired(self) -> None:
+        self._ended_sessions += 1
         self._local.session_ended()
         leading = [key for key, partition in self._replicas.partitions.items() if partition.is_leader]
         logger.warning(

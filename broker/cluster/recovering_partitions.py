@@ -72,20 +72,20 @@ class RecoveringPartitions:
             topics.append(topic if whole else _copy_with(topic, partition_states=ready))
         return _copy_with(request, topic_states=topics)
 
-    def loaded(self, log: Log, broker_epoch: int) -> None:
+    def loaded(self, log: Log, min_request_epoch: int) -> None:
         """Apply the controller's last request about a log that can be served from now on, unless the request was sent
-        to a registration of this broker before `broker_epoch`."""
-        self._catch_up(TopicPartition(log.topic, log.partition), broker_epoch)
+        to a registration of this broker before `min_request_epoch`."""
+        self._catch_up(TopicPartition(log.topic, log.partition), min_request_epoch)
 
-    def all_loaded(self, broker_epoch: int) -> None:
+    def all_loaded(self, min_request_epoch: int) -> None:
         """Apply the requests about the logs that could not be loaded: they fail, and the controller receives that."""
         for key in list(self._kept):
-            self._catch_up(key, broker_epoch)
+            self._catch_up(key, min_request_epoch)
 
-    def _catch_up(self, key: TopicPartition, broker_epoch: int) -> None:
+    def _catch_up(self, key: TopicPartition, min_request_epoch: int) -> None:
         kept = self._kept.pop(key, None)
-        if kept is None or 0 <= kept.request.broker_epoch < broker_epoch:
-            return  # no request since this broker registered again: other brokers have the partition now
+        if kept is None or 0 <= kept.request.broker_epoch < min_request_epoch:
+            return  # no request since the session ended: other brokers may have the partition now
         request = kept.alone()
         response: BrokerResponse
         if isinstance(request, LeaderAndIsrRequest):

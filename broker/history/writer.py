@@ -46,6 +46,8 @@ DELAY_S = 1.0
 RETRY_S = 2.0
 FINISH_S = 3.0
 RECORDS_PER_BATCH = 100
+MAX_BATCH_BYTES = 64 * 1024
+"""Of keys and values, unless one record alone is larger: far below the usual max.message.bytes."""
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 MAX_DELETED_GROUPS = 10_000
 LOGGED_EVERY_S = 30.0
@@ -56,6 +58,11 @@ WITH_TOPIC_NAMES = 12
 ADMIN_CLIENT_ID = "__admin_client"
 """Brokers accept records for internal topics from this client id alone (Kafka: AdminUtils)."""
 ALL_IN_SYNC = -1
+
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+"""A leader that refuses records so will do it each time, and those behind them would wait without end."""
+_ADVANCED = _TOO_LARGE | {ErrorCode.NONE}
+"""After these the next records of a partition are sent at once."""
 
 _Record = tuple[bytes, bytes | None]
 
@@ -125,8 +132,9 @@ class RebalanceHistory:
     def forget(self, group_id: str, epoch: int) -> None:
         """Remove the history of a group that was deleted in this epoch."""
         self._storms.forget(group_id)
-        if len(self._deleted) < MAX_DELETED_GROUPS:
-            self._deleted[group_id] = epoch
+        if group_id in self._deleted or len(self._deleted) < MAX_DELETED_GROUPS:
+            # One of the same name may have been created and deleted since, in a lower epoch.
+            self._deleted[group_id] = max(epoch, self._deleted.get(group_id, 0))
         self._schedule(DELAY_S)
 
     # --- the work
@@ -151,8 +159,7 @@ class RebalanceHistory:
             if not await self._topic_exists():
                 delay_s = RETRY_S
             else:
-                self._distribute()
-                self._send_all()
+                await self._send_all()
         finally:
             self._running = False
             self._idle.set()
@@ -205,45 +212,67 @@ class RebalanceHistory:
             return False
         return bool(self._image.partition_count(REBALANCES_TOPIC))
 
-    def _distribute(self) -> None:
+    def _distribute_one(self) -> bool:
+        """Move the first record to the queue of its partition; return False if there is none, or no partition."""
         count = self._image.partition_count(REBALANCES_TOPIC)
-        for group_id, record in self._encoded:
-            self._queues.setdefault(partition_of(group_id, count), deque()).append(record)
-        self._encoded.clear()
+        if not self._encoded or not count:
+            return False
+        group_id, record = self._encoded.popleft()
+        self._queues.setdefault(partition_of(group_id, count), deque()).append(record)
+        return True
 
     # --- to the leaders
 
-    def _send_all(self) -> None:
-        for partition in sorted(self._queues.keys() - self._in_flight):
-            self._send(partition)
+    async def _send_all(self) -> None:
+        """Distribute and send in turns: after a while without a leader many records may wait."""
+        turns = self._background.gate.turns()
+        while self._distribute_one():
+            await turns.next()
+        for partition in sorted(self._queues):
+            await self._send(partition)
 
-    def _send(self, partition: int) -> None:
-        """Send the first records of a partition's queue, and the next ones once these are written."""
+    async def _send(self, partition: int) -> None:
+        turns = self._background.gate.turns()
+        while not self._closed and self._send_one(partition):
+            await turns.next()
+
+    def _send_one(self, partition: int) -> bool:
+        """Send the first records of a partition's queue. Return whether the next ones may follow at once; those behind
+        records that are on their way may not."""
+        queue = self._queues.get(partition)
+        if queue is None or partition in self._in_flight:
+            return False
         state = self._image.partition(REBALANCES_TOPIC, partition)
         if state is None:
             # The topic was deleted, and made anew with fewer partitions.
-            abandoned_count = len(self._queues[partition])
-            self._dropped += abandoned_count
-            self._written(partition, abandoned_count)
-            return
-        leader = state.leader
-        while (queue := self._queues.get(partition)) is not None:
-            records = [queue[index] for index in range(min(len(queue), RECORDS_PER_BATCH))]
-            if leader == self._config.broker_id:
-                try:
-                    self._log.append(partition, records)
-                except KafkaError as error:
-                    self._report(f"the records of partition {partition} cannot be appended: {error}")
-                    return
-                self._written(partition, len(records))
-                continue
-            batch = build_batch(records, timestamp_ms=int(time.time() * 1000))
-            if self._peers.add(leader, _Sent(partition, len(records), batch)):
-                self._in_flight.add(partition)
-                self._answered.clear()
-            else:
-                self._report(f"the leader of partition {partition} is not known")
-            return
+            self._drop(partition, len(queue))
+            return False
+        records = _first_records(queue)
+        if state.leader == self._config.broker_id:
+            return self._append(partition, records)
+        batch = build_batch(records, timestamp_ms=int(time.time() * 1000))
+        if self._peers.add(state.leader, _Sent(partition, len(records), batch)):
+            self._in_flight.add(partition)
+            self._answered.clear()
+        else:
+            self._report(f"the leader of partition {partition} is not known")
+        return False
+
+    def _append(self, partition: int, records: list[_Record]) -> bool:
+        try:
+            self._log.append(partition, records)
+        except KafkaError as error:
+            self._report(f"the records of partition {partition} cannot be appended: {error}")
+            if error.code not in _TOO_LARGE:
+                return False
+            self._drop(partition, len(records))
+        else:
+            self._written(partition, len(records))
+        return True
+
+    def _drop(self, partition: int, count: int) -> None:
+        self._dropped += count
+        self._written(partition, count)
 
     def _written(self, partition: int, count: int) -> None:
         queue = self._queues[partition]
@@ -272,10 +301,15 @@ class RebalanceHistory:
             code = errors.get(one.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
             if code:
                 self._report(f"the leader of partition {one.partition} answers {ErrorCode(code).name}")
+            if code in _TOO_LARGE:
+                self._drop(one.partition, one.records_count)
+            elif code:
                 self._schedule(RETRY_S)
             else:
                 self._written(one.partition, one.records_count)
-                self._send(one.partition)
+        for one in items:
+            if errors.get(one.partition) in _ADVANCED:
+                await self._send(one.partition)
         self._note_answer()
 
     def _not_sent(self, items: list[_Sent], error: PeerError) -> None:
@@ -331,17 +365,30 @@ class RebalanceHistory:
         self._due.extend(self._storms.pop(self._clock_ms()))
         for rebalance in _first(self._due, MAX_AT_CLOSE):
             self._encode(rebalance.group_id, run_all(self._summaries.value_of(rebalance)))
-        if self._image.partition_count(REBALANCES_TOPIC):
-            self._distribute()
-            for partition in sorted(self._queues):
-                state = self._image.partition(REBALANCES_TOPIC, partition)
-                if state is not None and state.leader == self._config.broker_id and partition not in self._in_flight:
-                    self._send(partition)
+        while self._distribute_one():
+            pass
+        for partition in sorted(self._queues):
+            state = self._image.partition(REBALANCES_TOPIC, partition)
+            if state is not None and state.leader == self._config.broker_id:
+                while self._send_one(partition):
+                    pass
 
 
 def _size(record: _Record) -> int:
     key, value = record
     return len(key) + len(value or b"")
+
+
+def _first_records(queue: Iterable[_Record]) -> list[_Record]:
+    """Return the records of one batch, at least one."""
+    records: list[_Record] = []
+    size_bytes = 0
+    for record in queue:
+        size_bytes += _size(record)
+        if records and (len(records) == RECORDS_PER_BATCH or size_bytes > MAX_BATCH_BYTES):
+            break
+        records.append(record)
+    return records
 
 
 def _first(items: Iterable[Rebalance], count: int) -> list[Rebalance]:

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 _PRODUCE = ApiKey.PRODUCE.value
 MAX_IN_A_ROW = 32
 """Requests of eager handlers that one connection may have served in the same turn of the loop: the next one becomes a
-task, and others have their turn before it."""
+task, and others have their turn before it. A long request counts for several: its handler needs as much more time."""
+BYTES_PER_COUNT = 512
 
 
 class Client(ClientConnection, Protocol):
@@ -86,9 +87,11 @@ class Dispatcher:
             else:
                 result = entry.handler(broker, entry.decoders[version](view[:stop], position)[0], call)
                 if entry.eager:
-                    self._in_a_row = (self._in_a_row + 1) % MAX_IN_A_ROW
-                    if self._in_a_row:
+                    self._in_a_row += 1 + (stop - start) // BYTES_PER_COUNT
+                    if self._in_a_row < MAX_IN_A_ROW:
                         result = run_to_first_wait(result)
+                    else:
+                        self._in_a_row = 0
         except MalformedMessage:
             raise
         except Exception as error:  # a bug: it must not end the loop or other connections

@@ -60,6 +60,11 @@ class ControllerRequestHandler:
         """NOT_REGISTERED before the first registration."""
         return self._broker_epoch
 
+    @property
+    def min_request_epoch(self) -> int:
+        """Requests for an epoch below it are for a registration that has ended. After the end of a session all are."""
+        return self._broker_epoch if self._registered.is_set() else self._broker_epoch + 1
+
     def registered(self, epoch: int) -> None:
         """Record the epoch of this broker's new registration."""
         self._broker_epoch = epoch

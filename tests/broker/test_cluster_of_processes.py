@@ -217,7 +217,7 @@ def one_more_broker(cluster: GregorCluster, broker_id: int, overrides: Mapping[s
 
 
 def error_of_reads(broker: BrokerProcess, topic: str) -> ErrorCode:
-    """Ask this very broker for an offset of the topic's partition 0, which only its leader knows."""
+    """Request the offset of partition 0 of the topic from this very broker; only its leader knows it."""
     part = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
     wanted = ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[part])
     answer = ask(broker.port, ListOffsetsRequest(replica_id=-1, topics=[wanted]), 5)

@@ -239,9 +239,9 @@ class Node:
         await asyncio.sleep(self._loading_s)
         for log in self._loading:
             if log is not None:
-                self.recovering.loaded(log, self.local.broker_epoch)
+                self.recovering.loaded(log, self.local.min_request_epoch)
                 await asyncio.sleep(self._loading_s)
-        self.recovering.all_loaded(self.local.broker_epoch)
+        self.recovering.all_loaded(self.local.min_request_epoch)
         while self.recovering.must_notify_controller:
             try:
                 await announce_disk_event(self.store, self.broker_id)

@@ -99,6 +99,26 @@ def test_a_broker_without_session_does_not_lead_until_it_gets_leaderships_again(
         assert [record.value for record in harness.records("t")] == [b"before", b"after"]
 
 
+def test_a_registration_that_ended_before_it_was_noted_has_no_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tmp_path) as harness:
+        member = Member(harness)
+        noted: list[int] = []
+        monkeypatch.setattr(member.local, "registered", noted.append)
+        epochs = [7, 8]
+
+        async def register(*_: object) -> int:
+            if len(epochs) == 2:
+                member.store.on_session_expired[-1]()
+            return epochs.pop(0)
+
+        monkeypatch.setattr(membership, "register_when_free", register)
+        harness.run(member.membership.renew())
+        harness.until(lambda: bool(noted))
+        assert (noted, epochs) == ([8], [])
+
+
 def test_an_id_that_another_broker_registered_meanwhile_ends_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

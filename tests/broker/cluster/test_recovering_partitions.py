@@ -360,8 +360,44 @@ async def _load_while_settings_are_read() -> None:
     await asyncio.sleep(0)
     loading.clear()
     log: Any = SimpleNamespace(topic="slow", partition=0)
-    recovering.loaded(log, local.broker_epoch)
+    recovering.loaded(log, local.min_request_epoch)
     assert applied == []
     read.set()
     await telling
     assert applied == [(True, 1)]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_no_recovered_log_is_led_after_the_end_of_the_session(ended: bool) -> None:
+    asyncio.run(_load_after_the_session(ended))
+
+
+async def _load_after_the_session(ended: bool) -> None:
+    applied: list[LeaderAndIsrRequest] = []
+
+    class Configs:
+        async def ensure(self, _topics: Iterable[str]) -> None:
+            return
+
+    class Replicas:
+        controller_epoch = 0
+
+        def apply(self, request: LeaderAndIsrRequest) -> Steps[LeaderAndIsrResponse]:
+            applied.append(request)
+            yield None
+            return LeaderAndIsrResponse()
+
+    replicas: Any = Replicas()
+    recovering = RecoveringPartitions(replicas, lambda *_: True)
+    parts: list[Any] = [replicas, None, Configs(), LoopGate()]
+    local = ControllerRequestHandler(*parts, recovering.hold_back)
+    local.registered(5)
+    state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(partition_index=0)
+    topic = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="slow", partition_states=[state])
+    await local.handle(LeaderAndIsrRequest(broker_epoch=5, topic_states=[topic]))
+    applied.clear()
+    if ended:
+        local.session_ended()
+    log: Any = SimpleNamespace(topic="slow", partition=0)
+    recovering.loaded(log, local.min_request_epoch)
+    assert len(applied) == (not ended)

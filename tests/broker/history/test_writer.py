@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -40,8 +41,10 @@ class Log:
     def __init__(self) -> None:
         self.records: dict[int, list[tuple[bytes, bytes | None]]] = {}
         self.errors: list[ErrorCode] = []
+        self.on_append: Callable[[], object] = lambda: None
 
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> int:
+        self.on_append()
         if self.errors:
             raise KafkaError(self.errors.pop(0))
         self.records.setdefault(partition, []).extend(records)
@@ -243,6 +246,49 @@ def test_leader_that_refuses_gets_the_records_later_in_their_order(world: World,
     assert world.epochs(log) == [1, 2]
 
 
+@pytest.mark.parametrize("leader", [OWN, SECOND])
+@pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE])
+def test_records_that_are_too_large_for_the_topic_do_not_hold_up_the_next_ones(
+    world: World, monkeypatch: pytest.MonkeyPatch, leader: int, code: ErrorCode
+) -> None:
+    monkeypatch.setattr(writer, "MAX_BATCH_BYTES", 1)
+    start(world)
+    world.leader = leader
+    log = world.log if leader == OWN else FakePeer.log
+    log.errors = [code]
+    run(world, lambda: [world.history.record(rebalance(epoch)) for epoch in (1, 2)])
+    assert world.epochs(log) == [2]
+
+
+@pytest.mark.parametrize("leader", [OWN, SECOND])
+def test_batches_are_bounded_in_bytes(world: World, monkeypatch: pytest.MonkeyPatch, leader: int) -> None:
+    start(world)
+    world.leader = leader
+    log = world.log if leader == OWN else FakePeer.log
+    run(world, lambda: world.history.record(rebalance(1)))
+    size_bytes = sum(len(key) + len(value or b"") for records in log.records.values() for key, value in records)
+    monkeypatch.setattr(writer, "MAX_BATCH_BYTES", 2 * size_bytes)
+    batches: list[int] = []
+    log.on_append = lambda: batches.append(len(world.epochs(log)) - 1)
+    run(world, lambda: [world.history.record(rebalance(epoch)) for epoch in range(2, 7)], 2 * RETRY_S)
+    assert (batches, world.epochs(log)) == ([0, 2, 4], [1, 2, 3, 4, 5, 6])
+
+
+def test_records_that_have_waited_are_appended_in_turns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MAX_BATCH_BYTES", 1)
+    start(world)
+    world.background.gate.clock = count().__next__  # each turn is over at once
+    events: list[str] = []
+
+    def appended() -> None:
+        events.append("append")
+        world.loop.call_soon(events.append, "other work")
+
+    world.log.on_append = appended
+    run(world, lambda: [world.history.record(rebalance(epoch)) for epoch in (1, 2, 3)])
+    assert events == ["append", "other work"] * 3
+
+
 def test_leader_that_cannot_be_reached_gets_the_records_later(world: World) -> None:
     start(world)
     world.leader = SECOND
@@ -304,6 +350,13 @@ def test_history_of_a_deleted_group_is_removed_before_that_of_its_successor(worl
     last = slots[-1].value
     assert last is not None
     assert last.epoch == 1
+
+
+def test_history_of_a_group_that_was_deleted_twice_is_removed_as_a_whole(world: World) -> None:
+    start(world)
+    run(world, lambda: [world.history.record(rebalance(epoch)) for epoch in (1, 2, 3)])
+    run(world, lambda: [world.history.forget("g", epoch) for epoch in (3, 1)])
+    assert [slot.slot for slot in world.slots()[3:] if slot.value is None] == [0, 1, 2, 3]
 
 
 def test_deletion_does_not_create_the_topic(world: World) -> None:

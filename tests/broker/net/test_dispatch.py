@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.net.dispatch import MAX_IN_A_ROW
+from gregor.broker.net.dispatch import BYTES_PER_COUNT, MAX_IN_A_ROW
 from gregor.broker.registry import Entry
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import HeartbeatRequest, HeartbeatResponse, SyncGroupRequest, SyncGroupResponse
@@ -44,6 +44,21 @@ def test_eager_requests_are_answered_in_their_turn_but_not_too_many(
     for _ in range(4):
         turn(loop)
     assert harness.answers() == list(range(1, 101))
+
+
+def test_few_long_eager_requests_are_answered_in_the_same_turn(
+    harness: Harness, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def answer(broker: Any, request: HeartbeatRequest, call: Any) -> HeartbeatResponse:
+        return harness.heartbeat(broker, request, call)
+
+    harness.broker.handlers[ApiKey.HEARTBEAT.value] = Entry(ApiKey.HEARTBEAT, 0, 4, answer, eager=True)
+    long_group = "g" * (MAX_IN_A_ROW // 4 * BYTES_PER_COUNT)
+    harness.send(b"".join(heartbeat(number, long_group) for number in range(1, 11)))
+    assert harness.answers() == [1, 2, 3]
+    for _ in range(6):
+        turn(loop)
+    assert harness.answers() == list(range(1, 11))
 
 
 def test_an_eager_request_that_waits_becomes_a_task(harness: Harness, loop: asyncio.AbstractEventLoop) -> None:

@@ -197,7 +197,7 @@ class Life:
         expressions = [(record["key"].get("regularExpression"), record["value"]) for record in records]
         known = self.expressions | {regex for regex, value in expressions if value is not None}
         needed = [record for record in records if record["kind"] != 16 or record["key"]["regularExpression"] in known]
-        # It also writes the target of a static member twice that takes the place of another one.
+        # It also writes the target of a static member twice if it replaces another one.
         return list({json.dumps(normal(record), sort_keys=True): record for record in needed}.values())
 
     def records(self) -> list[dict[str, Any]]:

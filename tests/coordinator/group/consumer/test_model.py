@@ -80,7 +80,7 @@ class Client:
         self.sent_topics: tuple[str, ...] | None = None
         self.epoch = 0
         self.uses: set[Partition] = set()
-        #: It was told to stop using these and has not yet.
+        #: It has to stop using these, and has not yet.
         self.finishes: set[Partition] = set()
         self.slow = False
         self.report = True
