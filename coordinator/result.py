@@ -13,8 +13,7 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.records.control import EndTransaction
 
 
-@dataclass(slots=True, frozen=True)
-class Record:
+class Record(NamedTuple):
     """One change of hard state, as messages of the internal topic; `value` None is a tombstone."""
 
     key: Any

@@ -135,11 +135,13 @@ class GroupShard:
                 _log.warning("Group %r: a record of a classic group follows those of a consumer group", group_id)
             self.consumers.forget(group.consumer)
             group.consumer = None
-        group.metadata = value
+        before, group.metadata = group.metadata, value
         membership = self.soft.memberships.get(group_id)
         if value is None:
             self._history.ended(group_id)
-            self._deletions.replayed(group_id)
+            if not self._deletions.replayed(group_id) and before is not None:
+                members = before.members if membership is None else membership.members
+                self.consumers.begin_conversion(group_id, with_members=bool(members))
             # Only a group that becomes a consumer group has parked requests here: its members join again.
             self.soft.close(group_id, ErrorCode.REBALANCE_IN_PROGRESS)
             if not (group.offsets or group.pending):

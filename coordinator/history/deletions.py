@@ -17,11 +17,12 @@ class Deletions:
         """The tombstone of the group is about to be written."""
         self._expected[group_id] = epoch
 
-    def replayed(self, group_id: str) -> None:
-        """The log has a tombstone of the group."""
+    def replayed(self, group_id: str) -> bool:
+        """The log has a tombstone of the group; return whether it was expected."""
         epoch = self._expected.pop(group_id, None)
         if epoch is not None:
             self._log.forget(group_id, epoch)
+        return epoch is not None
 
     def failed(self, _error: object = None) -> None:
         """The tombstones could not be written, or not all of them."""

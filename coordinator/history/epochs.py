@@ -100,6 +100,8 @@ class ConsumerEpochs:
         self._awaited: dict[str, set[str]] = {}
         self._changes: dict[str, _Changes] = {}
         self._expected: dict[tuple[str, str], tuple[Trigger, str]] = {}
+        # Groups that are converted; True: their next epoch is the generation of the classic group.
+        self._converted: dict[str, bool] = {}
 
     def on_unloaded(self) -> None:
         """Drop what is under way."""
@@ -107,12 +109,18 @@ class ConsumerEpochs:
         self._awaited.clear()
         self._changes.clear()
         self._expected.clear()
+        self._converted.clear()
 
     def forget(self, group_id: str) -> None:
         """The group is no longer a consumer group."""
         self._open.pop(group_id, None)
         self._awaited.pop(group_id, None)
         self._changes.pop(group_id, None)
+        self._converted.pop(group_id, None)
+
+    def convert(self, group_id: str, *, with_members: bool) -> None:
+        """The group was a classic one. With members, the records of these follow, and its generation as an epoch."""
+        self._converted[group_id] = with_members
 
     # --- causes
 
@@ -156,6 +164,9 @@ class ConsumerEpochs:
         """The record of a new group epoch is replayed."""
         group_id, now_ms = group.group_id, self._log.now_ms()
         found = self._changes.pop(group_id, None) or _Changes([], [])
+        if self._converted.get(group_id):
+            self._converted[group_id] = False
+            return
         rebalance = Rebalance(
             group_id,
             GroupType.CONSUMER,
@@ -177,6 +188,8 @@ class ConsumerEpochs:
         causes = [
             cause for cause in found.causes if now_ms - cause.at_ms <= _MAX_AGES_MS.get(cause.trigger, MAX_AGE_MS)
         ]
+        if self._converted.pop(group_id, None) is not None:
+            causes.append(Cause(Trigger.PROTOCOL_CHANGED, detail="classic to consumer", at_ms=now_ms))
         for cause in causes or [Cause(Trigger.TOPICS_CHANGED, at_ms=now_ms)]:
             rebalance.add_cause(cause, cause.at_ms)
             if cause.trigger in _REMOVALS:

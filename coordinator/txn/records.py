@@ -33,6 +33,8 @@ VALUE_VERSION = 0
 TAGGED_VALUE_VERSION = 1
 
 _VERSION = struct.Struct(">h")
+# Version of the key, length of the transactional id.
+_KEY_HEAD = struct.Struct(">hh")
 # Of the value in version 1: its version, producer id, producer epoch, timeout, state; last update, start.
 _HEAD = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
@@ -117,7 +119,7 @@ def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
     (key_version,) = _VERSION.unpack_from(key)
     if key_version != KEY_VERSION:
         return None
-    transactional_id = TransactionLogKey.decode(key, key_version, _VERSION.size)[0].transactional_id
+    transactional_id = _decoded_id(key)
     if value is None:
         return Record(transactional_id, None)
     if (transaction := _decoded_at_rest(value)) is not None:
@@ -131,6 +133,16 @@ def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
     readable = min(value_version, TransactionLogValue.MAX_VERSION)
     message, _ = TransactionLogValue.decode(value, readable, _VERSION.size)
     return Record(transactional_id, _from_message(message))
+
+
+def _decoded_id(key: bytes) -> str:
+    """The transactional id of a key of version 0, as the codec decodes it."""
+    if len(key) >= _KEY_HEAD.size and len(key) == _KEY_HEAD.size + _KEY_HEAD.unpack_from(key)[1]:
+        try:
+            return key[_KEY_HEAD.size :].decode()
+        except UnicodeDecodeError:
+            pass
+    return TransactionLogKey.decode(key, KEY_VERSION, _VERSION.size)[0].transactional_id
 
 
 def _decoded_at_rest(value: bytes) -> Transaction | None:

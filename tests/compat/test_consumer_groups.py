@@ -41,7 +41,7 @@ QUICK = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "4000",
+    "group.consumer.session.timeout.ms": "6000",
     "group.consumer.migration.policy": "bidirectional",
 }
 NEW = {"group.protocol": "consumer"}

@@ -1,18 +1,20 @@
-"""MirrorMaker 4.3.1 copies topics, their settings and the offsets of groups from one broker to another."""
+"""MirrorMaker 4.3.1 copies topics, their settings and the offsets of groups from one broker to another, and both ways
+between Apache Kafka 3.9.1 and gregor, exactly once."""
 
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
+from tests.compat.apache_kafka import ApacheKafka
 from tests.compat.confluent import read_to_end, reading
 from tests.compat.records import WAIT_S, until
 from tests.support.connect import ConnectProcess
-from tests.support.processes import BrokerProcess
+from tests.support.processes import BrokerProcess, free_port
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
@@ -36,7 +38,9 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield running
 
 
-def mirror(folder: pathlib.Path, source: str, target: str, topic: str, group: str) -> ConnectProcess:
+def mirror(
+    folder: pathlib.Path, source: str, target: str, topic: str, group: str, overrides: Mapping[str, str] | None = None
+) -> ConnectProcess:
     properties = {
         "clusters": "one,two",
         "one.bootstrap.servers": source,
@@ -58,7 +62,8 @@ def mirror(folder: pathlib.Path, source: str, target: str, topic: str, group: st
         "replication.factor": "1",
         "offset.storage.partitions": "3",
         "status.storage.partitions": "2",
-        **{f"two.{key}": value for key, value in WORKER.items()},
+        **{f"{name}.{key}": value for name in ("one", "two") for key, value in WORKER.items()},
+        **(overrides or {}),
     }
     return ConnectProcess(folder, "mirror", "org.apache.kafka.connect.mirror.MirrorMaker", properties)
 
@@ -91,7 +96,7 @@ def committed(bootstrap: str, topic: str, group: str) -> dict[int, int]:
 
 def contents(bootstrap: str, topic: str) -> list[list[Record]]:
     """Return the records of each partition."""
-    consumer = reading(bootstrap)
+    consumer = reading(bootstrap, **{"isolation.level": "read_committed"})
     try:
         parts = [read_to_end(consumer, topic, 0, number) for number in range(PARTITIONS)]
     except (KafkaException, AssertionError):
@@ -150,3 +155,61 @@ def test_topics_settings_and_offsets_are_copied(
         running.start()
         until_copied()
         until_offsets_are_copied()
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    folder = tmp_path_factory.mktemp("kafka")
+    settings = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
+    running = ApacheKafka(folder, folder / "data", None, 0, {**settings, "transaction.state.log.num.partitions": "2"})
+    yield running
+    running.kill()
+
+
+def test_both_ways_between_apache_kafka_and_gregor_exactly_once(
+    bootstrap: str, kafka: ApacheKafka, unique: Callable[[str], str], tmp_path: pathlib.Path
+) -> None:
+    """One topic from Apache Kafka to gregor, another back, by a process that is killed on the way."""
+    topic, back, group = unique("orders"), unique("replies"), unique("billing")
+    for server, name in ((kafka.bootstrap, topic), (bootstrap, back)):
+        admin = AdminClient({"bootstrap.servers": server, "log_level": 0})
+        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(WAIT_S)
+        produce(server, name, 0)
+    overrides = {
+        "two->one.enabled": "true",
+        "two->one.topics": back,
+        "two->one.groups": group,
+        "dedicated.mode.enable.internal.rest": "true",
+        "listeners": f"http://127.0.0.1:{free_port()}",
+        **{f"{name}.exactly.once.source.support": "enabled" for name in ("one", "two")},
+    }
+    with mirror(tmp_path, kafka.bootstrap, bootstrap, topic, group, overrides) as running:
+
+        def until_copied() -> None:
+            for source, name, target, copy in (
+                (kafka.bootstrap, topic, bootstrap, f"one.{topic}"),
+                (bootstrap, back, kafka.bootstrap, f"two.{back}"),
+            ):
+                expected = contents(source, name)
+                until(
+                    lambda target=target, copy=copy, expected=expected: (  # type: ignore[misc]
+                        partitions_of(target, copy) == PARTITIONS and contents(target, copy) == expected
+                    ),
+                    f"the records in {copy}",
+                    PATIENCE_S,
+                )
+
+        until_copied()
+        ends = commit_ends(kafka.bootstrap, topic, group)
+        until(lambda: committed(bootstrap, f"one.{topic}", group) == ends, f"the offsets {ends}", PATIENCE_S)
+        for server, name in ((kafka.bootstrap, topic), (bootstrap, back)):
+            produce(server, name, RECORDS)
+        running.kill()
+        running.start()
+        until_copied()
+    # The markers of transactions are between the records.
+    for target, copy in ((bootstrap, f"one.{topic}"), (kafka.bootstrap, f"two.{back}")):
+        consumer = reading(target)
+        parts = [TopicPartition(copy, number) for number in range(PARTITIONS)]
+        assert sum(consumer.get_watermark_offsets(part, WAIT_S)[1] for part in parts) > 2 * RECORDS
+        consumer.close()

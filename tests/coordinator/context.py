@@ -12,6 +12,8 @@ from gregor.coordinator.group.records import decode_record
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.group.states import GroupState
 from gregor.coordinator.history.rebalance import Rebalance
+from gregor.coordinator.history.records import encode
+from gregor.coordinator.history.texts import line
 from gregor.coordinator.replaying import replay
 from gregor.coordinator.timers import LoopTimers
 from gregor.protocol.deferred import Deferred
@@ -34,6 +36,7 @@ from gregor.protocol.messages import (
 )
 from gregor.protocol.records.control import EndTransaction
 from gregor.protocol.turns import run_all
+from tests.coordinator.history.facts import values_of
 from tests.coordinator.machinery import Call, CoordinatorContext
 
 
@@ -72,6 +75,13 @@ class Context(CoordinatorContext[GroupCoordinator]):
             new_uuid=self._new_uuid,
             history=self.history,
         )
+
+    def __exit__(self, *exception: object) -> None:
+        super().__exit__(*exception)
+        # In whatever way groups rebalance in a test, their history can be written.
+        for value in values_of(self.history.ended):
+            encode("g", value)
+            assert line("g", value)
 
     def _new_uuid(self) -> str:
         self._uuids += 1

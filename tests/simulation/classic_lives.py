@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PROTOCOL = "range"
 JOIN_TIMEOUT_MS = 7000
 REBALANCE_TIMEOUT_MS = 4000
-"""Above the session timeout: a member that is not heard of has lost its lease before a rebalance ends without it."""
+"""Above the session timeout: a member that is cut off has lost its lease before a rebalance ends without it."""
 CLASSIC_SETTINGS = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "300"}
 
 

@@ -11,6 +11,7 @@ from gregor.replication.store.metadata_store import Create
 from gregor.replication.store.nodes import ReplicaAssignment
 from tests.simulation.ambush import Ambush
 from tests.simulation.node import host_of
+from tests.simulation.transaction_ambush import TransactionAmbush
 
 if TYPE_CHECKING:
     from gregor.replication.partition.partition import Partition
@@ -35,14 +36,24 @@ class Faults:
         self._known_s = 0.0
         self._pace_s = rng.choice((0.3, 0.8, 1.5))
         self._ambush = Ambush(world, self, world.rng("ambush"))
+        self._transactions = TransactionAmbush(world, lambda: self.over, world.rng("transaction ambush"))
+
+    @property
+    def catches_verifications(self) -> bool:
+        """See TransactionAmbush."""
+        return self._transactions.catches_verifications
 
     def has_lost_bytes(self, since_s: float) -> bool:
         """Some broker, and the others may not know it yet, or did not know it at some time from `since_s` on."""
         return self._lossy is not None or self._known_s > since_s
 
     def begin(self) -> None:
-        self._world.network.watcher = self._ambush.delay_s
+        self._world.network.watcher = self._delay_s
+        self._world.network.answer_watcher = self._transactions.answer_delay_s
         self._later(self._rng.random() * self._pace_s, self._next)
+
+    def _delay_s(self, source: str, target: str, data: bytes) -> float:
+        return self._ambush.delay_s(source, target, data) + self._transactions.delay_s(source, target, data)
 
     def _later(self, delay_s: float, call: Callable[[], None]) -> None:
         self._world.loop.call_later(delay_s, call)
@@ -68,7 +79,7 @@ class Faults:
         if self._lossy is not None and self._is_safe():
             self._lossy = None
             self._known_s = self._world.loop.time()
-        if self._lossy is None and not self._ambush.is_under_way:
+        if self._lossy is None and not (self._ambush.is_under_way or self._transactions.is_under_way):
             fault()
         self._later(2 * self._pace_s * self._rng.random(), self._next)
 
@@ -79,7 +90,7 @@ class Faults:
         world.trace("-- healing --")
         for undo in self._undo:
             undo()
-        world.network.watcher = None
+        world.network.watcher = world.network.answer_watcher = None
         world.network.cut.clear()
         world.network.slow.clear()
         world.zk.slowness = 1.0

@@ -25,7 +25,7 @@ class Holding:
 
 
 class GroupLedger:
-    """What the members of one group were told, and what they committed."""
+    """The assignments that members of one group received, and the offsets that they committed."""
 
     def __init__(self, world: World) -> None:
         self._world = world

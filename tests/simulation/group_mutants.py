@@ -42,6 +42,7 @@ GROUP_MUTANTS = (
     Mutant(
         "a member that leaves begins no group epoch",
         (Edit("coordinator", "fence", "group.epoch + 1", "group.epoch"),),
+        seed=25,
     ),
     # Epochs do not fall.
     Mutant(
@@ -73,6 +74,7 @@ GROUP_MUTANTS = (
     Mutant(
         "a member that was removed commits offsets",
         (Edit("coordinator", "commit_error", "return ErrorCode.UNKNOWN_MEMBER_ID", "return ErrorCode.NONE"),),
+        seed=65,
     ),
     Mutant(
         "the first commit for a partition counts, not the last",
@@ -84,5 +86,27 @@ GROUP_MUTANTS = (
                 "group.offsets.setdefault(ANY_1, {}).setdefault(ANY_2, committed)",
             ),
         ),
+    ),
+    # Members of both protocols.
+    Mutant(
+        "classic members of a group that is converted own nothing",
+        (Edit("coordinator", "_upgraded", "targets[ANY_1] = _assigned(ANY_2, ANY_3)", "targets[ANY_1] = {}"),),
+        seed=45,
+    ),
+    Mutant(
+        "a group that is classic again has no rebalance",
+        (
+            Edit(
+                "coordinator",
+                "_begin_classic",
+                "return self._rebalances.begin(ANY_1, ANY_2, ANY_3, ANY_4)",
+                "return Result()",
+            ),
+        ),
+    ),
+    Mutant(
+        "the parked joins of a group that is converted are not answered",
+        (Edit("coordinator", "_replay_metadata", "self.soft.close(ANY_1, ANY_2)", "self.soft.memberships.clear()"),),
+        seed=70,
     ),
 )

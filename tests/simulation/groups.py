@@ -1,8 +1,8 @@
 """Members of a consumer group of the new protocol (KIP-848): instances of a consumer that join, own partitions, commit
 offsets for them, and leave, crash or lose their connection; each life of one has a member id of its own.
 
-A member is honest: it revokes what it is no longer assigned before it says so, owns nothing after its lease, and begins
-anew when it is fenced. Only then can the group promise that no partition has two owners.
+A member is honest: it revokes what it is no longer assigned before it reports so, owns nothing after its lease, and
+begins anew when it is fenced. Only then can the group promise that no partition has two owners.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class Life(Client):
             self._revoke(key)
 
     async def leave(self, *, for_now: bool) -> None:
-        """Revoke everything and leave, once; what the answer says does not matter. A commit may still be under way."""
+        """Revoke everything and leave, once; the answer does not matter. A commit may still be under way."""
         for key in sorted(self.owned):
             if self.rng.random() < 0.5:
                 self._commit_late(key)

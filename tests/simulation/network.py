@@ -35,6 +35,8 @@ class Network:
         self.cut: set[tuple[str, str]] = set()
         self.watcher: Callable[[str, str, bytes], float] | None = None
         """Called with source, target and bytes of each message to a server; returns the seconds by which it is late."""
+        self.answer_watcher: Callable[[str, str, bytes], float] | None = None
+        """The same of each response, by its request."""
         self.slow: dict[str, float] = {}
         """The longest additional delay of messages from or to a host, in seconds."""
         self._listeners: dict[str, tuple[Process, Callable[[str], ServerEnd]]] = {}
@@ -153,6 +155,8 @@ class Connection(asyncio.Transport):
         answer = await self._end.frame(data)
         if answer is not None and self._server_open and self._network.is_open(self._server, self._client):
             self._back_s = self._reaches(self._server, self._client, self._back_s)
+            if self._network.answer_watcher is not None:
+                self._back_s += self._network.answer_watcher(self._client, self._server, data)
             self._loop.call_at(self._back_s, self._answered, answer, context=self.client_process.context)
 
     def _server_lost(self) -> None:

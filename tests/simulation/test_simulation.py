@@ -46,9 +46,9 @@ def test_many_seeds(first: int, pytestconfig: pytest.Config) -> None:
 
 
 @pytest.mark.slow
-def test_a_seed_does_the_same_again() -> None:
-    """A run is also the same in another process, where strings hash differently."""
-    seed = 3
+@pytest.mark.parametrize("seed", [3, 21])
+def test_a_seed_does_the_same_again(seed: int) -> None:
+    """A run is also the same in another process, where strings hash differently. The second has a group."""
     _, lines = trace(seed)
     assert len(lines) > 50
     assert trace(seed)[1] == lines

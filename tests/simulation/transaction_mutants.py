@@ -95,6 +95,7 @@ TRANSACTION_MUTANTS = (
     Mutant(
         "a partition that is not known yet counts as deleted",
         (Edit("broker", "_route", "self._knows_all_topics()", "True"),),
+        seed=659,
     ),
     Mutant(
         "a new coordinator does not send markers again",
@@ -202,6 +203,7 @@ TRANSACTION_MUTANTS = (
     Mutant(
         "a verification holds although a marker was appended since",
         (Edit("storage", "check_verified", "guard is None or guard is not current", "guard is None"),),
+        seed=130,
     ),
     Mutant(
         "the first batch of a transaction is not verified",

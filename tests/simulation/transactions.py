@@ -179,6 +179,10 @@ class Instance(Client):
             attempts += self.world.is_calm
             await self._again(attempts, what)
 
+    def has_written(self, one: Transaction, key: Key) -> bool:
+        """Return whether a batch of the transaction was acknowledged in this partition."""
+        return any(of == key for of, _ in one.records)
+
     async def end(self, one: Transaction, *, commit: bool) -> None:
         """Commit or abort. Raises Refused, also where the outcome is not known."""
         transactions = self.world.transactions
@@ -294,7 +298,8 @@ class Instance(Client):
         request, values, what = await self._next_batch(one, key)
 
         async def send() -> None:
-            await asyncio.sleep(self.rng.choice((0.2, 2.0)) * self.rng.random())
+            delay_s = self.rng.choice((0.2, 2.0)) * self.rng.random()
+            await asyncio.sleep(0 if self.world.faults.catches_verifications else delay_s)
             other = Instance(self.world, self.rng, self.name, self.generation)  # with connections of its own
             other.adopt(*producer)
             with suppress(Refused):
@@ -392,8 +397,12 @@ class TransactionalProducer:
                     await asyncio.sleep(rng.random())
             if rng.random() < 0.5:
                 await instance.commit_offset(one)
-            if not is_last and rng.random() < 0.15:
-                await instance.write_late(one, rng.choice(self._keys))
+            catches = world.faults.catches_verifications
+            if not is_last and rng.random() < (0.5 if catches else 0.15):
+                fresh = [key for key in self._keys if not instance.has_written(one, key)]
+                await instance.write_late(one, rng.choice(fresh if catches and fresh else self._keys))
+                if catches:
+                    await asyncio.sleep(0.05 + 0.1 * rng.random())  # the batch comes over connections of its own
                 await instance.end(one, commit=False)
                 raise Refused("a request had no answer")
             end = 0.0 if is_last else rng.random()

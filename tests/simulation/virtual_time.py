@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+from gregor.protocol import ids
 from tests.simulation.loop import VirtualLoop, owner
 
 EPOCH_MS = 1_700_000_000_000
@@ -23,7 +25,7 @@ def wall_ms(loop: VirtualLoop) -> int:
 
 @contextmanager
 def virtual(loop: VirtualLoop, rng: random.Random) -> Iterator[None]:
-    """In place of the modules `time` and `random`, wherever gregor has imported them."""
+    """In place of the modules `time` and `random`, wherever gregor has imported them, and of the bytes of uuids."""
     clock = SimpleNamespace(**vars(time))
     clock.__dict__.update(
         monotonic=loop.time,
@@ -31,7 +33,10 @@ def virtual(loop: VirtualLoop, rng: random.Random) -> Iterator[None]:
         time=lambda: wall_ms(loop) / 1000,
         time_ns=lambda: wall_ms(loop) * 1_000_000,
     )
-    replaced = []
+    system = SimpleNamespace(**vars(os))
+    system.urandom = rng.randbytes
+    replaced = [(ids, "os", os)]
+    ids.os = system  # type: ignore[attr-defined]
     for name, module in list(sys.modules.items()):
         if name.startswith("gregor."):
             for attribute, real, put in (("time", time, clock), ("random", random, rng)):

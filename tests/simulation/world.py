@@ -33,6 +33,7 @@ from tests.simulation.loop import Process, Stuck, VirtualLoop
 from tests.simulation.network import Network
 from tests.simulation.node import SETTINGS, Node, host_of
 from tests.simulation.throttles import Throttles
+from tests.simulation.transaction_ambush import is_ambushed
 from tests.simulation.transaction_ledger import TransactionLedger
 from tests.simulation.transactions import CommittedConsumer, TransactionalProducer
 from tests.simulation.virtual_time import virtual, wall_ms
@@ -131,6 +132,9 @@ class World:
         self.transactions = TransactionLedger(self)
         self.transactional_names: list[str] = []
         self.transaction_version = rng.choice((0, 2, 2))
+        if is_ambushed(self.rng("transaction ambush")):
+            # A verification can only come too late where the epoch stays at the end of a transaction.
+            self.transaction_version = self.rng("older protocol").choice((0, 0, 2))
         self.internal_keys: list[Key] = []
         self._read_again: dict[Key, dict[int, bytes]] = {}
         if rng.random() < TRANSACTIONAL_SEEDS and not all(map(is_compacted, self.keys)):

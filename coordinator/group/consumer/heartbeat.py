@@ -383,7 +383,7 @@ class Heartbeats:
         response = Response(member_id=member.member_id, member_epoch=request.member_epoch)
         if request.instance_id is not None and request.member_epoch == AWAY_EPOCH:
             _log.info("Group %r: static member %r leaves for a while", group.group_id, member.member_id)
-            # The member that takes over begins with epoch 0, and no partition may have a later one than its owner.
+            # Its replacement begins with epoch 0, and no partition may have a later one than its owner.
             assigned = {topic_id: dict.fromkeys(owned, 0) for topic_id, owned in member.assignment.assigned.items()}
             away = member.assignment._replace(epoch=AWAY_EPOCH, assigned=assigned, pending_revocation={})
             return Result(response, [changes.assignment(group.group_id, member.member_id, away)])

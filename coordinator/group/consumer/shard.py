@@ -143,6 +143,11 @@ class ConsumerShard:
         if self._is_loaded:
             self._history.on_epoch(group)
 
+    def begin_conversion(self, group_id: str, *, with_members: bool) -> None:
+        """The records of a consumer group follow, which was a classic one."""
+        if self._is_loaded:
+            self._history.convert(group_id, with_members=with_members)
+
     def forget(self, group: ConsumerGroup) -> None:
         """The group is no longer a consumer group."""
         self.expressions.forget(group.group_id)

@@ -160,9 +160,11 @@ class ClassicMembers:
         uses_classic = all(group.members[member_id].uses_classic_protocol for member_id in others)
         if old.uses_classic_protocol or not uses_classic or not self._conversions.allows_replacement(group):
             return None
-        settled = group.epoch == group.target_epoch and all(_owns_target(group, one) for one in group.members.values())
+        is_reconciled = group.epoch == group.target_epoch and all(
+            _owns_target(group, one) for one in group.members.values()
+        )
         cause = None
-        if not settled or new.subscription.topics != group.topics_of(old.subscription):
+        if not is_reconciled or new.subscription.topics != group.topics_of(old.subscription):
             cause = Cause(Trigger.PROTOCOL_CHANGED, detail="a static member came back with the classic protocol")
         records = self._conversions.downgraded(group, {old.member_id}, cause, now_ms, new)
         return Result(_joined(new.member_id, group.epoch, records[-1].value.protocol), records)

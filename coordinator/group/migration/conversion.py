@@ -90,7 +90,7 @@ def encode_assignment(partitions: Mapping[Uuid, Iterable[int]], metadata: bytes,
 
 
 def owned_partitions(subscription: ConsumerProtocolSubscription, topics: TopicView) -> dict[Uuid, frozenset[int]]:
-    """The partitions that a joining member says that it owns, as far as their topics exist."""
+    """The partitions that a joining member reports to own, as far as their topics exist."""
     return _by_topic_id(((one.topic, one.partitions) for one in subscription.owned_partitions), topics)
 
 

@@ -7,6 +7,8 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import DeleteGroupsRequest, RebalanceValue
 from tests.coordinator.group.consumer.context import Consumer, ConsumerContext
+from tests.coordinator.group.migration.test_conversion import given
+from tests.coordinator.group.migration.test_conversions import ClassicConsumer, classic_group, context_of, settle
 from tests.coordinator.history.facts import values_of
 
 SESSION_MS = 45_000
@@ -243,3 +245,42 @@ def test_deletion_of_a_consumer_group() -> None:
         context.run(context.coordinator.delete_groups(DeleteGroupsRequest(groups_names=["g"]), 2))
         assert context.history.forgotten == [("g", 3)]
         assert context.history.ended[-1].outcome is Outcome.EMPTY
+
+
+def test_group_that_becomes_a_consumer_group_and_a_classic_one_again() -> None:
+    with context_of() as context:
+        (classic_id,) = classic_group(context, [{"orders": [0, 1, 2, 3]}])
+        old = ClassicConsumer(context, classic_id, 1, {"orders": [0, 1, 2, 3]})
+        new = Consumer(context, "new", ["orders"])
+        settle(old, new)
+        new.leave()
+        generation = old.join().response.generation_id
+        context.sync(classic_id, generation, {classic_id: given({"orders": [0, 1, 2, 3]})})
+        values = history(context)
+        assert [(value.group_type, value.epoch, value.outcome) for value in values] == [
+            ("classic", 1, "assigned"),
+            ("consumer", 2, "assigned"),
+            ("classic", 3, "assigned"),
+        ]
+        assert causes(values[1]) == [
+            ("member joined", "new", ""),
+            ("group protocol changed", "", "classic to consumer"),
+        ]
+        assert (values[1].members_count, values[1].moved) == (2, 2)
+        assert values[2].causes[0].trigger == "group protocol changed"
+        assert context.history.forgotten == []
+
+
+def test_empty_classic_group_that_becomes_a_consumer_group() -> None:
+    with context_of() as context:
+        (classic_id,) = classic_group(context, [{"orders": [0, 1, 2, 3]}])
+        context.leave(classic_id)
+        new = context.consumer("new", ["orders"])
+        context.settle_group(new)
+        values = history(context)
+        assert [(value.group_type, value.epoch) for value in values] == [
+            ("classic", 1),
+            ("classic", 2),
+            ("consumer", 2),
+        ]
+        assert [trigger for trigger, _, _ in causes(values[2])] == ["member joined", "group protocol changed"]

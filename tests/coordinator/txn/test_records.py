@@ -10,7 +10,7 @@ from gregor.coordinator.txn.records import decode_record, encoder
 from gregor.coordinator.txn.states import STATUS, TransactionState
 from gregor.coordinator.txn.transaction import Transaction
 from gregor.protocol.errors import MalformedMessage
-from gregor.protocol.messages import TransactionLogValue
+from gregor.protocol.messages import TransactionLogKey, TransactionLogValue
 from gregor.protocol.topic_partition import TopicPartition
 
 KEY = b"\x00\x00\x00\x02id"
@@ -162,6 +162,21 @@ def test_an_unusual_value_at_rest_is_that_of_the_codec(changed: dict[int, bytes]
         message.client_transaction_version,
     )
     assert found.next_producer_id == message.next_producer_id
+
+
+@given(st.text(max_size=300))
+def test_keys_of_any_text(transactional_id: str) -> None:
+    record = Record(transactional_id, None)
+    key, _ = encoder(lambda: 2)(record)
+    assert key == b"\x00\x00" + TransactionLogKey(transactional_id=transactional_id).encode(0)
+    assert decode_record(key, None) == record
+    assert decode_record(key + b"more", None) == record
+
+
+@pytest.mark.parametrize("key", [b"\x00\x00", b"\x00\x00\x00", b"\x00\x00\x00\x03id", b"\x00\x00\x00\x02i\xff"])
+def test_a_broken_key_is_refused(key: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        decode_record(key, None)
 
 
 def test_tombstone() -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import MonkeyPatch
@@ -107,8 +108,9 @@ class Client:
 class Play:
     """Carries steps out on a coordinator and on the model, and checks the rules."""
 
-    def __init__(self, context: ConsumerContext) -> None:
+    def __init__(self, context: ConsumerContext, at_once: bool) -> None:
         self.context = context
+        self.at_once = at_once
         self.model = Model()
         self.clients = [Client(slot) for slot in range(CLIENTS)]
         self.epochs = (1, 1)
@@ -399,7 +401,8 @@ class Play:
         ]
         assert len(wanted) == len(set(wanted)) or group.target_epoch < group.epoch
         assert group.target.keys() <= group.members.keys()
-        if group.target_epoch == group.epoch and group.members:
+        # One that is computed in turns after a write failed may be for topics that are newer than the epoch's.
+        if self.at_once and group.target_epoch == group.epoch and group.members:
             names = {topic.topic_id: name for name, topic in self.model.recorded.items()}
             assert {partition[0] for partition in wanted} <= names.keys()
             assert len(wanted) == sum(topic.partition_count for topic in self.model.recorded.values())
@@ -482,7 +485,7 @@ def play(plan: list[tuple[str, int, str]], interval_ms: int, *, at_once: bool = 
         if not at_once:
             patch.setattr(targets, "MAX_SIZE_AT_ONCE", 0)
             patch.setattr(targets, "MAX_MEMBERS_AT_ONCE", 1)
-        scene = Play(context)
+        scene = Play(context, at_once)
         for verb, slot, topic in plan:
             getattr(scene, verb)(scene.clients[slot], topic)
             scene.check()
@@ -490,6 +493,7 @@ def play(plan: list[tuple[str, int, str]], interval_ms: int, *, at_once: bool = 
         return copy.copy(scene)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(steps, st.sampled_from([0, 1_000]), st.booleans())
 def test_groups_follow_the_rules_of_kip_848(plan: list[tuple[str, int, str]], interval_ms: int, at_once: bool) -> None:

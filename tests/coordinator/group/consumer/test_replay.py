@@ -253,6 +253,7 @@ def tombstone(record: Record) -> Record:
     return Record(record.key, None)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(some_records | some_records.map(tombstone), max_size=25))
 def test_any_log_can_be_loaded_and_its_groups_used_and_removed(records: list[Record]) -> None:

@@ -1,6 +1,7 @@
 """Static members of consumer groups (KIP-345 with KIP-848)."""
 
 from gregor.coordinator.group.consumer.group import ConsumerGroupState
+from gregor.coordinator.group.consumer.reconciliation import MemberState
 from gregor.protocol.errors import ErrorCode
 from tests.coordinator.group.consumer.context import ConsumerContext
 
@@ -101,3 +102,23 @@ def test_state_of_a_static_member_that_is_away_survives_a_restart() -> None:
         back = context.consumer("m2", instance="i1")
         assert back.owned == {"t": [0, 1]}
         assert context.found().epoch == 2
+
+
+def test_a_member_that_left_for_a_while_need_not_revoke_partitions_in_time() -> None:
+    with ConsumerContext() as context:
+        first = context.consumer("m1", instance="i1", rebalance_ms=3_000)
+        second = context.consumer("m2")
+        first.beat()
+        assert context.found().members["m1"].assignment.state is MemberState.UNREVOKED_PARTITIONS
+        assert first.leave(-2) == ErrorCode.NONE
+        context.sleep(2 * 3_000)
+        second.beat()
+        away = context.found().members["m1"]
+        assert away.epoch == -2
+        # Partitions to revoke are free now, and those that the next instance keeps have no later epoch than it.
+        assert not away.assignment.pending_revocation
+        assert {epoch for partitions in away.assignment.assigned.values() for epoch in partitions.values()} == {0}
+        context.sleep(45_000 - 2 * 3_000 - 1000)
+        assert "m1" in context.found().members
+        context.sleep(2000)
+        assert "m1" not in context.found().members
