@@ -60,8 +60,8 @@ ADMIN_CLIENT_ID = "__admin_client"
 ALL_IN_SYNC = -1
 
 _UNFIT = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD})
-"""A leader that refuses records so will do it each time, and those behind them would wait for ever. INVALID_RECORD is
-for a large batch in a topic that an operator has given a codec: a leader here cannot compress it on the way."""
+"""A leader that refuses records so will do it each time, and those behind them would wait without end. INVALID_RECORD
+is for a large batch in a topic that an operator has given a codec: a leader here cannot compress it on the way."""
 _ADVANCED = _UNFIT | {ErrorCode.NONE}
 """After these the next records of a partition are sent at once."""
 
