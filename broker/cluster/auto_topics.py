@@ -95,7 +95,11 @@ class TopicCreator:
             # Few: a group's history is small, and only a report reads it. More would be more files and fetches.
             partitions = min(MAX_REBALANCES_PARTITIONS, config["offsets.topic.num.partitions"])
             factor = 1 if self._forwarder is None else config["offsets.topic.replication.factor"]
-            configs = {"cleanup.policy": "compact", "segment.bytes": str(config["offsets.topic.segment.bytes"])}
+            configs = {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+            }
         else:
             partitions, factor, configs = config["num.partitions"], config["default.replication.factor"], {}
         return partitions, factor, configs

@@ -59,9 +59,10 @@ ADMIN_CLIENT_ID = "__admin_client"
 """Brokers accept records for internal topics from this client id alone (Kafka: AdminUtils)."""
 ALL_IN_SYNC = -1
 
-_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""A leader that refuses records so will do it each time, and those behind them would wait without end."""
-_ADVANCED = _TOO_LARGE | {ErrorCode.NONE}
+_UNFIT = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD})
+"""A leader that refuses records so will do it each time, and those behind them would wait without end. INVALID_RECORD
+is for a large batch in a topic that an operator has given a codec: a leader here cannot compress it on the way."""
+_ADVANCED = _UNFIT | {ErrorCode.NONE}
 """After these the next records of a partition are sent at once."""
 
 _Record = tuple[bytes, bytes | None]
@@ -263,7 +264,7 @@ class RebalanceHistory:
             self._log.append(partition, records)
         except KafkaError as error:
             self._report(f"the records of partition {partition} cannot be appended: {error}")
-            if error.code not in _TOO_LARGE:
+            if error.code not in _UNFIT:
                 return False
             self._drop(partition, len(records))
         else:
@@ -301,7 +302,7 @@ class RebalanceHistory:
             code = errors.get(one.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
             if code:
                 self._report(f"the leader of partition {one.partition} answers {ErrorCode(code).name}")
-            if code in _TOO_LARGE:
+            if code in _UNFIT:
                 self._drop(one.partition, one.records_count)
             elif code:
                 self._schedule(RETRY_S)

@@ -5,7 +5,7 @@ the eager protocol list none), when the member is removed, or when its new assig
 owner again when the assignment is written that contains it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ MAX_UNOWNED = 100_000
 _Key = tuple[str, int]
 """Topic, by name or as the text of its id, and partition."""
 NameOf = Callable[[Uuid], str]
+_Claimed = tuple[int, Mapping[str, frozenset[int]]]
+"""When a member joined, and the partitions that it then owned."""
 
 
 class Move(NamedTuple):
@@ -176,9 +178,18 @@ def _keys(both: tuple[PartitionMap, PartitionMap], name_of: NameOf) -> set[_Key]
 class Releases:
     """When members gave up partitions before the new assignment."""
 
-    def __init__(self, claims: Mapping[str, Iterable[Claim]], gone: Mapping[str, int]) -> None:
+    def __init__(self, claims: Mapping[str, Sequence[_Claimed]], gone: Mapping[str, int]) -> None:
         self._gone = gone
-        self._claims = {name: [_claimed(claim) for claim in some] for name, some in claims.items()}
+        self._claims = claims
+
+    @classmethod
+    def of_members(cls, claims: Mapping[str, Iterable[Claim]], gone: Mapping[str, int]) -> "Steps[Releases]":
+        """Decode what the members claimed in their joins, each in a step; `gone` has the times of removed ones."""
+        decoded: dict[str, list[_Claimed]] = {}
+        for name, some in claims.items():
+            decoded[name] = [_claimed(claim) for claim in some]
+            yield None
+        return cls(decoded, gone)
 
     def of(self, name: str, key: _Key) -> int | None:
         """Return when the member gave the partition up; None if it did not."""
@@ -189,7 +200,7 @@ class Releases:
         return self._gone.get(name)
 
 
-def _claimed(claim: Claim) -> tuple[int, Mapping[str, frozenset[int]]]:
+def _claimed(claim: Claim) -> _Claimed:
     try:
         owned = decode_subscription(claim.subscription).owned or {}
     except Undecodable:

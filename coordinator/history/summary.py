@@ -101,8 +101,7 @@ class Summaries:
         self, rebalance: Rebalance, before: Mapping[str, Partitions], after: Mapping[str, Partitions]
     ) -> Steps[Comparison]:
         unowned = self._unowned.pop(rebalance.group_id)
-        releases = Releases(rebalance.claims, rebalance.gone)
-        yield None
+        releases = yield from Releases.of_members(rebalance.claims, rebalance.gone)
         owners_before = yield from owners(before)
         owners_after = yield from owners(after)
         found = yield from compare(owners_before, owners_after, releases, unowned, rebalance.ended_ms)

@@ -188,4 +188,5 @@ def test_history_of_rebalances_is_a_small_compacted_topic(
     admin = Admin()
     admin.go.set()
     loop.run_until_complete(creator(admin, Requests() if cluster else None).create(REBALANCES_TOPIC))
-    assert admin.asked == [(REBALANCES_TOPIC, 8, factor, {"cleanup.policy": "compact", "segment.bytes": "104857600"})]
+    configs = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+    assert admin.asked == [(REBALANCES_TOPIC, 8, factor, configs)]

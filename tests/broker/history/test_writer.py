@@ -247,8 +247,8 @@ def test_leader_that_refuses_gets_the_records_later_in_their_order(world: World,
 
 
 @pytest.mark.parametrize("leader", [OWN, SECOND])
-@pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE])
-def test_records_that_are_too_large_for_the_topic_do_not_hold_up_the_next_ones(
+@pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD])
+def test_records_that_do_not_fit_the_topic_do_not_hold_up_the_next_ones(
     world: World, monkeypatch: pytest.MonkeyPatch, leader: int, code: ErrorCode
 ) -> None:
     monkeypatch.setattr(writer, "MAX_BATCH_BYTES", 1)

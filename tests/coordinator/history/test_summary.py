@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from gregor.coordinator.history import ownership
 from gregor.coordinator.history.causes import Cause, Identity, Rejoin, Trigger
-from gregor.coordinator.history.ownership import Unowned
+from gregor.coordinator.history.ownership import Releases, Unowned
 from gregor.coordinator.history.rebalance import Arrival, Assigned, Claim, GroupType, Outcome, Rebalance
 from gregor.coordinator.history.records import encode
 from gregor.coordinator.history.summary import MAX_MEMBERS, MAX_MOVED_PARTITIONS, Summaries
@@ -70,6 +70,12 @@ def test_eager_members_have_no_partitions_from_their_joins_on() -> None:
         ("t", "a", "b", [1]),
         ("t", "b", "c", [2]),
     ]
+
+
+def test_the_claims_of_each_member_are_decoded_in_a_step_of_their_own() -> None:
+    claims = {f"m{number}": [cooperative(0, t=[number])] for number in range(100)}
+    steps = Releases.of_members(claims, {})
+    assert sum(1 for _ in steps) == 100
 
 
 def test_cooperative_rebalance_leaves_only_what_moves_without_owner() -> None:
