@@ -190,7 +190,7 @@ class TransactionShard:
         transaction = self.state.transactions.get(transactional_id)
         if transaction is None or transaction.state is not TransactionState.ONGOING:
             return Result()
-        # The timer was set at the begin of the transaction, or for the rest of its time: no other time decides.
+        # The timer runs from the begin of the transaction, or for the rest of its time, by a clock that does not jump.
         return self._abort_overdue(transactional_id, transaction, None, now_ms)
 
     def _abort_overdue(
