@@ -384,13 +384,13 @@ class FoldersAhead:
     def __init__(self, logs: LogManager, broker_id: int, request: LeaderAndIsrRequest) -> None:
         self._logs = logs
         self._broker_id = broker_id
-        self._coming = self._new_partitions(request)
+        self._coming = _new_partitions(logs, broker_id, request)
         self._left = 0
         self._planned = False
 
     def call_before(self, topic: str, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> Call | None:
         """Return the call that must be made before this partition is created, if there is one."""
-        if not self._is_new(topic, state):
+        if not _is_new(self._logs, self._broker_id, topic, state):
             return None
         call = None
         if self._left <= 0:
@@ -407,15 +407,18 @@ class FoldersAhead:
         if self._planned:
             self._logs.discard_folders()
 
-    def _new_partitions(self, request: LeaderAndIsrRequest) -> Iterator[NewPartition]:
-        for topic in request.topic_states:
-            for state in topic.partition_states:
-                if self._is_new(topic.topic_name, state):
-                    leads = state.leader == self._broker_id
-                    key = TopicPartition(topic.topic_name, state.partition_index)
-                    yield NewPartition(key, topic.topic_id, state.leader_epoch if leads else -1)
 
-    def _is_new(self, topic: str, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> bool:
-        key = (topic, state.partition_index)
-        known = self._logs.get(*key) is not None or key in self._logs.failed
-        return state.is_new and not known and self._broker_id in state.replicas
+def _new_partitions(logs: LogManager, broker_id: int, request: LeaderAndIsrRequest) -> Iterator[NewPartition]:
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            if _is_new(logs, broker_id, topic.topic_name, state):
+                key = TopicPartition(topic.topic_name, state.partition_index)
+                yield NewPartition(key, topic.topic_id, state.leader_epoch if state.leader == broker_id else -1)
+
+
+def _is_new(
+    logs: LogManager, broker_id: int, topic: str, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState
+) -> bool:
+    key = (topic, state.partition_index)
+    known = logs.get(*key) is not None or key in logs.failed
+    return state.is_new and not known and broker_id in state.replicas
