@@ -143,7 +143,7 @@ def test_killed_worker_writes_each_line_once(
         way.until_in_topic(before + 1, worker)
         worker.kill()
         assert before < len(way.in_topic()) < len(way.lines), "not killed on the way"
-        way.write(200, SIZE)
+        way.write(600, SIZE)
         worker.start()
     worker.until_tasks_run(way.source_name)
     way.until_in_topic(len(way.lines), worker)
