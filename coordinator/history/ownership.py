@@ -44,6 +44,16 @@ class Comparison:
     without_owner_ms: int = -1
     moves: dict[Move, list[int]] = field(default_factory=dict)
 
+    def note_change(self, key: _Key, old: str | None, new: str | None) -> None:
+        """Note a partition that has another owner than before."""
+        if old is None:
+            self.added += 1
+        elif new is None:
+            self.removed += 1
+        else:
+            self.moved += 1
+        self.moves.setdefault(Move(key[0], old, new), []).append(key[1])
+
     def note_gap(self, gap_ms: int) -> None:
         """A partition had no owner for this time."""
         if gap_ms > 0:
@@ -107,16 +117,11 @@ def compare(
         elif old is not None:
             found.note_gap(0)
         if old != new:
-            if old is None:
-                found.added += 1
-            else:
-                found.moved += 1
-            found.moves.setdefault(Move(key[0], old, new), []).append(key[1])
+            found.note_change(key, old, new)
         yield None
     for key, old in before.items():
         if key not in after:
-            found.removed += 1
-            found.moves.setdefault(Move(key[0], old, None), []).append(key[1])
+            found.note_change(key, old, None)
             since_ms = releases.of(old, key)
             unowned[key] = ended_ms if since_ms is None else since_ms
         yield None
@@ -157,16 +162,11 @@ def follow(
         if old is not None:
             found.note_gap(0)
         if old != new:
-            if old is None:
-                found.added += 1
-            else:
-                found.moved += 1
-            found.moves.setdefault(Move(key[0], old, new), []).append(key[1])
+            found.note_change(key, old, new)
         yield None
     for key, old in before.items():
         if key not in owner:
-            found.removed += 1
-            found.moves.setdefault(Move(key[0], old, None), []).append(key[1])
+            found.note_change(key, old, None)
         yield None
     return found
 
