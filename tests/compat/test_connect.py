@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pathlib
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from confluent_kafka import ConsumerGroupType
@@ -19,6 +20,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 PATIENCE_S = 90
 # The source keeps whole lines of its buffer of 1024 characters back when a batch is full and the file is at its end.
 SIZE = 1500
+PAUSE_S = 0.01
 FILE = "org.apache.kafka.connect.file.FileStream"
 
 Unique = Callable[[str], str]
@@ -43,6 +45,23 @@ class Way:
         self.lines += new
         with self.source.open("a") as source:
             source.write("".join(f"{line}\n" for line in new))
+
+    @contextmanager
+    def growing(self) -> Iterator[None]:
+        """Append lines without an end, until the block ends: whatever the worker's speed, it is never done before."""
+        ended = threading.Event()
+
+        def grow() -> None:
+            while not ended.wait(PAUSE_S):
+                self.write(1, SIZE)
+
+        writer = threading.Thread(target=grow)
+        writer.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            writer.join()
 
     def set_up_source(self, worker: Worker, **settings: str) -> None:
         config = {"connector.class": f"{FILE}SourceConnector", "tasks.max": "1", "file": str(self.source)}
@@ -136,15 +155,13 @@ def test_killed_worker_writes_each_line_once(
     """With exactly.once.source.support, lines and the position in the file are in the same transaction."""
     worker = Worker(tmp_path, "one", bootstrap, unique("connect"), {"exactly.once.source.support": "enabled"})
     stack.enter_context(worker)
-    way.write(600, SIZE)
     way.set_up_source(worker, **{"exactly.once.support": "required", "batch.size": "2"})
-    for _ in range(2):
-        before = len(way.in_topic())
-        way.until_in_topic(before + 1, worker)
-        worker.kill()
-        assert before < len(way.in_topic()) < len(way.lines), "not killed on the way"
-        way.write(600, SIZE)
-        worker.start()
+    with way.growing():
+        for _ in range(2):
+            before = len(way.in_topic())
+            way.until_in_topic(before + 1, worker)
+            worker.kill()
+            worker.start()
     worker.until_tasks_run(way.source_name)
     way.until_in_topic(len(way.lines), worker)
     assert way.in_topic() == way.lines
