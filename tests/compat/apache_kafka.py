@@ -13,7 +13,7 @@ from tests.support.kafka import kafka_jars
 from tests.support.processes import answers_metadata, free_port
 
 VERSION = "3.9.1"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 CLUSTER_ID = "Y3Jvc3NpbmctYm9yZGVycw"
 
 _LOG4J = """\

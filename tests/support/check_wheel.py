@@ -30,7 +30,7 @@ NEEDED = (
 )
 FOREIGN_PACKAGES = ("storage", "protocol")
 """The foreign ones are packages here, and single modules for the other names."""
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 120.0
 IMPORTS = "import gregor.broker.server, gregor.broker.wiring, gregor.config.broker, gregor.storage.log.log"
 
 

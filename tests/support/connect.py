@@ -22,7 +22,7 @@ from tests.support.processes import ROOT, free_port
 
 VERSION = "4.3.1"
 START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 120.0
 HEAP_MB = 256
 
 _LOG4J = """\
