@@ -50,6 +50,8 @@ _QUICK: dict[str, str | int] = {
     "topic.metadata.refresh.fast.interval.ms": 100,
     "topic.metadata.refresh.interval.ms": 5_000,
     "metadata.recovery.strategy": "none",
+    # A broker of Apache Kafka that was started just now knows no topics; librdkafka would fail queued records then.
+    "topic.metadata.propagation.max.ms": 3_600_000,
     "log_level": 0,
 }
 
@@ -426,6 +428,7 @@ class Work:
         self.inputs, self.outputs = inputs, outputs
         self.copiers: list[Copier] = []
         self.fed = dict.fromkeys(range(inputs), 0)
+        self._not_fed: list[str] = []
         self._folder = folder / name
         self._name = name
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
@@ -485,9 +488,14 @@ class Work:
         """Add records to each input partition."""
         for partition in self.fed:
             for _ in range(count):
-                self._producer.produce(self.input, f"{partition}.{self.fed[partition]}", partition=partition)
+                value = f"{partition}.{self.fed[partition]}"
+                self._producer.produce(self.input, value, partition=partition, on_delivery=self._delivered)
                 self.fed[partition] += 1
         self._producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._not_fed.append(f"{message.value()!r}: {error}")
 
     def committed(self) -> dict[int, int]:
         parts = [TopicPartition(self.input, number) for number in self.fed]
@@ -502,6 +510,7 @@ class Work:
     def until_copied(self) -> None:
         """Wait until the group has committed the end of the input."""
         assert self._producer.flush(WAIT_S) == 0
+        assert self._not_fed == [], _some(self._not_fed)
 
         def copied() -> bool:
             restarted = [copier.restart_stuck() for copier in self.copiers]
