@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 
-from gregor.spark_jobs.connector import PACKAGE, connector_jars
+from gregor.spark_jobs.connector import CONNECTORS, USUAL_SPARK, connector_jars
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.java import require_java
 from gregor.spark_jobs.jobs import wordcount
@@ -20,8 +20,8 @@ examples:
   gregor spark wordcount --topic lines --once
   spark-submit --jars $(gregor spark connector) my_job.py
 
-Spark needs Java 17 or newer and PySpark 4.0 (pip install 'gregor[spark]'); the connector is
-{PACKAGE}.
+Spark needs Java 17 or newer and PySpark {", ".join(CONNECTORS)} (pip install 'gregor[spark]'; PySpark {USUAL_SPARK} is
+the one that is tested most). The connector is the one of the same minor version.
 """
 
 
