@@ -11,6 +11,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Touched after a successful installation; older than pyproject.toml means: install again.
 INSTALLED := $(VENV)/.installed
+# One of the three minor versions of Spark that gregor runs on: Delta and Iceberg have no release for a newer one yet.
+SPARK ?= 4.1.1
 # More words for `gregor start` (make run ARGS='--override num.partitions=3') or pytest (make test ARGS='-k group').
 ARGS ?=
 
@@ -59,7 +61,7 @@ $(INSTALLED): pyproject.toml hatch_build.py
 	  fi; \
 	fi
 	@echo 'installing gregor and what it needs into $(VENV)'
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,spark]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,spark]' 'pyspark==$(SPARK)'
 	@$(call write_spark_submit)
 	@touch $@
 

@@ -6,7 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gregor.spark_jobs.connector import PACKAGE, connector_jars
+from gregor.spark_jobs.connector import CONNECTORS, USUAL_SPARK, connector_jars
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.java import require_java
 
@@ -31,8 +31,8 @@ examples:
   gregor spark wordcount --topic lines --once
   spark-submit --jars $(gregor spark connector) my_job.py
 
-Spark needs Java 17 or newer and PySpark 4.0 (pip install 'gregor[spark]'); the connector is
-{PACKAGE}.
+Spark needs Java 17 or newer and PySpark {", ".join(CONNECTORS)} (pip install 'gregor[spark]'; PySpark {USUAL_SPARK} is
+the one that is tested most). The connector is the one of the same minor version.
 """
 
 

@@ -128,7 +128,7 @@ def test_missing_pyspark_is_reported_with_the_command_that_installs_it(
 
     monkeypatch.setattr(session, "find_spec", lambda name: None)
     assert cli.main(["wordcount", "--topic", "t"]) == 1
-    assert "pip install 'pyspark==4.0.*'" in capsys.readouterr().err
+    assert "pip install 'gregor[spark]'" in capsys.readouterr().err
 
 
 def test_help_needs_no_pyspark() -> None:
