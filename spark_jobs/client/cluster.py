@@ -85,12 +85,16 @@ class Cluster:
         self._all_topics = False
         self._coordinators.clear()
 
-    def retrying(self) -> Retries:
-        """Return the retries of one operation: until default.api.timeout.ms, with a refresh before each."""
+    def retrying(self, timeout_ms: float | None = None, backoff_ms: float | None = None) -> Retries:
+        """Return the retries of one operation: until default.api.timeout.ms, with a refresh before each.
+
+        A `timeout_ms` replaces that limit, a `backoff_ms` the time of all waits.
+        """
         own = self.settings
-        return Retries(
-            self.refresh, own.default_api_timeout_ms, own.retry_backoff_ms, own.retry_backoff_max_ms, self._clock
-        )
+        limit_ms = own.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        if backoff_ms is None:
+            return Retries(self.refresh, limit_ms, own.retry_backoff_ms, own.retry_backoff_max_ms, self._clock)
+        return Retries(self.refresh, limit_ms, backoff_ms, backoff_ms, self._clock)
 
     def cluster_id(self) -> str | None:
         """Return the id of the cluster; None if the brokers do not say it."""
