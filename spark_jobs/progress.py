@@ -28,6 +28,8 @@ class Progress:
     def __init__(self, report: Report) -> None:
         self.records = 0
         self.batches = 0
+        self.dropped = 0
+        """Rows that a stateful operator dropped because they were behind the watermark."""
         self.interrupted = False  # by a signal
         self._report = report
         self._last_batch = -1
@@ -39,13 +41,15 @@ class Progress:
             self._last_batch = progress.batchId
             self.batches += 1
             self.records += progress.numInputRows
+            self.dropped += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
             self._report(self.line(progress))
 
     def line(self, progress: StreamingQueryProgress) -> str:
         text = f"batch {progress.batchId}: {progress.numInputRows:,} records, {self.records:,} in this run"
         sources = json.loads(progress.json)["sources"]  # the attributes hold offsets as the repr of a dict
         waiting = sum(records_waiting(source.get("endOffset"), source.get("latestOffset")) for source in sources)
-        return f"{text}, {waiting:,} waiting, {progress.processedRowsPerSecond:,.0f} records/s"
+        rate = f"{progress.processedRowsPerSecond:,.0f} records/s"
+        return f"{text}, {waiting:,} waiting, {rate}, {progress.batchDuration / 1000:,.1f} s"
 
 
 def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:
