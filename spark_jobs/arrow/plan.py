@@ -9,7 +9,7 @@ from gregor.protocol.ids import ZERO_UUID
 from gregor.spark_jobs.errors import JobError
 
 if TYPE_CHECKING:
-    from gregor.spark_jobs.client.cluster import ClientSettings
+    from gregor.spark_jobs.client.settings import ClientSettings
 
 Mode = Literal["auto", "wire", "files"]
 
@@ -74,3 +74,20 @@ class DataLoss(JobError):
 
     def __reduce__(self) -> tuple[type[DataLoss], tuple[str, int, tuple[int, int], str]]:
         return DataLoss, (self.topic, self.partition, self.wanted, self.found)
+
+
+class CorruptRecords(JobError):
+    """A batch cannot be read; the other batches of its partition may be whole."""
+
+    def __init__(self, topic: str, partition: int, offset: int, problem: str) -> None:
+        super().__init__(
+            f"partition {topic}-{partition}: the batch at offset {offset} cannot be read: {problem}. It was damaged on "
+            f"the disk of its leader or by its producer: read from a replica that has it whole, or start behind it"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type[CorruptRecords], tuple[str, int, int, str]]:
+        return CorruptRecords, (self.topic, self.partition, self.offset, self.problem)
