@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gregor.protocol.records.batch import (
+    HEADER,
     LENGTH_AT,
     LOG_OVERHEAD,
     MAGIC_AT,
@@ -128,6 +129,11 @@ class Decoder:
         self.next_offset = start_offset
         """The offset after the last batch that was decoded: that of the next fetch."""
 
+    def skip_to(self, offset: int) -> None:
+        """Continue at an offset: the records below it are not wanted, also if their batch reaches beyond it."""
+        self.next_offset = max(self.next_offset, offset)
+        self._first = max(self._first, offset)
+
     def decode(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
         """Decode the complete batches in these bytes; what follows them is ignored. Raises CorruptRecords."""
         block = _Block()
@@ -237,6 +243,23 @@ class Decoder:
         if filters.max_timestamp_ms is not None:
             bounds.append(numbers.timestamps_ms <= filters.max_timestamp_ms)
         return np.flatnonzero(np.logical_and.reduce(bounds)) if bounds else None
+
+
+def end_of_batches(data: bytes | memoryview) -> tuple[int, int]:
+    """Return the offset after the last complete batch, and its leader epoch; -1 without one."""
+    position, last, size = 0, -1, len(data)
+    while size - position > MAGIC_AT:
+        length = int.from_bytes(data[position + LENGTH_AT : position + LOG_OVERHEAD], signed=True)
+        if length < 0 or position + LOG_OVERHEAD + length > size:
+            break
+        last = position
+        position += LOG_OVERHEAD + length
+    if last < 0:
+        return -1, -1
+    if data[last + MAGIC_AT] < 2 or size - last < RECORD_BATCH_OVERHEAD:
+        return int.from_bytes(data[last : last + 8], signed=True) + 1, -1
+    header = HEADER.unpack_from(data, last)
+    return header[0] + header[6] + 1, header[2]
 
 
 def _joined(block: _Block) -> tuple[Octets, Positions, Positions]:

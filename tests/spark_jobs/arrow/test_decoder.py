@@ -164,6 +164,13 @@ def test_progress_is_behind_the_last_batch_also_if_it_has_no_rows() -> None:
     assert decoder.next_offset == 40
 
 
+def test_records_below_an_offset_that_was_skipped_to_are_left_out() -> None:
+    decoder = Decoder(RowBuilder("t", 0, ("offset",), False, 100), 0, 20)
+    decoder.skip_to(8)
+    (rows,) = decoder.decode(batch_of(5, 5))
+    assert rows.column(0).to_pylist() == [8, 9]
+
+
 def test_message_sets_have_absolute_offsets() -> None:
     data = bytearray()
     append_message(data, 5, 0, 0, 0, b"k", b"magic 0")
