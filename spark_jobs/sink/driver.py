@@ -70,6 +70,7 @@ class BatchDriver:
         self._transactions = Transactions(cluster, transactional_id, options.transaction_timeout_ms)
         self._topic = StateTopic(cluster, options.state_topic, transactional_id.encode())
         self._claimed = False
+        self._owned = False  # whether the last stable offset is known to be above the claim
 
     def write(self, batch_id: int, write_rows: WriteRows) -> bool:
         """Write a batch; return False if it was committed before. Raise JobError if no attempt has succeeded.
@@ -101,17 +102,25 @@ class BatchDriver:
             return
         self._topic.prepare()
         identity = self._transactions.begin_epoch()
-        state = self._read()
+        state = self._decoded(self._topic.read())
         if state is None or state.owner != self._owner:
             state = BatchState(self._owner) if state is None else state.owned_by(self._owner)
             self._commit(identity, state)
         self._claimed = True
 
     def _attempt(self, batch_id: int, write_rows: WriteRows) -> bool:
-        # Before InitProducerId, so that this run does not fence a newer one that has replaced it.
-        self._owned_state()
+        if self._owned:
+            # This run does not fence a newer one that has replaced it.
+            self._require_ownership(self._decoded(self._topic.read_stable()))
         identity = self._transactions.begin_epoch()
-        state = self._owned_state()
+        state = self._decoded(self._topic.read())
+        if state is None:
+            raise JobError(
+                f"the state of {self._transactional_id!r} is gone from the topic {self._options.state_topic}; it was "
+                "deleted. Which batch is committed is not known any more: start with a new checkpoint"
+            )
+        self._require_ownership(state)
+        self._owned = True
         if state.batch_id == batch_id:
             return False
         if state.batch_id > batch_id:
@@ -157,24 +166,16 @@ class BatchDriver:
                 _log.info("the transaction of %r is not aborted yet: %s", self._transactional_id, failure)
             raise
 
-    def _owned_state(self) -> BatchState:
-        state = self._read()
-        if state is None:
-            raise JobError(
-                f"the state of {self._transactional_id!r} is gone from the topic {self._options.state_topic}; it was "
-                "deleted. Which batch is committed is not known any more: start with a new checkpoint"
-            )
-        if state.owner != self._owner:
+    def _require_ownership(self, state: BatchState | None) -> None:
+        if state is not None and state.owner != self._owner:
             other = "another run of this query" if state.owner.query_id == self._owner.query_id else "another query"
             raise QueryFenced(
                 f"{other} (id {state.owner.query_id}, run {state.owner.run_id}) was started later with the "
                 f"transactional id {self._transactional_id!r} and owns it now; this run ends. Give each checkpoint "
                 "an id of its own"
             )
-        return state
 
-    def _read(self) -> BatchState | None:
-        value = self._topic.read()
+    def _decoded(self, value: bytes | None) -> BatchState | None:
         return None if value is None else BatchState.decode(value)
 
 

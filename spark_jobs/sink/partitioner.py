@@ -62,7 +62,7 @@ def murmur2_sql(key: str) -> str:
 
 def _little_endian(key: str, position: str, size: int) -> str:
     """Return the number of at most `size` bytes; those beyond the end of the key do not exist."""
-    digits = ", ".join(f"hex(substring({key}, {position} + {place}, 1))" for place in range(size, 0, -1))
+    digits = ", ".join(f"hex(substring({key}, {position} + {byte}, 1))" for byte in range(size, 0, -1))
     return f"cast(conv(concat({digits}), 16, 10) as bigint)"
 
 

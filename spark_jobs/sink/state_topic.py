@@ -1,8 +1,8 @@
 """The compacted topic of the states: its creation, and the last committed record of a key.
 
-The topic has one partition, so that a key never moves to another. Reading it is exact although transactions of other
-queries may be open: `read` waits until the last stable offset has reached the high watermark of its beginning. All
-transactions of the own transactional id are below that, because they ended before InitProducerId returned.
+The topic has one partition, so that a key never moves to another. After InitProducerId all transactions of the own
+transactional id have ended, below the high watermark. Those of other queries may be open and keep the last stable
+offset, up to which committed records are known, below records of the own one: `read` waits until they have ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST, list_offsets
-from gregor.spark_jobs.client.settings import READ_UNCOMMITTED
+from gregor.spark_jobs.client.settings import READ_COMMITTED, READ_UNCOMMITTED
 from gregor.spark_jobs.errors import JobError
 
 _CREATE_TOPICS_VERSIONS = 4, 7
@@ -28,7 +28,6 @@ _CREATE_TOPICS_VERSIONS = 4, 7
 _DESCRIBE_CONFIGS_VERSIONS = 0, 4
 _FETCH_VERSIONS = 4, 12
 _TOPIC_RESOURCE = 2
-_READ_COMMITTED = 1
 _FETCH_BYTES = 1024 * 1024
 _FETCH_WAIT_MS = 100
 _CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024), "min.cleanable.dirty.ratio": "0.1"}
@@ -69,8 +68,15 @@ class StateTopic:
             )
 
     def read(self) -> bytes | None:
-        """Return the last committed value of the key; None if it has none."""
-        end = list_offsets(self._cluster, {self.partition: LATEST}, READ_UNCOMMITTED)[self.partition].offset
+        """Return the last value of the key; None if it has none. It is exact after InitProducerId."""
+        return self._read_to(READ_UNCOMMITTED)
+
+    def read_stable(self) -> bytes | None:
+        """Return the last value of the key below the last stable offset, which may not be the last one."""
+        return self._read_to(READ_COMMITTED)
+
+    def _read_to(self, isolation: str) -> bytes | None:
+        end = list_offsets(self._cluster, {self.partition: LATEST}, isolation)[self.partition].offset
         retries = self._cluster.retrying()
         if self._next_offset is None:
             self._next_offset = list_offsets(self._cluster, {self.partition: EARLIEST}, READ_UNCOMMITTED)[
@@ -145,7 +151,7 @@ class StateTopic:
             max_wait_ms=_FETCH_WAIT_MS,
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
-            isolation_level=_READ_COMMITTED,
+            isolation_level=1,
             topics=[FetchRequest.FetchTopic(topic=self.partition.topic, partitions=[part])],
         )
         response = self._cluster.exchange(leader, request, self._cluster.version(leader, FetchRequest, highest, lowest))

@@ -7,7 +7,7 @@ not write under the epoch of the first, of which a part may be written.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ RUN_ID = "spark.jobGroup.id"
 
 _TASK_NAME = re.compile(r"task \d+\.(\d+) in stage \d+\.(\d+) \(TID \d+\)")
 
-Write = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+Write = Callable[[Iterable["pa.RecordBatch"]], Iterable["pa.RecordBatch"]]
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Report:
 def transactional_task(options: SinkOptions, identity: ProducerIdentity) -> Write:
     """Return the function of a task that writes under the epoch of an attempt."""
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield _arrow(transactional_reports(options, identity, batches))
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _arrow(transactional_reports(options, identity, iter(batches)))
 
     return write
 
@@ -92,7 +92,7 @@ def transactional_reports(
 def plain_task(options: SinkOptions) -> Write:
     """Return the function of a task that writes with a producer id of its own."""
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with Cluster(options.settings) as cluster:
             producer = Producer(cluster, idempotent_identity(cluster), options)
             for batch in batches:
@@ -167,5 +167,5 @@ def _arrow(reports: list[Report]) -> pa.RecordBatch:
 
     types = (pa.string(), pa.int32(), pa.int64(), pa.string(), pa.int32(), pa.bool_(), pa.string())
     schema = pa.schema(list(zip(_REPORT_COLUMNS, types, strict=True)))
-    columns = [pa.array([report.row()[place] for report in reports], kind) for place, kind in enumerate(types)]
+    columns = [pa.array([report.row()[index] for report in reports], kind) for index, kind in enumerate(types)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
