@@ -13,12 +13,13 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gregor.spark_jobs.connector import HOW_TO_INSTALL_PYSPARK, connector_jars, installed_spark
+from gregor.spark_jobs.connector import connector_jars
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.installation import installed_spark
+from gregor.spark_jobs.installation import require_pyspark as require_pyspark
 from gregor.spark_jobs.java import require_java
 
 if TYPE_CHECKING:
@@ -62,12 +63,6 @@ def open_session(
     if SparkContext._active_spark_context is None:
         conf.setAppName(app_name)
     return SparkSession.builder.config(conf=conf).getOrCreate()
-
-
-def require_pyspark() -> None:
-    """Raise JobError if PySpark is not installed for this Python."""
-    if find_spec("pyspark") is None:
-        raise JobError(f"PySpark is not installed. {HOW_TO_INSTALL_PYSPARK}")
 
 
 def default_settings(master: str) -> dict[str, str]:

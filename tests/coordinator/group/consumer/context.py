@@ -85,7 +85,7 @@ class ConsumerContext(Context):
             self.topics.set(name, partitions)
         self.configs = DefaultConfigs(ConsumerGroupConfig(assignment_interval_ms=assignment_interval_ms))
         self.settings = settings or ConsumerGroupSettings()
-        self.served = True
+        self.served = self.admitted = True
         self.gate = HeldGate()
         super().__init__(**options)
 
@@ -98,7 +98,9 @@ class ConsumerContext(Context):
             self.gate,
             partition_count=self.partition_count,
             new_uuid=self._new_uuid,
-            consumer_groups=ConsumerGroups(self.topics, self.configs, self.settings, lambda: self.served),
+            consumer_groups=ConsumerGroups(
+                self.topics, self.configs, self.settings, lambda: self.served, lambda: self.served and self.admitted
+            ),
             history=self.history,
         )
 
