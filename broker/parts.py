@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         TransactionContext,
         VerifiedPartitions,
     )
+    from gregor.broker.features.updates import FeatureUpdates
     from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.follower_sessions import FollowerSessions
     from gregor.broker.fetch.sessions import FetchSessions
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.coordinator.txn.coordinator import TransactionCoordinator
     from gregor.protocol.turns import Gate
-    from gregor.replication.admin.features import FeatureAdmin
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
@@ -88,7 +88,7 @@ class Broker:
     controller: ControllerAnswers
     admin: Admin
     features: FinalizedFeatures
-    feature_admin: FeatureAdmin
+    feature_admin: FeatureUpdates
     topic_creator: TopicCreator
     groups: GroupCoordinator
     transactions: TransactionCoordinator

@@ -322,7 +322,9 @@ class Node:
             controller=control.answers,
             admin=admin,
             features=base.features,
-            feature_admin=feature_admin(config, base, control, coordinators, self._gate, in_cluster=self.in_cluster),
+            feature_admin=feature_admin(
+                config, base, control, coordinators, self._background, in_cluster=self.in_cluster
+            ),
             topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),
             groups=coordinators.groups,
             transactions=coordinators.transactions,
