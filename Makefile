@@ -4,13 +4,15 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-all bench bench-cluster bench-scale chaos simulate check lint types imports rules stubs check-wheel jars all-jars java flink clean
+.PHONY: help setup demo run test test-all bench bench-cluster bench-scale chaos simulate check lint types imports rules stubs check-wheel jars all-jars java flink spark-lines clean
 
 # Another environment beside the usual one, for another Python: make test VENV=.venv-newest PYTHON=python3.13
 VENV ?= .venv
 BIN := $(VENV)/bin
 # Touched after a successful installation; older than pyproject.toml means: install again.
 INSTALLED := $(VENV)/.installed
+# One of the three minor versions of Spark that gregor runs on: Delta and Iceberg have no release for a newer one yet.
+SPARK ?= 4.1.1
 # More words for `gregor start` (make run ARGS='--override num.partitions=3') or pytest (make test ARGS='-k group').
 ARGS ?=
 
@@ -20,6 +22,7 @@ help:
 	@echo 'make test        the fast tests, no Java needed; ARGS="-k words" picks some'
 	@echo 'make test-all    all tests: also those with Java, foreign clients and Spark'
 	@echo 'make flink       Flink with an exactly-once sink, killed and restarted; installs 400 MB into .cache on first use'
+	@echo 'make spark-lines Spark 4.0 and 4.2 beside the usual 4.1; installs 900 MB into .cache on first use'
 	@echo 'make bench       performance beside Apache Kafka 4.3.1, in turns on this machine; ARGS="--rounds 1"'
 	@echo 'make bench-cluster   three brokers beside three of Apache Kafka 3.9.1: throughput, failover, start; ARGS="--rounds 1"'
 	@echo 'make bench-scale 10,000 partitions and 5,000 connections: time, memory, stalls; ARGS="--partitions 1000"'
@@ -59,7 +62,7 @@ $(INSTALLED): pyproject.toml hatch_build.py
 	  fi; \
 	fi
 	@echo 'installing gregor and what it needs into $(VENV)'
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,spark]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,spark]' 'pyspark==$(SPARK)'
 	@$(call write_spark_submit)
 	@touch $@
 
@@ -92,6 +95,10 @@ all-jars: setup
 # Flink's Kafka connector with an exactly-once sink; a part of test-all, too.
 flink: setup java
 	$(BIN)/pytest -q tests/compat/test_flink.py $(ARGS)
+
+# A round of tests with the other minor versions of Spark; a part of test-all, too.
+spark-lines: setup java
+	$(BIN)/pytest -q tests/spark_jobs/test_spark_lines.py $(ARGS)
 
 bench: jars java
 	@$(BIN)/python tests/bench/compare.py $(ARGS)

@@ -141,6 +141,10 @@ class InFlightRequests:
         """Note that a request was sent whose frame was made elsewhere."""
         self._sent[correlation_id] = RequestCodec(api_key, version, self._client_id)
 
+    def forget(self) -> None:
+        """Forget the requests in flight: their responses were read elsewhere."""
+        self._sent.clear()
+
     def response(self, response: bytes | memoryview) -> tuple[int, Any, int]:
         """Return the correlation id of a response (given without its size), the message, and its end position. Raises
         MalformedMessage, also if no such request was sent."""

@@ -11,15 +11,18 @@ import socket
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from gregor.protocol.client import InFlightRequests
-from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.client import CORRELATION_ID_BYTES, InFlightRequests
+from gregor.protocol.errors import ErrorCode, MalformedMessage
 from gregor.protocol.framing import SIZE_BYTES
+from gregor.protocol.messages import ApiVersionsRequest
 
 if TYPE_CHECKING:
-    from gregor.protocol.messages import ApiMessage
+    from gregor.protocol.messages import ApiMessage, ApiVersionsResponse
 
 MAX_RESPONSE_BYTES = 512 * 1024 * 1024
 _RECEIVED_AT_ONCE_BYTES = 1024 * 1024
+_API_VERSIONS_WITH_FEATURES = 3
+_ERROR_CODE_BYTES = 2
 
 
 class ConnectionEnded(ConnectionError):
@@ -53,6 +56,22 @@ class SyncConnection:
         if answered != sent:
             raise MalformedMessage(f"it answers request {answered}, not {sent}")
         return message
+
+    def api_versions(self, client_name: str, client_version: str) -> ApiVersionsResponse:
+        """Return what the broker offers; version 3 is sent first, then version 0 (KIP-511).
+
+        A broker that does not know version 3 responds with an error and a body of version 0.
+        """
+        request = ApiVersionsRequest(client_software_name=client_name, client_software_version=client_version)
+        self.send(request, _API_VERSIONS_WITH_FEATURES)
+        frame = self.receive_frame()
+        code = frame[CORRELATION_ID_BYTES : CORRELATION_ID_BYTES + _ERROR_CODE_BYTES]
+        if int.from_bytes(code, signed=True) == ErrorCode.UNSUPPORTED_VERSION:
+            self._requests.forget()
+            response: ApiVersionsResponse = self.exchange(ApiVersionsRequest(), 0)
+            return response
+        response = self._requests.response(frame)[1]
+        return response
 
     def receive_frame(self) -> bytes:
         """Receive the bytes of the next response, without its size."""

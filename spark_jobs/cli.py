@@ -2,17 +2,29 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from gregor.spark_jobs.connector import PACKAGE, connector_jars
+from gregor.spark_jobs.connector import CONNECTORS, USUAL_SPARK, connector_jars
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.java import require_java
-from gregor.spark_jobs.jobs import wordcount
 
+if TYPE_CHECKING:
+    from gregor.spark_jobs.jobs.common.job import Job
+
+JOBS: dict[str, tuple[str, str]] = {
+    "windows": ("windows", "count and sum records by key in tumbling or sliding windows"),
+    "wordcount": ("wordcount", "count the words of a topic as they arrive: to the console, to a topic or to Parquet"),
+}
+"""The jobs: the module in `jobs/`, and a line of help."""
+
+_JOB_LINES = "\n".join(f"  {name:<11} {text}" for name, (_, text) in JOBS.items())
 USAGE = f"""\
 usage: gregor spark COMMAND [ARGUMENTS]
 
 commands:
-  wordcount   count the words of a topic as they arrive: to the console, to a topic or to Parquet
+{_JOB_LINES}
   connector   print the jars of Spark's Kafka connector; the first call downloads them
 
 examples:
@@ -20,8 +32,8 @@ examples:
   gregor spark wordcount --topic lines --once
   spark-submit --jars $(gregor spark connector) my_job.py
 
-Spark needs Java 17 or newer and PySpark 4.0 (pip install 'gregor[spark]'); the connector is
-{PACKAGE}.
+Spark needs Java 17 or newer and PySpark {", ".join(CONNECTORS)} (pip install 'gregor[spark]'; PySpark {USUAL_SPARK} is
+the one that is tested most). The connector is the one of the same minor version.
 """
 
 
@@ -46,8 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return end.code if isinstance(end.code, int) else 1
 
 
-def _wordcount(arguments: list[str]) -> int:
-    return wordcount.main(arguments, prog="gregor spark wordcount")
+def _job(name: str, arguments: list[str]) -> int:
+    """Run a job. Its module is imported only now, so that the other jobs cost nothing."""
+    job: Job = import_module(f"gregor.spark_jobs.jobs.{JOBS[name][0]}").JOB
+    return job.main(arguments, prog=f"gregor spark {name}")
 
 
 def _connector(arguments: list[str]) -> int:
@@ -59,7 +73,9 @@ def _connector(arguments: list[str]) -> int:
     return 0
 
 
-COMMANDS: dict[str, Callable[[list[str]], int]] = {"wordcount": _wordcount, "connector": _connector}
+COMMANDS: dict[str, Callable[[list[str]], int]] = {name: partial(_job, name) for name in JOBS} | {
+    "connector": _connector
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,18 +11,20 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.installation import HOW_TO_INSTALL_PYSPARK, installed_spark, spark_home
 
 GROUP = "org.apache.spark"
 ARTIFACT = "spark-sql-kafka-0-10_2.13"
-VERSION = "4.0.0"  # for every PySpark 4.0.x
-PACKAGE = f"{GROUP}:{ARTIFACT}:{VERSION}"
+# By the minor version of Spark; a connector runs on each of its patches. Each is the newest that resolves with all that
+# it depends on: 4.1.2 names a token provider of that version, which the central repository does not have.
+CONNECTORS = {"4.0": "4.0.0", "4.1": "4.1.1", "4.2": "4.2.0"}
+USUAL_SPARK = "4.1.1"  # of the development environment; Delta 4.4.0 and Iceberg 1.11.0 run on it
 
-# Dependencies in the connector's pom that are already among PySpark's jars.
+# Dependencies in the connectors' poms that are already among PySpark's jars.
 IN_PYSPARK = (
     "org.apache.hadoop",
     "org.slf4j",
@@ -33,7 +35,6 @@ IN_PYSPARK = (
     "org.scala-lang.modules",
 )
 RESOLVE_TIMEOUT_S = 300
-HOW_TO_INSTALL_PYSPARK = "Install it with\n    pip install 'pyspark==4.0.*'"
 
 Runner = Callable[[list[str], Path], tuple[int, str]]
 
@@ -44,23 +45,45 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(base) / "gregor"
 
 
-def connector_folder(cache: Path | None = None) -> Path:
+def connector_version(spark: str | None = None) -> str:
+    """Return the connector's version for a version of Spark, by default the installed one.
+
+    Raise JobError if no connector is known for it.
+    """
+    spark = spark or installed_spark() or USUAL_SPARK
+    version = CONNECTORS.get(".".join(spark.split(".")[:2]))
+    if version is None:
+        raise JobError(
+            f"there is no known Kafka connector for Spark {spark}, only for Spark {', '.join(CONNECTORS)}.\n"
+            f"Give the connector of your Spark with spark-submit --packages, or use PySpark {USUAL_SPARK}: "
+            f"pip install 'pyspark=={USUAL_SPARK}'"
+        )
+    return version
+
+
+def package(version: str) -> str:
+    """Return the connector of a version as the coordinate that `spark-submit --packages` accepts."""
+    return f"{GROUP}:{ARTIFACT}:{version}"
+
+
+def connector_folder(cache: Path | None = None, version: str | None = None) -> Path:
     """Return the folder of the connector's jars; if it exists, it is complete."""
-    return (cache or cache_folder()) / f"{ARTIFACT}-{VERSION}"
+    return (cache or cache_folder()) / f"{ARTIFACT}-{version or connector_version()}"
 
 
 def connector_jars(java: str, cache: Path | None = None, run: Runner | None = None) -> list[Path]:
-    """Return the connector's jars as local files, downloaded with the given Java if they are missing.
+    """Return the connector's jars for the installed Spark, downloaded with the given Java if they are missing.
 
     Several processes may call this at once. Raise JobError, with the cause of the resolver, if the download fails.
     """
-    folder = connector_folder(cache)
+    version = connector_version()
+    folder = connector_folder(cache, version)
     if not folder.is_dir():
-        _download(java, folder, run or _run)
+        _download(java, version, folder, run or _run)
     return sorted(folder.glob("*.jar"))
 
 
-def _download(java: str, folder: Path, run: Runner) -> None:
+def _download(java: str, version: str, folder: Path, run: Runner) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix="connector-", dir=folder.parent))
@@ -71,13 +94,13 @@ def _download(java: str, folder: Path, run: Runner) -> None:
         ) from error
     try:
         (scratch / "settings.xml").write_text(_settings(os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")))
-        (scratch / "ivy.xml").write_text(_module())
+        (scratch / "ivy.xml").write_text(_module(version))
         pattern = "jars/[artifact]-[revision].[ext]"
         command = [java, "-jar", _ivy_jar(), "-settings", "settings.xml", "-ivy", "ivy.xml", "-cache", "cache"]
         command += ["-confs", "default", "-types", "jar", "-retrieve", pattern]
         code, output = run(command, scratch)
         if code != 0 or not any((scratch / "jars").glob(f"{ARTIFACT}-*.jar")):
-            raise JobError(_failure(folder, output))
+            raise JobError(_failure(package(version), folder, output))
         try:
             (scratch / "jars").rename(folder)  # atomic: the folder is complete, or does not exist
         except OSError:
@@ -98,8 +121,7 @@ def _run(command: list[str], folder: Path) -> tuple[int, str]:
 
 
 def _ivy_jar() -> str:
-    spec = find_spec("pyspark")
-    found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
+    found = sorted(spark_home().glob("jars/ivy-*.jar"))
     if not found:
         raise JobError(f"PySpark is not installed, or without its jars. {HOW_TO_INSTALL_PYSPARK}")
     return str(found[-1])
@@ -116,18 +138,18 @@ def _settings(repository: str | None) -> str:
     )
 
 
-def _module() -> str:
+def _module(version: str) -> str:
     excludes = "".join(f"<exclude org={quoteattr(group)}/>" for group in IN_PYSPARK)
     excludes += '<exclude org="org.apache.spark" module="spark-tags_2.13"/>'
     return (
         '<ivy-module version="2.0"><info organisation="gregor" module="spark-connector"/>'
         '<configurations><conf name="default"/></configurations><dependencies>'
-        f'<dependency org="{GROUP}" name="{ARTIFACT}" rev="{VERSION}" conf="default->compile,runtime,master"/>'
+        f'<dependency org="{GROUP}" name="{ARTIFACT}" rev="{version}" conf="default->compile,runtime,master"/>'
         f"{excludes}</dependencies></ivy-module>"
     )
 
 
-def _failure(folder: Path, output: str) -> str:
+def _failure(coordinate: str, folder: Path, output: str) -> str:
     """Return the error text, with the lines of Ivy's report that have a cause."""
     words = ("not found", "error", "failed", "refused", "timed out", "no answer", "exception", "unknownhost")
     reasons: list[str] = []
@@ -138,9 +160,9 @@ def _failure(folder: Path, output: str) -> str:
     reasons.sort(key=lambda text: "exception" not in text.lower())  # causes before consequences
     listed = "\n".join(f"    {reason}" for reason in reasons[:6] or output.strip().splitlines()[-3:])
     return (
-        f"the Kafka connector of Spark ({PACKAGE}) could not be downloaded:\n{listed}\n"
+        f"the Kafka connector of Spark ({coordinate}) could not be downloaded:\n{listed}\n"
         "Check the network (JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=... -Dhttps.proxyPort=...' names a proxy,\n"
         "DEFAULT_ARTIFACT_REPOSITORY another repository), or let Spark download the connector:\n"
-        f"    spark-submit --packages {PACKAGE} ...\n"
+        f"    spark-submit --packages {coordinate} ...\n"
         f"or copy its jars from another machine into {folder}"
     )

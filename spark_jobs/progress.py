@@ -20,6 +20,8 @@ from gregor.spark_jobs.errors import JobError
 Report = Callable[[str], None]
 Offsets = dict[str, dict[str, int]]  # topic -> partition -> offset
 POLL_S = 0.3
+DEAD_LETTERS = "dead_letters"
+"""The name of the observation that counts the records without a decodable value."""
 
 
 class Progress:
@@ -28,6 +30,10 @@ class Progress:
     def __init__(self, report: Report) -> None:
         self.records = 0
         self.batches = 0
+        self.dropped = 0
+        """Rows that a stateful operator dropped because they were behind the watermark."""
+        self.dead_letters = 0
+        """Records that were stored in the dead-letter topic, by the name under which a job observes them."""
         self.interrupted = False  # by a signal
         self._report = report
         self._last_batch = -1
@@ -39,13 +45,17 @@ class Progress:
             self._last_batch = progress.batchId
             self.batches += 1
             self.records += progress.numInputRows
+            self.dropped += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
+            observed = progress.observedMetrics.get(DEAD_LETTERS)
+            self.dead_letters += observed["records"] if observed is not None else 0
             self._report(self.line(progress))
 
     def line(self, progress: StreamingQueryProgress) -> str:
         text = f"batch {progress.batchId}: {progress.numInputRows:,} records, {self.records:,} in this run"
         sources = json.loads(progress.json)["sources"]  # the attributes hold offsets as the repr of a dict
         waiting = sum(records_waiting(source.get("endOffset"), source.get("latestOffset")) for source in sources)
-        return f"{text}, {waiting:,} waiting, {progress.processedRowsPerSecond:,.0f} records/s"
+        rate = f"{progress.processedRowsPerSecond:,.0f} records/s"
+        return f"{text}, {waiting:,} waiting, {rate}, {progress.batchDuration / 1000:,.1f} s"
 
 
 def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:

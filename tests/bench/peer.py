@@ -10,8 +10,8 @@ from tests.support.kafka import QUIET_LOG4J, kafka_jars
 from tests.support.processes import answers_metadata, free_port
 
 CLUSTER_ID = "gregorBenchKafkaPeer-0"
-START_TIMEOUT_S = 90
-STOP_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 120
 GROUP_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",

@@ -45,7 +45,7 @@ from gregor.protocol.turns import run_all
 ResultT = TypeVar("ResultT")
 
 PORT = 9092
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 """The limit of every wait, on a busy machine as well."""
 QUICK: Mapping[str, str] = {
     "offsets.topic.num.partitions": "2",

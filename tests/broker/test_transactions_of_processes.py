@@ -18,7 +18,7 @@ from tests.support.processes import BrokerProcess
 
 PARTITIONS = 3
 TRANSACTION_PARTITIONS = 4
-WAIT_S = 60.0
+WAIT_S = 120.0
 SETTINGS = {
     "min.insync.replicas": "2",
     "auto.leader.rebalance.enable": "false",

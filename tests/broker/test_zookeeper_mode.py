@@ -22,7 +22,7 @@ from tests.support.zookeeper import ZooKeeperProcess
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-WAIT_S = 30.0
+WAIT_S = 120.0
 """Longer than any step of a test on a busy machine: a test that waits this long has failed."""
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from tests.support.connect import Worker
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
-PATIENCE_S = 90
+PATIENCE_S = 120
 # The source keeps whole lines of its buffer of 1024 characters back when a batch is full and the file is at its end.
 SIZE = 1500
 PAUSE_S = 0.01

@@ -49,7 +49,7 @@ transaction.state.log.num.partitions=1
 offsets.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
 """
-FINAL_S = 30.0
+FINAL_S = 120.0
 _PASSING = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -24,7 +24,7 @@ MAIN = "kafka.tools.MirrorMaker"
 PARTITIONS = 2
 RECORDS = 100
 COMMIT_INTERVAL_MS = 500
-PATIENCE_S = 60
+PATIENCE_S = 120
 STOPPED_BY_SIGTERM = 143
 
 Record = tuple[bytes | None, bytes | None, int]

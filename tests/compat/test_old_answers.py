@@ -20,7 +20,7 @@ from tests.support.wire import RawConnection
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
-WAIT_S = 60
+WAIT_S = 120
 
 NO_CODE = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD)
 WHOLE_ONLY = (ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE)

@@ -20,7 +20,7 @@ from tests.support.kafka import java_command, kafka_jars
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
 FOLDER = pathlib.Path(__file__).parent
-WAIT_S = 60
+WAIT_S = 120
 LINES = ["to be or not to be", "that is the question", "be that as it may"]
 COUNTS = {"to": 2, "be": 3, "or": 1, "not": 1, "that": 2, "is": 1, "the": 1, "question": 1, "as": 1, "it": 1, "may": 1}
 

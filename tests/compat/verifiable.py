@@ -16,7 +16,7 @@ from tests.support.kafka import java_command, kafka_jars
 
 TOOLS = "org.apache.kafka.tools"
 TOOLS_RELEASE = "4.3.1"
-PATIENCE_S = 60
+PATIENCE_S = 120
 """For a JVM that starts, and a group that settles, on a busy machine."""
 
 Partition = tuple[str, int]

@@ -124,11 +124,11 @@ def test_missing_broker_is_reported_before_spark_starts(capsys: pytest.CaptureFi
 def test_missing_pyspark_is_reported_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gregor.spark_jobs import session
+    from gregor.spark_jobs import installation
 
-    monkeypatch.setattr(session, "find_spec", lambda name: None)
+    monkeypatch.setattr(installation, "find_spec", lambda name: None)
     assert cli.main(["wordcount", "--topic", "t"]) == 1
-    assert "pip install 'pyspark==4.0.*'" in capsys.readouterr().err
+    assert "pip install 'gregor[spark]'" in capsys.readouterr().err
 
 
 def test_help_needs_no_pyspark() -> None:

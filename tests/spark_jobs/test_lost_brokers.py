@@ -14,7 +14,7 @@ from tests.support.gregor_cluster import GregorCluster, until
 
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
 
-PATIENCE_S = 90.0
+PATIENCE_S = 120.0
 """For a first batch, and for one with a change of the leader, on a busy machine."""
 SETTINGS = {"offsets.topic.replication.factor": "3", "min.insync.replicas": "2"}
 SOURCE = {

@@ -43,6 +43,12 @@ def test_a_cluster_keeps_its_own_partitions_and_can_reach_the_driver() -> None:
     assert session.default_settings("spark://host:7077") == {"spark.ui.enabled": "false"}
 
 
+def test_restarted_queries_of_spark_4_1_use_the_reader_that_survives_them() -> None:
+    reader = {"spark.sql.streaming.disabledV2MicroBatchReaders": session.PROVIDER_CLASS}
+    assert session.reader_of_streams("4.1.1") == reader
+    assert session.reader_of_streams("4.0.5") == session.reader_of_streams("4.2.0") == {}
+
+
 def variables_at_launch(monkeypatch: pytest.MonkeyPatch, **environ: str) -> dict[str, str | None]:
     """The variables that matter as the launch sees them."""
     names = (

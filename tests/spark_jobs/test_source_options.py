@@ -21,7 +21,7 @@ from tests.spark_jobs.topics import CLIENT_S, Topics
 pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat]
 
 EARLY_MS, LATE_MS = 1_700_000_000_000, 1_700_000_100_000
-QUERY_S = 60
+QUERY_S = 120
 DEPRECATED = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 

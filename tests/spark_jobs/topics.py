@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 PARTITIONS = 2
-CLIENT_S = 30.0
+CLIENT_S = 120.0
 
 
 class Topics:

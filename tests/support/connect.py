@@ -22,7 +22,7 @@ from tests.support.processes import ROOT, free_port
 
 VERSION = "4.3.1"
 START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 120.0
 HEAP_MB = 256
 
 _LOG4J = """\
@@ -44,8 +44,11 @@ _WORKER = {
     "offset.flush.interval.ms": "1000",
     # A worker that leaves gives its connectors to the others at once, not after five minutes.
     "scheduled.rebalance.max.delay.ms": "0",
-    "session.timeout.ms": "6000",
+    "session.timeout.ms": "10000",
     "heartbeat.interval.ms": "1000",
+    # After five seconds, the defaults, a worker gives up a task that ends slowly: its lines would be copied once more.
+    "task.shutdown.graceful.timeout.ms": "60000",
+    "offset.flush.timeout.ms": "60000",
     "plugin.discovery": "service_load",
 }
 

@@ -15,7 +15,7 @@ from gregor.replication.store import nodes
 from tests.support.processes import BrokerProcess, answers_metadata
 from tests.support.zookeeper import ZooKeeperEnsemble, ZooKeeperProcess
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 """How long a test waits for a state, on a busy machine as well."""
 SESSION_TIMEOUT_MS = 6000
 QUICK: Mapping[str, str] = {

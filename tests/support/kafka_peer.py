@@ -10,7 +10,7 @@ from tests.support.kafka import java_command
 from tests.support.processes import answers_metadata
 
 CLUSTER_ID = "gregorConfigsPeer-000A"
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
 SINGLE_NODE = """\
 process.roles=broker,controller
 node.id=0

@@ -19,7 +19,7 @@ from tests.support.processes import BrokerProcess, free_port
 from tests.support.zookeeper import ZooKeeperProcess
 
 GREGOR, KAFKA = "gregor", "kafka"
-WAIT_S = 60.0
+WAIT_S = 120.0
 """For a state of the cluster, on a busy machine."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": "6000",

@@ -11,7 +11,7 @@ from pathlib import Path
 from gregor.broker.launch.zookeeper_server import server_command
 from tests.support.processes import clean_environment, free_port
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 
 
 class ZooKeeperProcess:

@@ -13,7 +13,7 @@ from tests.support.gregor_cluster import GregorCluster, until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.very_slow]
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 TOPICS = {"kept": "false", "available": "true"}
 """Topic -> its value of unclean.leader.election.enable."""
 

@@ -14,7 +14,7 @@ from tests.support.zookeeper import ZooKeeperEnsemble, ZooKeeperProcess
 
 pytestmark = [pytest.mark.jvm, pytest.mark.very_slow]
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 
 
 def create(cluster: GregorCluster, topic: str) -> None:

@@ -16,7 +16,7 @@ from tests.support.processes import BrokerProcess
 
 pytestmark = pytest.mark.slow
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 QUICK = {"group.initial.rebalance.delay.ms": "0"}
 
 

@@ -16,7 +16,7 @@ import uvloop
 from gregor.broker.jobs.worker_process import WorkerDied, WorkerProcess
 
 WORKER = "gregor.storage.recovery.scan_worker"
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 

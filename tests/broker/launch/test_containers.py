@@ -31,7 +31,7 @@ DOCKER = ROOT / "config" / "docker"
 COMPOSE = (DOCKER / "docker-compose.yml").read_text()
 DOCKERFILE = re.sub(r"(?m)^#.*\n", "", (DOCKER / "Dockerfile").read_text()).replace("\\\n", " ")
 DATA = "/var/lib/gregor"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 
 
 def environment_of(service: str) -> dict[str, str]:

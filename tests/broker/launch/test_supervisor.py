@@ -22,7 +22,7 @@ READY = 'echo "{}" >/dev/fd/$0; '
 OBEY = "trap 'exit 0' TERM; "
 SLEEP = "while :; do sleep 0.01; done"  # nothing is left of it for long when the shell is killed
 SERVE = OBEY + READY + SLEEP  # in this order: a child that is ready can be stopped
-LIMIT_S = 30
+LIMIT_S = 120
 
 
 def child(script: str, name: str = "broker 0", output: Path | None = None) -> Child:

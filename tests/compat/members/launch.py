@@ -25,7 +25,7 @@ from tests.support.kafka import java_command
 from tests.support.processes import ROOT
 
 JAVA_VERSION = "4.3.1"
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 KINDS = ("java", "confluent", "franz")
 
 

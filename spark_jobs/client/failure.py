@@ -1,0 +1,27 @@
+"""The error of a request to the cluster."""
+
+from __future__ import annotations
+
+from gregor.protocol.errors import ErrorCode
+from gregor.spark_jobs.errors import JobError
+
+
+class KafkaFailure(JobError):
+    """A request has failed: `code` is the error of the broker, or NETWORK_EXCEPTION where no broker has responded.
+
+    The text has the cause and the remedy.
+    """
+
+    def __init__(self, code: int, text: str) -> None:
+        known = code in ErrorCode.__members__.values()
+        self.code = ErrorCode(code) if known else ErrorCode.UNKNOWN_SERVER_ERROR
+        self.text = text
+        super().__init__(f"{text} ({self.code.name if known else f'error code {code}'})")
+
+    def __reduce__(self) -> tuple[type[KafkaFailure], tuple[int, str]]:
+        return type(self), (int(self.code), self.text)
+
+    @property
+    def retriable(self) -> bool:
+        """Return whether the same request may succeed later, or at another broker."""
+        return self.code.retriable
