@@ -62,6 +62,8 @@ def open_session(
         conf.set("spark.jars", ",".join(filter(None, [conf.get("spark.jars"), *jars])))
     if SparkContext._active_spark_context is None:
         conf.setAppName(app_name)
+    # The context reads it when it is made: the Python of its workers, by default the first `python3` of their path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
