@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gregor.spark_jobs.jobs.common.job import Job
 
 JOBS: dict[str, tuple[str, str]] = {
+    "windows": ("windows", "count and sum records by key in tumbling or sliding windows"),
     "wordcount": ("wordcount", "count the words of a topic as they arrive: to the console, to a topic or to Parquet"),
 }
 """The jobs: the module in `jobs/`, and a line of help."""

@@ -20,6 +20,8 @@ from gregor.spark_jobs.errors import JobError
 Report = Callable[[str], None]
 Offsets = dict[str, dict[str, int]]  # topic -> partition -> offset
 POLL_S = 0.3
+DEAD_LETTERS = "dead_letters"
+"""The name of the observation that counts the records without a decodable value."""
 
 
 class Progress:
@@ -30,6 +32,8 @@ class Progress:
         self.batches = 0
         self.dropped = 0
         """Rows that a stateful operator dropped because they were behind the watermark."""
+        self.dead_letters = 0
+        """Records that were stored in the dead-letter topic, by the name under which a job observes them."""
         self.interrupted = False  # by a signal
         self._report = report
         self._last_batch = -1
@@ -42,6 +46,8 @@ class Progress:
             self.batches += 1
             self.records += progress.numInputRows
             self.dropped += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
+            observed = progress.observedMetrics.get(DEAD_LETTERS)
+            self.dead_letters += observed["records"] if observed is not None else 0
             self._report(self.line(progress))
 
     def line(self, progress: StreamingQueryProgress) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs.common.checkpoint import claim
+from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE as DEAD_LETTER_GUARANTEE
 from gregor.spark_jobs.jobs.common.failures import explained
 from gregor.spark_jobs.jobs.common.options import Options, add_common_arguments, parse_options
 from gregor.spark_jobs.jobs.common.sinks import SINKS, checkpoint_of
@@ -95,6 +96,8 @@ class Job:
         text = f"{ending}{self.done} {progress.records:,} records in {progress.batches:,} batches, {elapsed_s:,.1f} s"
         if progress.dropped:
             text += f"; {progress.dropped:,} rows behind the watermark were dropped"
+        if progress.dead_letters:
+            text += f"; {progress.dead_letters:,} went to the dead-letter topic"
         return text
 
     def _run(self, options: Any, terminal: Terminal) -> Progress:
@@ -111,6 +114,8 @@ class Job:
             query = start(spark, self, options)
             if options.sink != "console":
                 terminal.line(f"{self.name} to {options.sink}: {SINKS[options.sink].guarantee}")
+            if getattr(options, "dead_letter_topic", None) is not None:
+                terminal.line(DEAD_LETTER_GUARANTEE)
             return run_to_end(query, terminal.progress)
         except PySparkException as error:
             raise JobError(reason(error)) from error

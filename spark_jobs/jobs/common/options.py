@@ -7,6 +7,7 @@ decide what a checkpoint contains: a run that continues it must have the same (`
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -48,7 +49,9 @@ class Options:
 
     def fixed(self) -> dict[str, Any]:
         """Return the options that a checkpoint fixes, by the names of their arguments."""
-        return {argument_of(one.name): getattr(self, one.name) for one in fields(self) if one.metadata.get("fixed")}
+        values = {argument_of(one.name): getattr(self, one.name) for one in fields(self) if one.metadata.get("fixed")}
+        stored: dict[str, Any] = json.loads(json.dumps(values))  # as it is read from the file of the identity
+        return stored
 
 
 def argument_of(name: str) -> str:
@@ -98,7 +101,7 @@ def add_pairs(parser: argparse.ArgumentParser, name: str, text: str) -> None:
     """Add a repeated argument KEY=VALUE."""
     dest = next(one for one in PAIRS if one.startswith(name.removeprefix("--").replace("-", "_")))
     parser.add_argument(
-        name, type=_pair, action="append", default=[], metavar="KEY=VALUE", dest=dest, help=f"{text}; may be repeated"
+        name, type=pair, action="append", default=[], metavar="KEY=VALUE", dest=dest, help=f"{text}; may be repeated"
     )
 
 
@@ -132,7 +135,8 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """Parse KEY=VALUE."""
     key, separator, value = text.partition("=")
     if not separator or not key:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 METADATA_TIMEOUT_MS = 10_000
 _NO_SUCH_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 BY_OTHER_NAMES = ("subscribePattern", "assign")
-"""Options of the source that take the place of --topic."""
+"""Options of the source that replace --topic."""
 
 
 def record_stream(spark: SparkSession, options: Options, topic: str | None = None) -> DataFrame:
