@@ -1,4 +1,4 @@
-"""`gregor spark`: runs a job, or prints the jars of the Kafka connector."""
+"""`gregor spark`: runs a job or a cluster, or prints the jars of the Kafka connector."""
 
 import argparse
 import sys
@@ -27,6 +27,7 @@ usage: gregor spark COMMAND [ARGUMENTS]
 commands:
 {_JOB_LINES}
   offsets     print where the query of a checkpoint ended, as the option startingOffsets of another query
+  cluster     run a Spark cluster on this machine, a master and workers, to run jobs on
   connector   print the jars of Spark's Kafka connector; the first call downloads them
 
 examples:
@@ -67,6 +68,12 @@ def _job(name: str, arguments: list[str]) -> int:
     return job.main(arguments, prog=f"gregor spark {name}")
 
 
+def _cluster(arguments: list[str]) -> int:
+    from gregor.spark_jobs.launch.cluster import main as run_cluster
+
+    return run_cluster(arguments)
+
+
 def _connector(arguments: list[str]) -> int:
     if arguments:
         wants_help = arguments[0] in ("-h", "--help")
@@ -93,6 +100,7 @@ def _offsets(arguments: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {name: partial(_job, name) for name in JOBS} | {
     "offsets": _offsets,
+    "cluster": _cluster,
     "connector": _connector,
 }
 
