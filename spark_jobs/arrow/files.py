@@ -66,6 +66,8 @@ class FilesReader:
                 decoder.skip_to(end)  # compaction has removed the last records of the range
                 return
             with segment:
+                # No segment lies between: what an exhausted one lacks up to here, compaction has removed.
+                decoder.skip_to(segment.base_offset)
                 for window in segment.windows(segment.position_of(decoder.next_offset)):
                     self._confirm()
                     yield from decoder.decode(window)
