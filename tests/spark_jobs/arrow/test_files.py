@@ -11,9 +11,10 @@ import pytest
 
 from gregor.protocol.records.batch import Record, build_batch
 from gregor.protocol.records.control import EndTransaction
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow import segments
 from gregor.spark_jobs.arrow.decoder import AbortedTransactions, Decoder
-from gregor.spark_jobs.arrow.files import FilesReader
+from gregor.spark_jobs.arrow.files import FilesReader, LeaderAuthority
 from gregor.spark_jobs.arrow.local import LocalLog
 from gregor.spark_jobs.arrow.plan import Filters, PartitionRange, ReadPlan
 from gregor.spark_jobs.arrow.rows import RowBuilder
@@ -73,7 +74,8 @@ class Served:
         decoder = Decoder(rows, start, end, aborted=aborted, filters=plan.filters)
         log = LocalLog(self.path, 1, 5, bytes(16))
         with Cluster(SETTINGS, FakeClock(), self.leader.connect) as cluster:
-            for part in FilesReader(cluster, plan, decoder, aborted, log).read():
+            leader = LeaderAuthority(cluster, TopicPartition("t", 0), log, plan.read_committed)
+            for part in FilesReader(PartitionFiles(self.path), leader, plan, decoder, aborted).read():
                 yield from zip(*(column.to_pylist() for column in part.columns), strict=True)
 
 
