@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.context import ConnectionContext, ListenersContext
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
+    from gregor.broker.net.request_turns import RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
     from gregor.broker.registry import Entry
     from gregor.config.broker import BrokerConfig
@@ -74,6 +75,7 @@ class Broker:
     buffers: BufferPool
     receive_budget: ReceiveBudget
     route_slots: RouteSlots
+    request_turns: RequestTurns
     max_request_bytes: int
     background: Background
     gate: Gate

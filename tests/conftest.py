@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="gregor",
         help="the brokers that tests of faults start: gregor, or Apache Kafka 3.9.1 for comparison",
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let `--dist loadfile` begin with the long files."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.support.long_files import LongFilesFirst
+
+    return LongFilesFirst(config, log)
 
 
 @pytest.fixture(scope="session")

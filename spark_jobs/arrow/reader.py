@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +10,20 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from gregor.spark_jobs.arrow.decoder import AbortedTransactions, Decoder
+from gregor.spark_jobs.arrow.files import FilesReader
+from gregor.spark_jobs.arrow.local import find_local_log, has_authorizer
 from gregor.spark_jobs.arrow.plan import ReadPlan
 from gregor.spark_jobs.arrow.rows import RowBuilder
+from gregor.spark_jobs.arrow.segments import Unreadable
 from gregor.spark_jobs.arrow.wire import WireReader
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
+
+MAX_ATTEMPTS = 3
+"""Of reading files, in the mode that reads nothing else; each continues where the one before ended."""
+
+LOG = logging.getLogger("gregor.spark_jobs.arrow")
 
 _idle: defaultdict[ClientSettings, list[Cluster]] = defaultdict(list)
 """Clusters whose connections no task uses: a worker process executes one task after the other."""
@@ -26,8 +35,6 @@ def read(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
     own = plan.range
     if own.start_offset >= own.end_offset:
         return
-    if plan.mode == "files":
-        raise JobError("mode=files: segment files cannot be read yet; use mode=wire")
     rows = RowBuilder(own.topic, own.partition, plan.columns, plan.include_headers, plan.max_batch_rows)
     aborted = AbortedTransactions() if plan.read_committed else None
     decoder = Decoder(
@@ -39,7 +46,40 @@ def read(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
         checks_crc=plan.settings.check_crcs,
     )
     with _cluster(plan.settings) as cluster:
-        yield from WireReader(cluster, plan, decoder, aborted).read()
+        if plan.mode != "wire":
+            yield from _read_files(cluster, plan, decoder, aborted)
+        if decoder.next_offset < own.end_offset:
+            yield from WireReader(cluster, plan, decoder, aborted).read()
+
+
+def _read_files(
+    cluster: Cluster, plan: ReadPlan, decoder: Decoder, aborted: AbortedTransactions | None
+) -> Iterator[pa.RecordBatch]:
+    """Read the segment files on this host as far as possible: the rest is left to fetches unless the mode is files."""
+    own = plan.range
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        try:
+            log = cluster.retrying().run(lambda: find_local_log(cluster, own.topic, own.partition))
+            if plan.mode == "auto" and has_authorizer(cluster, log.leader):
+                return
+            yield from FilesReader(cluster, plan, decoder, aborted, log).read()
+            return
+        except Unreadable as error:
+            LOG.info(
+                "%s-%s is not read from files behind offset %s: %s",
+                own.topic,
+                own.partition,
+                decoder.next_offset - 1,
+                error,
+            )
+            if plan.mode == "auto":
+                return
+            if attempt == MAX_ATTEMPTS:
+                raise JobError(
+                    f"partition {own.topic}-{own.partition} cannot be read from files: {error}. Use mode=auto, which "
+                    f"fetches what it cannot read from files"
+                ) from error
+            cluster.refresh()
 
 
 @contextmanager

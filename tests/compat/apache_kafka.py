@@ -14,6 +14,7 @@ from tests.support.processes import answers_metadata, free_port
 
 VERSION = "3.9.1"
 START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 120.0
 CLUSTER_ID = "Y3Jvc3NpbmctYm9yZGVycw"
 
 _LOG4J = """\
@@ -59,7 +60,7 @@ class Java:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(STOP_TIMEOUT_S)
 
     def kill(self) -> None:
         if self.process.poll() is None:
@@ -116,7 +117,7 @@ class ApacheKafka(Java):
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         if zookeeper is None and not (data / "meta.properties").exists():
             storage = Java(folder, "format", "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config))
-            assert storage.process.wait(60) == 0, storage.log()
+            assert storage.process.wait(STOP_TIMEOUT_S) == 0, storage.log()
         super().__init__(folder, f"kafka-{run}", "kafka.Kafka", str(config))
         deadline = time.monotonic() + START_TIMEOUT_S
         while not answers_metadata(self.port):

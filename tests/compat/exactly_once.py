@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from confluent_kafka import (
-    OFFSET_BEGINNING,
     OFFSET_INVALID,
     Consumer,
     ConsumerGroupTopicPartitions,
@@ -31,14 +30,19 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from gregor.protocol.messages import MetadataRequest
 from tests.compat.copiers.launch import ASSIGNS_ITSELF, FENCED_EXIT, STUCK_EXIT, command_of
 from tests.compat.records import until
 from tests.support.processes import ROOT, clean_environment
+from tests.support.wire import ask
 
 WAIT_S = 120.0
 """For a step of a cluster, on a machine that is busy with other tests."""
-TRANSACTION_TIMEOUT_MS = 60_000
+TRANSACTION_TIMEOUT_MS = 300_000
+"""Longer than a broker of any kind needs to start while a transaction is held open."""
 MAX_NAMED = 5
+FIRST = 0
+"""The first offset; OFFSET_BEGINNING is a request, which fails at a broker that does not know the new topic yet."""
 _QUICK: dict[str, str | int] = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
@@ -248,7 +252,7 @@ class Oracle:
         """How many answers there were."""
         self._topic = topic
         self._copiers = copiers
-        self._parts = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)]
+        self._parts = [TopicPartition(topic, number, FIRST) for number in range(partitions)]
         self._stable = dict.fromkeys(range(partitions), 0)
         self._reader = reader(bootstrap, "read_committed")
         self._reader.assign(self._parts)
@@ -392,7 +396,7 @@ def reader(bootstrap: str, isolation: str) -> Consumer:
 def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> list[Copy]:
     """Return all records of the output up to its end, which with read_committed is the last stable offset."""
     consumer = reader(bootstrap, isolation)
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
+    consumer.assign([TopicPartition(topic, number, FIRST) for number in range(partitions)])
     found: list[Copy] = []
     ends: set[int] = set()
     deadline = time.monotonic() + WAIT_S
@@ -437,12 +441,19 @@ class Work:
                 **_QUICK,
             }
         )
-        until(lambda: self._known() == {inputs, outputs}, "the new topics", WAIT_S)
+        until(self._are_known, "the new topics at each broker", WAIT_S)
         self.oracle = Oracle(bootstrap, self.output, outputs, self.copiers)
 
-    def _known(self) -> set[int]:
-        topics = self._admin.list_topics(timeout=WAIT_S).topics
-        return {len(topics[name].partitions) for name in (self.input, self.output) if name in topics}
+    def _are_known(self) -> bool:
+        """Whether each broker knows the topics, and a leader of each partition."""
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in (self.input, self.output)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        for address in self.bootstrap.split(","):
+            found = ask(int(address.rpartition(":")[2]), request, 9).topics
+            leaders = [part.leader_id for topic in found for part in topic.partitions]
+            if len(leaders) != self.inputs + self.outputs or -1 in leaders:
+                return False
+        return True
 
     def __enter__(self) -> Work:
         self.oracle.__enter__()

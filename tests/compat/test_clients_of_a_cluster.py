@@ -208,7 +208,7 @@ def test_they_go_on(tmp_path: Path) -> None:
         names = ["kafka-python", "aiokafka"]
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         for created in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in names]).values():
-            created.result(30)
+            created.result(WAIT_S)
         loads = [kind(cluster.bootstrap, name) for kind, name in zip(kinds, names, strict=True)]
         try:
             everybody_goes_on(loads)

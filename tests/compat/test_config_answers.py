@@ -56,7 +56,7 @@ OTHER_SET_ENTRIES = {
     ("broker", "replica.alter.log.dirs.io.max.bytes.per.second"): "likewise",
 }
 Entry = tuple[Any, ...]
-SETTLE_S = 5.0
+SETTLE_S = 60.0
 
 
 class Side:

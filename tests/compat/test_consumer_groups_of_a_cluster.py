@@ -113,7 +113,8 @@ def test_consumer_groups_come_with_the_feature_and_leave_with_it(tmp_path: pathl
         member.close()
         command(cluster, *downgrade)
         assert cluster.node("/feature")["features"] == {}
-        assert group_on(cluster) == ("CLASSIC", "EMPTY")
+        # The group's coordinator learns of the feature after the controller.
+        until(lambda: group_on(cluster) == ("CLASSIC", "EMPTY"), "a classic group", WAIT_S)
 
         assert cluster.brokers[1].stop() == 0
         cluster.become(1, KAFKA)

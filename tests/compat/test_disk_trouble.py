@@ -168,7 +168,7 @@ def test_folders_that_go_away(tmp_path: pathlib.Path) -> None:
         create(broker.bootstrap, "spread", 4)
         placed = {int(path.name[-1]): index for index in (0, 1) for path in folders[index].glob("spread-*")}
         assert sorted(placed.values()) == [0, 0, 1, 1]
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 3000, "log_level": 0})
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 10_000, "log_level": 0})
 
         def written() -> set[int]:
             """Return the partitions that accept a record."""

@@ -26,7 +26,7 @@ PARTITIONS = 2
 RECORDS = 500
 """Of each part of the input."""
 PATIENCE_S = 120
-"""For each of four waits, within three minutes in all; a JVM with Flink starts within 20 s on a busy machine."""
+"""For each of four waits; a JVM with Flink starts within 20 s on a busy machine."""
 
 
 @pytest.fixture

@@ -121,12 +121,12 @@ def test_java_changes_its_protocol_and_back_while_it_reads(bootstrap: str, topic
             members.append(join(protocol))
             settled(members[-3:], 2, 2, 2)
             write()
-            until(lambda: read_of(members) == written, "all records", 60)
+            until(lambda: read_of(members) == written, "all records")
             members[-3].stop()
             settled(members[-2:], 3, 3)
         until(lambda: type_of(bootstrap, group) == CLASSIC, "a classic group")
         write()
-        until(lambda: read_of(members) == written, "all records", 60)
+        until(lambda: read_of(members) == written, "all records")
 
 
 def read_of(members: list[VerifiableMember]) -> int:

@@ -64,7 +64,7 @@ class Group:
             together = sorted(index for share in found for index in share)
             return together == sorted(LED_BY) and sorted(map(len, found)) == sorted(shares)
 
-        until(shared, f"shares of {shares}", 60)
+        until(shared, f"shares of {shares}")
 
     def close(self) -> None:
         for member in self.members:

@@ -224,14 +224,16 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
     def owned(self) -> set[int]:
         return {partition.partition for partition in self.consumer.assignment()}
 
-    def poll(self) -> None:
-        # A much shorter poll than a round trip of join, sync and offset fetch can leave this client without a position.
-        for part in self.consumer.poll(timeout_ms=300).values():
+    def poll(self, timeout_ms: int | None = None) -> None:
+        # A poll that is shorter than a round trip of join, sync and offset fetch can leave this client without a
+        # position, for ever: it is longer where such a round trip is due.
+        wait_ms = timeout_ms or (300 if self.owned else 1500)
+        for part in self.consumer.poll(timeout_ms=wait_ms).values():
             self.read.extend(part)
 
     def read_until(self, count: int) -> None:
         def reached() -> bool:
-            self.poll()
+            self.poll(10_000)  # it returns with the first records
             return len(self.read) >= count
 
         until(reached, f"{count} records")

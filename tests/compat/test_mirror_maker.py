@@ -27,6 +27,9 @@ WORKER = {
     "offset.flush.interval.ms": "1000",
     "scheduled.rebalance.max.delay.ms": "0",
     "plugin.discovery": "service_load",
+    # After five seconds, the defaults, a task that ends slowly is given up, and its records are copied once more.
+    "task.shutdown.graceful.timeout.ms": "60000",
+    "offset.flush.timeout.ms": "60000",
 }
 
 Record = tuple[bytes | None, bytes | None]

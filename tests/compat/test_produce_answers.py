@@ -163,7 +163,7 @@ class Side:
             self._wait_for(name_of(case))
 
     def _wait_for(self, name: str) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while (data := self._fetch(name)).error_code:
             assert time.monotonic() < deadline, data
             time.sleep(0.05)

@@ -134,7 +134,10 @@ def test_zombie_is_fenced(new_work: NewWork, kind: str, phase: str) -> None:
 def test_transaction_that_lasts_too_long_is_aborted(new_work: NewWork, admin: AdminClient, kind: str) -> None:
     """The coordinator aborts it and fences the producer; the records behind it become visible."""
     with new_work(inputs=2, outputs=1) as work:
-        slow = work.copier(kind, [0], aborts=0, timeout_ms=3000)
+        slow = work.copier(kind, [0], aborts=0, timeout_ms=5000)
+        work.feed(1)
+        # The first transaction of a JVM may take as long as the timeout.
+        slow.until_committed(0)
         slow.hold("offsets")
         work.feed(INPUTS)
         attempt = slow.until_held("offsets")

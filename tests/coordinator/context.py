@@ -181,7 +181,7 @@ class Context(CoordinatorContext[GroupCoordinator]):
         request = HeartbeatRequest(
             group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
         )
-        return ErrorCode(self.run(self.coordinator.heartbeat(request, 4)).error_code)
+        return ErrorCode(self.coordinator.heartbeat(request, 4).error_code)
 
     def leave(
         self, *members: str | tuple[str, str | None], group: str = "g", version: int = 5

@@ -44,8 +44,11 @@ _WORKER = {
     "offset.flush.interval.ms": "1000",
     # A worker that leaves gives its connectors to the others at once, not after five minutes.
     "scheduled.rebalance.max.delay.ms": "0",
-    "session.timeout.ms": "6000",
+    "session.timeout.ms": "10000",
     "heartbeat.interval.ms": "1000",
+    # After five seconds, the defaults, a worker gives up a task that ends slowly: its lines would be copied once more.
+    "task.shutdown.graceful.timeout.ms": "60000",
+    "offset.flush.timeout.ms": "60000",
     "plugin.discovery": "service_load",
 }
 

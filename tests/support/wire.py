@@ -10,7 +10,7 @@ from gregor.protocol.client import RequestCodec
 from gregor.protocol.messages import ApiMessage
 from gregor.protocol.sync_client import ConnectionEnded, SyncConnection
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 def request_bytes(request: ApiMessage, version: int, correlation_id: int, client_id: str | None = "raw") -> bytes:

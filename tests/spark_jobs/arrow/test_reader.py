@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gregor.spark_jobs.arrow.plan import PartitionRange, ReadPlan
+from gregor.spark_jobs.arrow.plan import Mode, PartitionRange, ReadPlan
 from gregor.spark_jobs.arrow.reader import close_idle, read
 from gregor.spark_jobs.client.settings import ClientSettings
 from tests.spark_jobs.topics import Topics
@@ -29,7 +29,8 @@ def rows_read(plan: ReadPlan) -> list[dict[str, Any]]:
     return [row for rows in read(plan) for row in rows.to_pylist()]
 
 
-def test_every_codec_key_and_header_of_a_real_broker(topics: Topics) -> None:
+@pytest.mark.parametrize("mode", ["wire", "files"])
+def test_every_codec_key_and_header_of_a_real_broker(topics: Topics, mode: Mode) -> None:
     from confluent_kafka import Producer
 
     topic = topics.create(1)
@@ -43,21 +44,22 @@ def test_every_codec_key_and_header_of_a_real_broker(topics: Topics) -> None:
             producer.produce(topic, value, key, partition=0, timestamp=1000 + number, headers=headers)
             expected.append((key, value, [{"key": name, "value": text} for name, text in headers] or None, number))
         assert producer.flush(60) == 0
-    rows = rows_read(plan_of(topics.bootstrap, topic, 0, len(expected), mode="wire", include_headers=True))
-    assert [(row["key"], row["value"], row["headers"], row["timestamp"].microsecond // 1000 - 0) for row in rows] == [
+    rows = rows_read(plan_of(topics.bootstrap, topic, 0, len(expected), mode=mode, include_headers=True))
+    assert [(row["key"], row["value"], row["headers"], row["timestamp"].microsecond // 1000) for row in rows] == [
         (key, value, headers, (1000 + number) % 1000) for key, value, headers, number in expected
     ]
     assert [row["offset"] for row in rows] == list(range(len(expected)))
     assert {(row["topic"], row["partition"], row["timestampType"]) for row in rows} == {(topic, 0, 0)}
-    part = rows_read(plan_of(topics.bootstrap, topic, 777, 1234, mode="wire"))
+    part = rows_read(plan_of(topics.bootstrap, topic, 777, 1234, mode=mode))
     assert [row["offset"] for row in part] == list(range(777, 1234))
 
 
-def test_transactions_of_a_real_broker(topics: Topics) -> None:
+@pytest.mark.parametrize("mode", ["wire", "files"])
+def test_transactions_of_a_real_broker(topics: Topics, mode: Mode) -> None:
     from confluent_kafka import Producer
 
     topic = topics.create(1)
-    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": topic})
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": f"{topic}-{mode}"})
     producer.init_transactions(60)
     for number in range(4):
         producer.begin_transaction()
@@ -69,5 +71,5 @@ def test_transactions_of_a_real_broker(topics: Topics) -> None:
         else:
             producer.commit_transaction(60)
     for read_committed, keys in ((True, [0, 2]), (False, [0, 1, 2, 3])):
-        rows = rows_read(plan_of(topics.bootstrap, topic, 0, 16, mode="wire", read_committed=read_committed))
+        rows = rows_read(plan_of(topics.bootstrap, topic, 0, 16, mode=mode, read_committed=read_committed))
         assert [row["key"] for row in rows] == [b"%d" % key for key in keys for _ in range(3)]

@@ -48,7 +48,7 @@ class MemoryTopics:
     def name_of(self, topic_id: Uuid) -> str | None:
         return next((name for name, topic in self.topics.items() if topic.topic_id == topic_id), None)
 
-    def set(self, name: str, partitions: int, racks: tuple[frozenset[str], ...] = ()) -> None:
+    def set(self, name: str, partitions: int, racks: tuple[tuple[str, ...], ...] = ()) -> None:
         present = self.topics.get(name)
         if present is None:
             self._next_id += 1
@@ -106,7 +106,7 @@ class ConsumerContext(Context):
 
     # --- topics
 
-    def set_topic(self, name: str, partitions: int, racks: tuple[frozenset[str], ...] = ()) -> None:
+    def set_topic(self, name: str, partitions: int, racks: tuple[tuple[str, ...], ...] = ()) -> None:
         """Create a topic or change it."""
         self.topics.set(name, partitions, racks)
         self.notify(name)

@@ -1,0 +1,42 @@
+"""The order of the files of tests for the workers of pytest-xdist."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.long_files import DURATIONS, SPARK, durations, listed, next_file
+from tests.support.processes import ROOT
+
+SECONDS = {"tests/a/test_long.py": 200, "tests/b/test_middle.py": 60, "tests/c/test_shorter.py": 20}
+JOBS = [f"{SPARK}test_{number}.py" for number in range(2)]
+FILES = ["tests/a/test_quick.py", *SECONDS, *JOBS, "tests/z/test_quick.py"]
+
+
+def order(*, is_first_worker: bool) -> list[str]:
+    """Return all files in the order in which one worker alone is given them."""
+    waiting, found = [*FILES], []
+    while waiting:
+        found.append(next_file(waiting, SECONDS, is_first_worker=is_first_worker))
+        waiting.remove(found[-1])
+    return found
+
+
+def test_first_worker_begins_with_the_longest_and_comes_to_the_jobs_behind_all_long_ones() -> None:
+    assert order(is_first_worker=True) == [*SECONDS, *JOBS, FILES[0], FILES[-1]]
+
+
+def test_other_workers_begin_with_the_jobs_and_leave_files_without_a_duration_for_the_end() -> None:
+    assert order(is_first_worker=False) == [*JOBS, *reversed(SECONDS), FILES[0], FILES[-1]]
+
+
+def test_durations_are_read_and_printed_alike() -> None:
+    cases = [("tests/a.py", 4.6), ("tests/b.py", 7.9), ("tests/a.py", 30), ("tests/c.py", 100)]
+    text = "".join(f'<testcase file="{path}" time="{seconds}"/>' for path, seconds in cases)
+    lines = listed([f"<testsuite>{text}</testsuite>"])
+    assert lines == " 100 tests/c.py\n  35 tests/a.py\n"
+    assert durations(f"# a comment\n\n{lines}") == {"tests/c.py": 100, "tests/a.py": 35}
+
+
+@pytest.mark.parametrize("path", durations(DURATIONS.read_text()))
+def test_a_file_with_a_duration_exists(path: str) -> None:
+    assert (ROOT / path).exists()
