@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from gregor.spark_jobs.jobs.common.job import Job
 
 JOBS: dict[str, tuple[str, str]] = {
+    "dedup": ("dedup", "copy records without duplicates"),
+    "join": ("two_topics", "join a topic with another one, in a time bound or as a table of the latest values"),
+    "route": ("route", "filter, map and copy records to other topics and clusters"),
+    "sessions": ("sessions", "count and sum records by key in sessions of activity"),
+    "sql": ("statement", "run one SQL statement over topics as tables"),
+    "top": ("top", "find the most frequent keys of each window, in bounded memory"),
     "windows": ("windows", "count and sum records by key in tumbling or sliding windows"),
     "wordcount": ("wordcount", "count the words of a topic as they arrive: to the console, to a topic or to Parquet"),
 }
