@@ -10,11 +10,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 LINKS = ".links"
 BUILD_FILE = "build.txt"
+SPARK_SOURCE = "pyspark_gregor.py"  # the module in which Spark finds the data source
 PARTS = ("__init__.py", "broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
 
 
 class LinksOfACheckout(BuildHookInterface):
-    """`.links/gregor` for an editable installation, beside `.links/tests`; `gregor/build.txt` for a real wheel."""
+    """`.links/gregor` for an editable installation, beside `.links/tests` and the module that Spark looks for;
+    `gregor/build.txt` for a real wheel."""
 
     record: Path | None = None
 
@@ -22,13 +24,19 @@ class LinksOfACheckout(BuildHookInterface):
         if version != "editable":
             self.record = Path(tempfile.mkdtemp()) / BUILD_FILE
             self.record.write_text(f"{self.metadata.version}\n{commit_of(self.root)}\n")
-            build_data["force_include"][str(self.record)] = BUILD_FILE
+            build_data["force_include"] |= {
+                str(self.record): f"gregor/{BUILD_FILE}",
+                str(Path(self.root, "__init__.py")): "gregor/__init__.py",
+                # Spark looks for data sources in modules at the top level whose name begins with `pyspark_`.
+                str(Path(self.root, "spark_jobs", SPARK_SOURCE)): SPARK_SOURCE,
+            }
             return
         links = Path(self.root, LINKS)
         package = links / "gregor"
         package.mkdir(parents=True, exist_ok=True)
         for name in PARTS:
             link(package / name, Path("../..") / name)
+        link(links / SPARK_SOURCE, Path("../spark_jobs", SPARK_SOURCE))
         if Path(self.root, "tests").is_dir():
             link(links / "tests", Path("../tests"))
 

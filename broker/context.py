@@ -6,7 +6,7 @@ Each handler names the narrowest of these protocols that it needs; gregor.broker
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gregor.protocol.records.control import EndTransaction
     from gregor.protocol.topic_partition import TopicPartition
     from gregor.protocol.turns import Gate
-    from gregor.replication.admin.features import FeatureAdmin
+    from gregor.replication.admin.features import FeatureUpdate
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
@@ -244,11 +244,19 @@ class AdminContext(MetadataContext, Protocol):
     def controller(self) -> ControllerAnswers: ...
 
 
+class FeatureChanges(Protocol):
+    """Updates of the finalised features on the controller's broker."""
+
+    async def update(
+        self, updates: Sequence[FeatureUpdate], timeout_ms: int, *, validate_only: bool = False
+    ) -> None: ...
+
+
 class FeatureContext(Protocol):
     """The finalised features, which the controller changes."""
 
     @property
-    def feature_admin(self) -> FeatureAdmin: ...
+    def feature_admin(self) -> FeatureChanges: ...
 
 
 class LogDirsContext(MetadataContext, Protocol):

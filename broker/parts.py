@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         TransactionContext,
         VerifiedPartitions,
     )
+    from gregor.broker.features.updates import FeatureUpdates
     from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.follower_sessions import FollowerSessions
     from gregor.broker.fetch.sessions import FetchSessions
@@ -41,13 +42,13 @@ if TYPE_CHECKING:
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.context import ConnectionContext, ListenersContext
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
+    from gregor.broker.net.request_turns import RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
     from gregor.broker.registry import Entry
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.coordinator.txn.coordinator import TransactionCoordinator
     from gregor.protocol.turns import Gate
-    from gregor.replication.admin.features import FeatureAdmin
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
@@ -74,6 +75,7 @@ class Broker:
     buffers: BufferPool
     receive_budget: ReceiveBudget
     route_slots: RouteSlots
+    request_turns: RequestTurns
     max_request_bytes: int
     background: Background
     gate: Gate
@@ -86,7 +88,7 @@ class Broker:
     controller: ControllerAnswers
     admin: Admin
     features: FinalizedFeatures
-    feature_admin: FeatureAdmin
+    feature_admin: FeatureUpdates
     topic_creator: TopicCreator
     groups: GroupCoordinator
     transactions: TransactionCoordinator

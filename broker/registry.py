@@ -51,7 +51,11 @@ class Entry:
     `changes`: the request changes something, and is completed even if its client leaves; a mere query is cancelled.
 
     `eager`: the handler is a coroutine that mostly has its response without a wait. It runs up to its first wait before
-    it becomes a task, so until then it must use nothing that belongs to a task (asyncio.timeout, TimeLimit).
+    it becomes a task, so until then it must use nothing that belongs to a task (asyncio.timeout, TimeLimit). Or it is a
+    function that returns the response where it needs no wait, and else such a coroutine.
+
+    `repeats`: clients send the same request again and again. The handler gets the same object then, and must not
+    change it. Only for eager handlers.
     """
 
     key: ApiKey
@@ -61,6 +65,7 @@ class Entry:
     pipelined: bool = False
     changes: bool = False
     eager: bool = False
+    repeats: bool = False
 
     decoders: Mapping[int, Callable[[memoryview, int], tuple[Any, int]]] = field(init=False, repr=False)
     """version -> (buffer, position) -> (request, its end); raises MalformedMessage."""
@@ -119,6 +124,7 @@ def handles(
     pipelined: bool = False,
     changes: bool = False,
     eager: bool = False,
+    repeats: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
     """Register a handler for versions `min_version` to `max_version` of an API. A second one for the same key is an
     error.
@@ -129,7 +135,7 @@ def handles(
             raise ValueError(
                 f"{key.name} has two handlers: {_entries[key].handler.__module__} and {handler.__module__}"
             )
-        _entries[key] = Entry(key, min_version, max_version, handler, pipelined, changes, eager)
+        _entries[key] = Entry(key, min_version, max_version, handler, pipelined, changes, eager, repeats)
         return handler
 
     return register

@@ -29,6 +29,7 @@ from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.connections import Connections
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
+from gregor.broker.net.request_turns import RequestTurns
 from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.node.base_parts import base_parts
 from gregor.broker.node.controller_parts import controller_parts, feature_admin
@@ -308,6 +309,7 @@ class Node:
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
             route_slots=RouteSlots(),
+            request_turns=RequestTurns(asyncio.get_running_loop(), self._gate, self._background.spawn),
             max_request_bytes=config["socket.request.max.bytes"],
             background=self._background,
             gate=self._gate,
@@ -320,7 +322,9 @@ class Node:
             controller=control.answers,
             admin=admin,
             features=base.features,
-            feature_admin=feature_admin(config, base, control, coordinators, self._gate, in_cluster=self.in_cluster),
+            feature_admin=feature_admin(
+                config, base, control, coordinators, self._background, in_cluster=self.in_cluster
+            ),
             topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),
             groups=coordinators.groups,
             transactions=coordinators.transactions,

@@ -103,11 +103,11 @@ class Shard(Protocol):
 
 
 class TopicInfo(NamedTuple):
-    """A topic of the cluster. `racks` has, by partition, those of the replicas; empty where no replica has one."""
+    """A topic of the cluster. `racks` has, by partition, that of each replica that has one; empty where none has."""
 
     topic_id: Uuid
     partition_count: int
-    racks: tuple[frozenset[str], ...] = ()
+    racks: tuple[tuple[str, ...], ...] = ()
 
 
 class TopicView(Protocol):

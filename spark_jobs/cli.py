@@ -1,23 +1,45 @@
-"""`gregor spark`: runs a job, or prints the jars of the Kafka connector."""
+"""`gregor spark`: runs a job or a cluster, or prints the jars of the Kafka connector."""
 
+import argparse
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from gregor.spark_jobs.connector import CONNECTORS, USUAL_SPARK, connector_jars
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.java import require_java
-from gregor.spark_jobs.jobs import wordcount
 
+if TYPE_CHECKING:
+    from gregor.spark_jobs.jobs.common.job import Job
+
+JOBS: dict[str, tuple[str, str]] = {
+    "dedup": ("dedup", "copy records without duplicates"),
+    "join": ("two_topics", "join a topic with another one, in a time bound or as a table of the latest values"),
+    "route": ("route", "filter, map and copy records to other topics and clusters"),
+    "sessions": ("sessions", "count and sum records by key in sessions of activity"),
+    "sql": ("statement", "run one SQL statement over topics as tables"),
+    "top": ("top", "find the most frequent keys of each window, in bounded memory"),
+    "windows": ("windows", "count and sum records by key in tumbling or sliding windows"),
+    "wordcount": ("wordcount", "count the words of a topic as they arrive: to the console, to a topic or to Parquet"),
+}
+"""The jobs: the module in `jobs/`, and a line of help."""
+
+_JOB_LINES = "\n".join(f"  {name:<11} {text}" for name, (_, text) in JOBS.items())
 USAGE = f"""\
 usage: gregor spark COMMAND [ARGUMENTS]
 
 commands:
-  wordcount   count the words of a topic as they arrive: to the console, to a topic or to Parquet
+{_JOB_LINES}
+  offsets     print where the query of a checkpoint ended, as the option startingOffsets of another query
+  cluster     run a Spark cluster on this machine, a master and workers, to run jobs on
   connector   print the jars of Spark's Kafka connector; the first call downloads them
 
 examples:
   gregor spark wordcount --help
   gregor spark wordcount --topic lines --once
+  gregor spark offsets ./counts.checkpoint
   spark-submit --jars $(gregor spark connector) my_job.py
 
 Spark needs Java 17 or newer and PySpark {", ".join(CONNECTORS)} (pip install 'gregor[spark]'; PySpark {USUAL_SPARK} is
@@ -46,8 +68,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return end.code if isinstance(end.code, int) else 1
 
 
-def _wordcount(arguments: list[str]) -> int:
-    return wordcount.main(arguments, prog="gregor spark wordcount")
+def _job(name: str, arguments: list[str]) -> int:
+    """Run a job. Its module is imported only now, so that the other jobs cost nothing."""
+    job: Job = import_module(f"gregor.spark_jobs.jobs.{JOBS[name][0]}").JOB
+    return job.main(arguments, prog=f"gregor spark {name}")
+
+
+def _cluster(arguments: list[str]) -> int:
+    from gregor.spark_jobs.launch.cluster import main as run_cluster
+
+    return run_cluster(arguments)
 
 
 def _connector(arguments: list[str]) -> int:
@@ -59,7 +89,26 @@ def _connector(arguments: list[str]) -> int:
     return 0
 
 
-COMMANDS: dict[str, Callable[[list[str]], int]] = {"wordcount": _wordcount, "connector": _connector}
+def _offsets(arguments: list[str]) -> int:
+    from gregor.spark_jobs.source.checkpoint import starting_offsets
+
+    parser = argparse.ArgumentParser(
+        prog="gregor spark offsets",
+        description="Print the end of the last completed batch of a checkpoint as the option startingOffsets, by which "
+        "another query continues there. The checkpoint may be one of Spark's Kafka connector.",
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="folder of the checkpoint, on this machine")
+    parser.add_argument("--source", type=int, default=0, metavar="N", help="number of the source in the query (0)")
+    given = parser.parse_args(arguments)
+    print(starting_offsets(given.checkpoint, given.source))
+    return 0
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {name: partial(_job, name) for name in JOBS} | {
+    "offsets": _offsets,
+    "cluster": _cluster,
+    "connector": _connector,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,16 +7,15 @@ repository first, the local one only as a fallback. The folder of the result exi
 """
 
 import os
-import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.installation import HOW_TO_INSTALL_PYSPARK, installed_spark, spark_home
 
 GROUP = "org.apache.spark"
 ARTIFACT = "spark-sql-kafka-0-10_2.13"
@@ -36,7 +35,6 @@ IN_PYSPARK = (
     "org.scala-lang.modules",
 )
 RESOLVE_TIMEOUT_S = 300
-HOW_TO_INSTALL_PYSPARK = "Install it with\n    pip install 'gregor[spark]'"
 
 Runner = Callable[[list[str], Path], tuple[int, str]]
 
@@ -45,15 +43,6 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder where downloaded jars are kept between runs."""
     base = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "gregor"
-
-
-def installed_spark() -> str | None:
-    """Return the version of the PySpark of this Python, without importing it; None if there is none."""
-    spec = find_spec("pyspark")
-    if spec is None or not spec.origin:
-        return None
-    found = re.search(r"__version__[^=\n]*= *[\"']([^\"']+)", Path(spec.origin).with_name("version.py").read_text())
-    return found.group(1) if found else None
 
 
 def connector_version(spark: str | None = None) -> str:
@@ -132,8 +121,7 @@ def _run(command: list[str], folder: Path) -> tuple[int, str]:
 
 
 def _ivy_jar() -> str:
-    spec = find_spec("pyspark")
-    found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
+    found = sorted(spark_home().glob("jars/ivy-*.jar"))
     if not found:
         raise JobError(f"PySpark is not installed, or without its jars. {HOW_TO_INSTALL_PYSPARK}")
     return str(found[-1])

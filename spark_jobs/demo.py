@@ -22,8 +22,9 @@ from types import FrameType
 
 from gregor.spark_jobs.connector import connector_folder, connector_jars
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.installation import require_pyspark
 from gregor.spark_jobs.java import require_java
-from gregor.spark_jobs.session import SHORT_JOB, open_session, require_pyspark
+from gregor.spark_jobs.session import SHORT_JOB, open_session
 
 # The first existing one is used: long texts that readers know.
 TEXTS = (

@@ -20,6 +20,9 @@ from gregor.spark_jobs.errors import JobError
 Report = Callable[[str], None]
 Offsets = dict[str, dict[str, int]]  # topic -> partition -> offset
 POLL_S = 0.3
+_RAISED = re.compile(r"^(?:pyspark\.errors|gregor\.spark_jobs)\.[\w.]+: (.*)$", re.MULTILINE)
+DEAD_LETTERS = "dead_letters"
+"""The name of the observation that counts the records without a decodable value."""
 
 
 class Progress:
@@ -28,6 +31,10 @@ class Progress:
     def __init__(self, report: Report) -> None:
         self.records = 0
         self.batches = 0
+        self.dropped = 0
+        """Rows that a stateful operator dropped because they were behind the watermark."""
+        self.dead_letters = 0
+        """Records that were stored in the dead-letter topic, by the name under which a job observes them."""
         self.interrupted = False  # by a signal
         self._report = report
         self._last_batch = -1
@@ -39,13 +46,17 @@ class Progress:
             self._last_batch = progress.batchId
             self.batches += 1
             self.records += progress.numInputRows
+            self.dropped += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
+            observed = progress.observedMetrics.get(DEAD_LETTERS)
+            self.dead_letters += observed["records"] if observed is not None else 0
             self._report(self.line(progress))
 
     def line(self, progress: StreamingQueryProgress) -> str:
         text = f"batch {progress.batchId}: {progress.numInputRows:,} records, {self.records:,} in this run"
         sources = json.loads(progress.json)["sources"]  # the attributes hold offsets as the repr of a dict
         waiting = sum(records_waiting(source.get("endOffset"), source.get("latestOffset")) for source in sources)
-        return f"{text}, {waiting:,} waiting, {progress.processedRowsPerSecond:,.0f} records/s"
+        rate = f"{progress.processedRowsPerSecond:,.0f} records/s"
+        return f"{text}, {waiting:,} waiting, {rate}, {progress.batchDuration / 1000:,.1f} s"
 
 
 def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:
@@ -53,6 +64,7 @@ def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:
     return sum(
         max(0, offset - (end or {}).get(topic, {}).get(partition, offset))
         for topic, partitions in (latest or {}).items()
+        if not topic.startswith("#")  # the ids of topics, in the offsets of format("gregor")
         for partition, offset in partitions.items()
     )
 
@@ -101,5 +113,12 @@ def reason(error: BaseException) -> str:
     """Return the innermost cause of an error of the JVM, without its stack trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     causes = [line.removeprefix("Caused by:").strip() for line in lines if line.startswith("Caused by:")]
-    text = causes[-1] if causes else lines[0].partition("terminated with exception:")[2].strip() or lines[0]
-    return re.sub(r"\s*SQLSTATE: \w{5}$", "", text)
+    raised = _RAISED.findall(str(error))  # by Python code that the JVM calls: a sink, or a task
+    text = (
+        raised[-1].strip()
+        if raised
+        else causes[-1]
+        if causes
+        else lines[0].partition("terminated with exception:")[2].strip() or lines[0]
+    )
+    return re.sub(r"\s*SQLSTATE: \w{5}$", "", text).removeprefix("[USER_RAISED_EXCEPTION] ")

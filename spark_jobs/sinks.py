@@ -21,8 +21,6 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from gregor.spark_jobs.errors import JobError
 
-CHECKPOINT_FOLDER = "_checkpoint"  # Spark's readers skip names that begin with an underscore
-
 
 def console_sink(counts: DataFrame, top: int = 20, out: TextIO | None = None) -> DataStreamWriter:
     """Print the most frequent words after each batch."""

@@ -53,11 +53,11 @@ class ClusterTopics:
     def name_of(self, topic_id: Uuid) -> str | None:
         return self._image.topic_name(topic_id)
 
-    def _racks_of(self, state: TopicState) -> tuple[frozenset[str], ...]:
+    def _racks_of(self, state: TopicState) -> tuple[tuple[str, ...], ...]:
         if not any(self._racks.values()):
             return ()
         return tuple(
-            frozenset(rack for replica in state.partitions[index].replicas if (rack := self._racks.get(replica)))
+            tuple(rack for replica in state.partitions[index].replicas if (rack := self._racks.get(replica)))
             for index in sorted(state.partitions)
         )
 

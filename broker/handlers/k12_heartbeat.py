@@ -15,6 +15,6 @@ if TYPE_CHECKING:
     from gregor.broker.context import Call, GroupContext
 
 
-@handles(ApiKey.HEARTBEAT, 0, 4, eager=True)
-async def heartbeat(broker: GroupContext, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
-    return await broker.groups.heartbeat(request, call.version)
+@handles(ApiKey.HEARTBEAT, 0, 4, eager=True, repeats=True)
+def heartbeat(broker: GroupContext, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
+    return broker.groups.heartbeat(request, call.version)

@@ -4,7 +4,8 @@
 - All updates are made or none, in each version; the error is that of the request, and in versions 0 and 1 the features
   are listed when all are updated.
 - The controller serves it; other brokers respond with NOT_CONTROLLER.
-- A downgrade of transaction.version waits until the transactions of the newer protocol have ended.
+- A downgrade to 0 waits until transactions of the newer protocol have ended and consumer groups are classic ones on all
+  brokers; a repeated request waits for the same end, and a failed one changes no level.
 """
 
 from __future__ import annotations

@@ -18,15 +18,17 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from gregor.broker.context import Call, ConsumerGroupContext
 
 
-@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, changes=True, eager=True)
-async def consumer_group_heartbeat(
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, changes=True, eager=True, repeats=True)
+def consumer_group_heartbeat(
     broker: ConsumerGroupContext, request: ConsumerGroupHeartbeatRequest, call: Call
-) -> ConsumerGroupHeartbeatResponse:
+) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     if not serves_consumer_groups(broker):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not broker.metadata.is_informed:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return await broker.groups.consumer_group_heartbeat(request, call.client_id, call.client_host, call.version)
+    return broker.groups.consumer_group_heartbeat(request, call.client_id, call.client_host, call.version)

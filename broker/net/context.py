@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
+    from gregor.broker.net.request_turns import RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
     from gregor.broker.registry import Entry
     from gregor.protocol.ids import Uuid
@@ -34,6 +35,8 @@ class ConnectionContext(Protocol):
     def receive_budget(self) -> ReceiveBudget: ...
     @property
     def route_slots(self) -> RouteSlots: ...
+    @property
+    def request_turns(self) -> RequestTurns: ...
     @property
     def max_request_bytes(self) -> int: ...
     @property

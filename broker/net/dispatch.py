@@ -1,18 +1,19 @@
 """The requests of one connection: each is passed to its handler, and the responses, in order, to the outbound side.
 
 A handler returns a response, a Deferred of it or a coroutine. For the latter two a PendingResponse keeps the position
-in the order of the responses; it is completed with the encoded response.
+in the order of the responses; it is completed with the encoded response. So it is for a request that cannot be served
+in the turn of the loop in which it arrived, because too many others were (net.request_turns).
 """
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gregor.broker.context import Call, ClientConnection
 from gregor.broker.log import logger
-from gregor.broker.net.large_requests import LARGE_REQUEST_BYTES, serve_large
+from gregor.broker.net.request_turns import LARGE_REQUEST_BYTES, serve_large
 from gregor.broker.net.responses import (
     EncodedResponse,
     PendingResponse,
@@ -29,6 +30,8 @@ from gregor.protocol.framing import HEAD_BYTES, FramingError, ResponseQueue, req
 from gregor.protocol.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from gregor.broker.net.context import ConnectionContext
     from gregor.broker.net.inbound import Inbound
     from gregor.broker.net.outbound import Chunk, Outbound
@@ -36,10 +39,16 @@ if TYPE_CHECKING:
     from gregor.broker.registry import Entry
 
 _PRODUCE = ApiKey.PRODUCE.value
-MAX_IN_A_ROW = 32
-"""Requests of eager handlers that one connection may have served in the same turn of the loop: the next one becomes a
-task, and others have their turn before it. A long request counts for several: its handler needs as much more time."""
-BYTES_PER_COUNT = 512
+
+
+class _Repeated(NamedTuple):
+    """A decoded request, and its bytes from the client id on."""
+
+    entry: Entry
+    version: int
+    data: bytes
+    client_id: str | None
+    request: Any
 
 
 class Client(ClientConnection, Protocol):
@@ -56,7 +65,7 @@ class Client(ClientConnection, Protocol):
 class Dispatcher:
     """Dispatches the requests of one connection, from its beginning to its end."""
 
-    __slots__ = ("_broker", "_client", "_in_a_row", "_inbound", "_outbound", "_routes", "responses")
+    __slots__ = ("_broker", "_client", "_inbound", "_outbound", "_repeated", "_routes", "responses")
 
     def __init__(
         self, client: Client, broker: ConnectionContext, routes: ProduceRoutes, inbound: Inbound, outbound: Outbound
@@ -66,7 +75,7 @@ class Dispatcher:
         self._routes = routes
         self._inbound = inbound
         self._outbound = outbound
-        self._in_a_row = 0
+        self._repeated: _Repeated | None = None
         self.responses: ResponseQueue[Chunk] = ResponseQueue()
 
     def dispatch(self, view: memoryview, start: int, stop: int, key: int, version: int, correlation_id: int) -> None:
@@ -75,24 +84,24 @@ class Dispatcher:
         if entry is None or not entry.min_version <= version <= entry.max_version:
             self._refuse_version(key, version, correlation_id)
             return
-        client_id, position = request_header(view, start + HEAD_BYTES, stop, entry.header_versions[version][0])
-        call = Call(self._client, key, version, correlation_id, client_id)
         try:
-            if key == _PRODUCE:
-                request = entry.decoders[version](view[:stop], position)[0]
-                self._routes.learn(request, view, start, stop, version)
-                result = entry.handler(broker, request, call)
-            elif stop - start > LARGE_REQUEST_BYTES:
-                result = self._serve_large(entry, view, position, stop, call)
+            if not entry.eager or stop - start > LARGE_REQUEST_BYTES:
+                client_id, position = request_header(view, start + HEAD_BYTES, stop, entry.header_versions[version][0])
+                call = Call(self._client, key, version, correlation_id, client_id)
+                if key == _PRODUCE:
+                    request = entry.decoders[version](view[:stop], position)[0]
+                    self._routes.learn(request, view, start, stop, version)
+                    result = entry.handler(broker, request, call)
+                elif stop - start > LARGE_REQUEST_BYTES:
+                    result = self._serve_large(entry, view, position, stop, call)
+                else:
+                    result = entry.handler(broker, entry.decoders[version](view[:stop], position)[0], call)
+            elif broker.request_turns.admits(stop - start):
+                result = self._begin(entry, view, start, stop, version, correlation_id)
             else:
-                result = entry.handler(broker, entry.decoders[version](view[:stop], position)[0], call)
-                if entry.eager:
-                    self._in_a_row += 1 + (stop - start) // BYTES_PER_COUNT
-                    if self._in_a_row < MAX_IN_A_ROW:
-                        result = run_to_first_wait(result)
-                    else:
-                        self._in_a_row = 0
-        except MalformedMessage:
+                self._postpone(entry, memoryview(bytes(view[start:stop])), version, correlation_id)
+                return
+        except (FramingError, MalformedMessage):
             raise
         except Exception as error:  # a bug: it must not end the loop or other connections
             self._failed(entry, version, error)
@@ -100,12 +109,58 @@ class Dispatcher:
         if isinstance(result, Deferred):
             self._defer(entry, version, correlation_id, result)
         elif hasattr(result, "__await__"):
-            task = asyncio.ensure_future(result, loop=broker.loop)
-            if entry.changes:
-                broker.background.keep(task)
-            self._defer(entry, version, correlation_id, deferred_task(task))
+            self._defer(entry, version, correlation_id, self._as_task(entry, result))
         else:
             self._answer(entry, version, correlation_id, result)
+
+    def _as_task(self, entry: Entry, result: Awaitable[Any]) -> Deferred[Any]:
+        task = asyncio.ensure_future(result, loop=self._broker.loop)
+        if entry.changes:
+            self._broker.background.keep(task)
+        return deferred_task(task)
+
+    # ---- requests of eager handlers -------------------------------------------------------------------------------
+
+    def _begin(self, entry: Entry, view: memoryview, start: int, stop: int, version: int, correlation_id: int) -> Any:
+        """Return what the handler returns for a request, or what remains after its first wait. The decoded request is
+        kept where clients repeat the same bytes."""
+        begin = start + HEAD_BYTES
+        repeated = self._repeated
+        data = bytes(view[begin:stop]) if entry.repeats else b""
+        if repeated is not None and repeated.data == data and repeated.entry is entry and repeated.version == version:
+            client_id, request = repeated.client_id, repeated.request
+        else:
+            client_id, position = request_header(view, begin, stop, entry.header_versions[version][0])
+            request = entry.decoders[version](view[:stop], position)[0]
+            if entry.repeats:
+                self._repeated = _Repeated(entry, version, data, client_id, request)
+        call = Call(self._client, entry.key.value, version, correlation_id, client_id)
+        return run_to_first_wait(entry.handler(self._broker, request, call))
+
+    def _postpone(self, entry: Entry, data: memoryview, version: int, correlation_id: int) -> None:
+        """Serve a request after those of other connections that wait already."""
+        pending = PendingResponse(entry, version, correlation_id, Deferred())
+        self.enqueue(pending)
+        self._wait_for(pending.source, pending)
+        self._broker.request_turns.postpone(partial(self._serve_postponed, pending, data))
+
+    def _serve_postponed(self, pending: PendingResponse, data: memoryview) -> None:
+        source, entry = pending.source, pending.entry
+        if source.done:  # the connection has ended
+            return
+        try:
+            result = self._begin(entry, data, 0, len(data), pending.version, pending.correlation_id)
+        except Exception as error:
+            source.fail(error)
+            return
+        if isinstance(result, Deferred):
+            self._wait_for(result, pending)
+        elif hasattr(result, "__await__"):
+            self._wait_for(self._as_task(entry, result), pending)
+        else:
+            source.complete(result)
+
+    # ---- large requests -------------------------------------------------------------------------------------------
 
     def _serve_large(self, entry: Entry, view: memoryview, position: int, stop: int, call: Call) -> Any:
         """Decode a request in steps and return the handler's result. While a long decoding continues, the received
@@ -178,7 +233,7 @@ class Dispatcher:
         error, entry = source.error, pending.entry
         if source.cancelled:
             return
-        if isinstance(error, MalformedMessage):
+        if isinstance(error, (FramingError, MalformedMessage)):
             self._client.fail(str(error))
         elif error is not None:
             self._failed(entry, pending.version, error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Generator, Sequence
 from struct import Struct
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gregor.protocol.deferred import Deferred
@@ -117,15 +118,18 @@ class _Rest(Coroutine[Any, None, ResultT]):
         return self.send(None)
 
 
-def run_to_first_wait(coroutine: Coroutine[Any, None, ResultT]) -> ResultT | Coroutine[Any, None, ResultT]:
+def run_to_first_wait(outcome: ResultT | Coroutine[Any, None, ResultT]) -> ResultT | Coroutine[Any, None, ResultT]:
     """Run a coroutine up to its end or its first wait. Return its result, or the coroutine of the rest, which needs a
-    task; most need none, and a task delays a response by two turns of the loop."""
+    task; most need none, and a task delays a response by two turns of the loop. Other outcomes of a handler are
+    returned as they are."""
+    if not isinstance(outcome, CoroutineType):
+        return outcome
     try:
-        awaited = coroutine.send(None)
+        awaited = outcome.send(None)
     except StopIteration as end:
         result: ResultT = end.value
         return result
-    return _Rest(coroutine, awaited)
+    return _Rest(outcome, awaited)
 
 
 def deferred_task(task: asyncio.Future[ResultT]) -> Deferred[ResultT]:

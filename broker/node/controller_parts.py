@@ -6,15 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gregor.broker.cluster.transaction_downgrade import TransactionDowngrade
-from gregor.broker.groups.downgrade import GroupDowngrade
-from gregor.replication.admin.features import DowngradeSteps, FeatureAdmin
+from gregor.broker.features.consumer_groups import ConsumerGroupsOfBrokers
+from gregor.broker.features.downgrade import FeatureDowngrade
+from gregor.broker.features.new_transactions import NewTransactionsOfBrokers
+from gregor.broker.features.updates import FeatureUpdates
+from gregor.replication.admin.features import FeatureAdmin
 from gregor.replication.channels.broker_channels import Brokers
 from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.loop import ControllerLoop
 
 if TYPE_CHECKING:
+    from gregor.broker.jobs.background import Background
     from gregor.broker.node.base_parts import BaseParts
     from gregor.broker.node.coordinators import Coordinators
     from gregor.config.broker import BrokerConfig
@@ -57,12 +60,12 @@ def feature_admin(
     base: BaseParts,
     control: ControllerParts,
     coordinators: Coordinators,
-    gate: Gate,
+    background: Background,
     *,
     in_cluster: bool,
-) -> FeatureAdmin:
+) -> FeatureUpdates:
     """Make the part that changes the finalised features, with the transactions and groups that a downgrade ends."""
-    transactions = TransactionDowngrade(config, base.image, coordinators.transactions, gate)
-    groups = GroupDowngrade(config, base.image, coordinators.groups, gate)
-    steps = DowngradeSteps([transactions.prepare, groups.prepare], [groups.complete])
-    return FeatureAdmin(base.store, control.loop, base.features, steps, in_cluster=in_cluster)
+    subjects = NewTransactionsOfBrokers(coordinators.transactions), ConsumerGroupsOfBrokers(coordinators.groups)
+    works = {one.feature: FeatureDowngrade(config, base.features, base.image, one, background.gate) for one in subjects}
+    admin = FeatureAdmin(base.store, control.loop, base.features, works, in_cluster=in_cluster)
+    return FeatureUpdates(admin, background.spawn)

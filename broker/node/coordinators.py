@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.coordinator_log import CoordinatorLog
-from gregor.broker.cluster.transaction_downgrade import TransactionsOfNewProtocol
 from gregor.broker.cluster.transaction_markers import LocalMarkers, TransactionMarkers
 from gregor.broker.cluster.transaction_verifier import PartitionVerifier
-from gregor.broker.groups.downgrade import ConsumerGroupsEnd
+from gregor.broker.features.consumer_groups import ConsumerGroupsOfBrokers
+from gregor.broker.features.downgrade import EndsWithLevel
+from gregor.broker.features.new_transactions import NewTransactionsOfBrokers
 from gregor.broker.groups.settings import GroupSettings, settings_of_all
 from gregor.broker.groups.topics import ClusterTopics
 from gregor.broker.history.topic_births import TopicBirths
@@ -71,7 +72,11 @@ def make_coordinators(
         background.gate,
         partition_count=config["offsets.topic.num.partitions"],
         consumer_groups=ConsumerGroups(
-            topics, settings, settings_of_all(config), lambda: base.features.group_version() >= CONSUMER_PROTOCOL
+            topics,
+            settings,
+            settings_of_all(config),
+            lambda: base.features.group_version() >= CONSUMER_PROTOCOL,
+            base.features.admits_consumer_members,
         ),
         history=history,
     )
@@ -90,8 +95,8 @@ def make_coordinators(
         partition_count=config["transaction.state.log.num.partitions"],
     )
     topics.on_changed.append(groups.on_topics_changed)
-    TransactionsOfNewProtocol(base.features, transactions, background.spawn)
-    ConsumerGroupsEnd(base.features, groups, background.spawn)
+    EndsWithLevel(base.features, NewTransactionsOfBrokers(transactions), background.spawn)
+    EndsWithLevel(base.features, ConsumerGroupsOfBrokers(groups), background.spawn)
     verifier = PartitionVerifier(config, base.image, transactions, background)
     return Coordinators(groups, settings, transactions, local_markers, markers, verifier, history)
 

@@ -186,7 +186,7 @@ class GroupCoordinator:
         except KafkaError as error:
             return SyncGroupResponse(error_code=error.code)
 
-    async def heartbeat(self, request: HeartbeatRequest, version: int) -> HeartbeatResponse:
+    def heartbeat(self, request: HeartbeatRequest, version: int) -> HeartbeatResponse:
         """Never waits. While the group loads all is well: the session is counted from the end of the load."""
         try:
             partition = self._partition_of(request.group_id)
@@ -221,17 +221,17 @@ class GroupCoordinator:
             return LeaveGroupResponse(error_code=response.members[0].error_code)
         return response
 
-    async def consumer_group_heartbeat(
+    def consumer_group_heartbeat(
         self,
         request: ConsumerGroupHeartbeatRequest,
         client_id: str | None,
         client_host: str,
         version: int,
         visible: VisibleTopics | None = None,
-    ) -> ConsumerGroupHeartbeatResponse:
-        """`visible` finds the topics that the client may describe; the regular expression of a member matches no
-        others. Without it all count."""
-        return await self._consumers.heartbeat(request, client_id, client_host, version, visible)
+    ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+        """The usual heartbeat, which changes nothing, has its response at once. `visible` finds the topics that the
+        client may describe; the regular expression of a member matches no others. Without it all count."""
+        return self._consumers.heartbeat(request, client_id, client_host, version, visible)
 
     # --- offsets
 

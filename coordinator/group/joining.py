@@ -10,7 +10,7 @@ from typing import Any
 
 from gregor.coordinator.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from gregor.coordinator.group.group import Membership
-from gregor.coordinator.group.member import Member
+from gregor.coordinator.group.member import Member, protocols_by_name
 from gregor.coordinator.group.rebalance import Rebalances, departure, described, generation_response
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, Action, GroupState, Request
@@ -50,7 +50,7 @@ class Joiner:
             client_id=client_id or "",
             client_host=client_host,
             version=version,
-            protocols={protocol.name: protocol.metadata for protocol in request.protocols},
+            protocols=protocols_by_name(request.protocols),
             rebalance_timeout_ms=rebalance_ms if version >= 1 and rebalance_ms >= 0 else request.session_timeout_ms,
         )
 

@@ -1,10 +1,26 @@
 """One member of a group, as the coordinator knows it while the group is loaded."""
 
-from collections.abc import Container
-from typing import Any
+from collections.abc import Container, Iterable
+from typing import Any, Protocol
 
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.messages import GroupMetadataValue
+
+
+class OfferedProtocol(Protocol):
+    """A protocol of a join request, or of the record of a member."""
+
+    name: str
+    metadata: bytes
+
+
+def protocols_by_name(protocols: Iterable[OfferedProtocol]) -> dict[str, bytes]:
+    """Return the metadata by the names of the protocols. Of two with one name the first counts, as in Apache Kafka
+    (ClassicGroupMember)."""
+    by_name: dict[str, bytes] = {}
+    for protocol in protocols:
+        by_name.setdefault(protocol.name, protocol.metadata)
+    return by_name
 
 
 class Member:

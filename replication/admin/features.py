@@ -7,24 +7,21 @@ registration: those of Apache Kafka 3.9 and of older releases of gregor register
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.replication.admin.controller_wait import Controller, present_context
 from gregor.replication.controller.context import LiveBroker
-from gregor.replication.store.features import (
-    NEW_PROTOCOL,
-    SUPPORTED,
-    TRANSACTION_VERSION,
-    FinalizedFeatures,
-    create_feature_node,
-)
+from gregor.replication.store.features import SUPPORTED, FinalizedFeatures, create_feature_node, undo_downgrades
 from gregor.replication.store.metadata_store import BadVersion, MetadataStore, NoNode, Stat
 from gregor.replication.store.nodes import (
     FEATURE,
+    NO_DOWNGRADES,
+    DowngradePhase,
     FeatureLevels,
     NodeFormatError,
     decode_features,
@@ -50,24 +47,18 @@ class FeatureUpdate(NamedTuple):
     kind: UpgradeType = UpgradeType.UPGRADE
 
 
-class Downgrade(NamedTuple):
-    """The level of a feature falls to `after`. `is_safe`: the client does not allow that anything is lost."""
+class DowngradeWork(Protocol):
+    """The work on all brokers before the level of a feature is 0. Methods raise KafkaError, with which the level
+    remains; `epoch` is that of the features from which on a broker is in the phase."""
 
-    name: str
-    level: int
-    after: int
-    is_safe: bool
+    async def check(self, epoch: int, limit: TimeLimit) -> None:
+        """Phase CLOSING, of a safe downgrade: raise KafkaError if the downgrade would lose anything."""
 
-
-DowngradeStep = Callable[[Downgrade, int], Awaitable[None]]
-"""Receives also the time limit in milliseconds. Raises KafkaError."""
+    async def end(self, epoch: int, limit: TimeLimit) -> None:
+        """Phase ENDING: return when nothing is left on any broker."""
 
 
-class DowngradeSteps(NamedTuple):
-    """Work for features whose level falls: `before` it is written, when an error keeps the level, and `after` it."""
-
-    before: Sequence[DowngradeStep] = ()
-    after: Sequence[DowngradeStep] = ()
+NO_WORK: Mapping[str, DowngradeWork] = {}
 
 
 def updated(
@@ -89,27 +80,6 @@ def updated(
             )
         after[update.name] = update.level
     return {name: level for name, level in after.items() if level}
-
-
-def next_step(levels: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """Return the levels to write next on the way to `after`.
-
-    transaction.version falls to 0 in two steps: at level 1 each broker ends the open transactions of the newer
-    protocol, while the node still names the feature, so that no broker of Apache Kafka 3.9 starts before they have
-    ended. Other features fall with the last step."""
-    if levels.get(TRANSACTION_VERSION, 0) >= NEW_PROTOCOL and not after.get(TRANSACTION_VERSION):
-        falling = {name: level for name, level in levels.items() if after.get(name, 0) < level}
-        return {**after, **falling, TRANSACTION_VERSION: NEW_PROTOCOL - 1}
-    return dict(after)
-
-
-def _falling(levels: Mapping[str, int], after: Mapping[str, int], updates: Sequence[FeatureUpdate]) -> list[Downgrade]:
-    kinds = {update.name: update.kind for update in updates}
-    return [
-        Downgrade(name, levels[name], after.get(name, 0), kinds.get(name) is not UpgradeType.UNSAFE_DOWNGRADE)
-        for name in sorted(levels)
-        if after.get(name, 0) < levels[name]
-    ]
 
 
 def _names(levels: Mapping[str, int]) -> str:
@@ -152,51 +122,55 @@ def _serves(broker: LiveBroker, name: str, level: int) -> bool:
 
 
 class FeatureAdmin:
-    """Applies updates on the controller's broker."""
+    """Applies updates on the controller's broker, one at a time.
+
+    A feature with `DowngradeWork` falls to 0 in phases, which the node has beside the level: brokers of Apache Kafka
+    3.9 cannot start before all is done, and each other broker knows the phase, also one that starts meanwhile."""
 
     def __init__(
         self,
         store: MetadataStore,
         controller: Controller,
         features: FinalizedFeatures,
-        downgrade_steps: DowngradeSteps = DowngradeSteps(),  # noqa: B008 it is immutable
+        works: Mapping[str, DowngradeWork] = NO_WORK,
         *,
         in_cluster: bool,
     ) -> None:
+        """`works`: the work of downgrades to 0, by feature."""
         self._store = store
         self._controller = controller
         self._features = features
         self._in_cluster = in_cluster
-        self._steps = downgrade_steps
+        self._works = works
 
-    async def update(self, updates: Sequence[FeatureUpdate], timeout_ms: int, *, validate_only: bool = False) -> None:
+    async def validate(self, updates: Sequence[FeatureUpdate], limit: TimeLimit) -> None:
+        """Raise the KafkaError with which `update` would refuse these updates."""
+        cluster = present_context(self._controller)
+        _, present = await self._present(limit)
+        updated(present.levels if present.enabled else {}, updates, cluster.brokers)
+
+    async def update(self, updates: Sequence[FeatureUpdate], limit: TimeLimit) -> None:
         """Return when the new levels are in force on this broker; the others follow. Raises KafkaError: those of
-        `updated`, NOT_CONTROLLER, REQUEST_TIMED_OUT, FEATURE_UPDATE_FAILED."""
-        limit = TimeLimit(timeout_ms)
-        written: Mapping[str, int] | None = None
+        `updated` and of the work, NOT_CONTROLLER, REQUEST_TIMED_OUT, FEATURE_UPDATE_FAILED."""
         while True:
             cluster = present_context(self._controller)
             node, present = await self._present(limit)
             levels = present.levels if present.enabled else {}
-            if written is not None and levels != written:
-                raise KafkaError(
-                    ErrorCode.FEATURE_UPDATE_FAILED,
-                    f"the features were changed meanwhile, to {_names(levels)}: this update ends here",
-                )
             after = updated(levels, updates, cluster.brokers)
-            if validate_only or (after == levels and present.enabled):
+            if after == levels and present.enabled and not present.downgrades:
                 return
-            step = next_step(levels, after)
-            falling = _falling(levels, after, updates) if step == after else []
-            await self._prepare(falling, limit)
+            falling = sorted(name for name in levels.keys() - after.keys() if name in self._works)
+            kinds = {update.name: update.kind for update in updates}
+            safe = [name for name in falling if kinds[name] is not UpgradeType.UNSAFE_DOWNGRADE]
             try:
-                await limit.within(partial(self._write, step, node))
+                if falling:
+                    await self._downgrade(levels, after, falling, safe, node, limit)
+                else:
+                    await self._write(after, NO_DOWNGRADES, node, limit)
             except (BadVersion, NoNode):
                 continue
-            written = step
-            await limit.within(self._features.refresh)
-            self._report(levels, step)
-            await self._complete(falling, limit)
+            self._report(levels, after)
+            return
 
     async def _present(self, limit: TimeLimit) -> tuple[Stat, FeatureLevels]:
         node = await limit.within(partial(self._store.get, FEATURE))
@@ -210,35 +184,73 @@ class FeatureAdmin:
                 ErrorCode.FEATURE_UPDATE_FAILED, f"the finalised features cannot be decoded; correct the node: {error}"
             ) from None
 
-    async def _prepare(self, falling: Sequence[Downgrade], limit: TimeLimit) -> None:
-        for downgrade in falling:
-            for prepare in self._steps.before:
-                try:
-                    await prepare(downgrade, max(0, limit.left_ms))
-                except KafkaError as error:
-                    name, level, after = downgrade[:3]
-                    raise KafkaError(
-                        error.code, f"{name} stays at {level}, as its downgrade to {after} failed: {error.message}"
-                    ) from None
+    async def _downgrade(
+        self,
+        levels: Mapping[str, int],
+        after: Mapping[str, int],
+        falling: Sequence[str],
+        safe: Sequence[str],
+        node: Stat,
+        limit: TimeLimit,
+    ) -> None:
+        """Lead the features through the phases and write the levels after them. Raises BadVersion, NoNode if another
+        writer was before the first phase; a downgrade that fails later is undone."""
+        phases: dict[str, DowngradePhase] = dict.fromkeys(safe, DowngradePhase.CLOSING)
+        if not safe:
+            phases = dict.fromkeys(falling, DowngradePhase.ENDING)
+        node = await self._write(levels, phases, node, limit)
+        try:
+            for name in safe:
+                with _named(name, levels[name]):
+                    await self._works[name].check(node.version, limit)
+            if safe:
+                phases = dict.fromkeys(falling, DowngradePhase.ENDING)
+                node = await self._write(levels, phases, node, limit)
+            for name in falling:
+                with _named(name, levels[name]):
+                    await self._works[name].end(node.version, limit)
+            await self._write(after, NO_DOWNGRADES, node, limit)
+        except (BadVersion, NoNode):
+            _, present = await self._present(TimeLimit())
+            raise KafkaError(
+                ErrorCode.FEATURE_UPDATE_FAILED,
+                f"the features were changed meanwhile, to {_names(present.levels)}: this update ends here",
+            ) from None
+        except Exception:
+            await self._undo()
+            raise
 
-    async def _complete(self, fallen: Sequence[Downgrade], limit: TimeLimit) -> None:
-        for downgrade in fallen:
-            for complete in self._steps.after:
-                try:
-                    await complete(downgrade, max(0, limit.left_ms))
-                except KafkaError as error:
-                    raise KafkaError(
-                        error.code, f"{downgrade.name} is at {downgrade.after}, but {error.message}"
-                    ) from None
+    async def _undo(self) -> None:
+        """Another controller does this when it is elected."""
+        if self._controller.cluster is None:
+            return
+        try:
+            limit = TimeLimit()
+            await limit.within(partial(undo_downgrades, self._store))
+            await limit.within(self._features.refresh)
+        except KafkaError as error:
+            _log.error(
+                "The downgrade of a feature failed, and its phase is still in %s: %s; repeat the downgrade, or restart"
+                " this broker",
+                FEATURE,
+                error,
+            )
 
-    async def _write(self, levels: Mapping[str, int], node: Stat) -> None:
-        """Raises BadVersion, NoNode. Where the node was deleted and created again, its version rises above every epoch
-        that clients have seen."""
-        data = encode_features(levels)
+    async def _write(
+        self, levels: Mapping[str, int], downgrades: Mapping[str, DowngradePhase], node: Stat, limit: TimeLimit
+    ) -> Stat:
+        """Return the node that was written, which is in force on this broker. Raises BadVersion, NoNode."""
+        stat = await limit.within(partial(self._set, encode_features(levels, downgrades), node))
+        await limit.within(self._features.refresh)
+        return stat
+
+    async def _set(self, data: bytes, node: Stat) -> Stat:
+        """Where the node was deleted and created again, its version rises above every epoch that clients have seen."""
         shown_epoch = self._features.highest_epoch
         stat = await self._store.set(FEATURE, data, node.version)
         while stat.version <= shown_epoch:
             stat = await self._store.set(FEATURE, data, stat.version)
+        return stat
 
     def _report(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
         for name in sorted(before.keys() | after.keys()):
@@ -251,3 +263,14 @@ class FeatureAdmin:
                 _names(after),
                 " ".join(f"--feature {name}=0" for name in sorted(after)),
             )
+
+
+@contextmanager
+def _named(name: str, level: int) -> Iterator[None]:
+    """Name the downgrade in the error of its work."""
+    try:
+        yield
+    except KafkaError as error:
+        raise KafkaError(
+            error.code, f"{name} stays at {level}, as its downgrade to 0 failed: {error.message}"
+        ) from None

@@ -44,7 +44,7 @@ from gregor.replication.controller.reader import ControllerReader
 from gregor.replication.controller.requests import answered_with, removed_by
 from gregor.replication.controller.writes import ControllerWrites, Fenced
 from gregor.replication.store import nodes
-from gregor.replication.store.features import create_feature_node
+from gregor.replication.store.features import create_feature_node, undo_downgrades
 from gregor.replication.store.metadata_store import (
     BadVersion,
     MetadataStore,
@@ -339,6 +339,7 @@ class ControllerLoop:
         self._writes.begin_term(term.epoch_version)
         self.cluster = Cluster(self.broker_id, term.epoch)
         await create_feature_node(self._store, {})
+        await undo_downgrades(self._store)
         # Notices to earlier controllers: all nodes are read now anyway.
         await self._writes.delete_children(nodes.ISR_CHANGE_NOTIFICATIONS)
         await self._writes.delete_children(nodes.LOG_DIR_EVENTS)

@@ -3,6 +3,9 @@
 A level is finalised when every broker may rely on it: each member knows it, and a broker that does not know it cannot
 join. Without the node, or without an entry in it, a feature has level 0. The epoch is the data version of the node, as
 in Apache Kafka 3.9.1; clients ignore levels of an earlier epoch than they have seen.
+
+A downgrade to level 0 has phases before it is written (`DowngradePhase`), which the node has beside the level. The
+controller that leads it removes them if it fails, and the next controller does so after a failover (`undo_downgrades`).
 """
 
 from __future__ import annotations
@@ -12,8 +15,23 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from gregor.replication.store.metadata_store import MetadataStore, NodeExists, Stat, StoreError, WatchEvent
-from gregor.replication.store.nodes import FEATURE, NodeFormatError, decode_features, encode_features
+from gregor.replication.store.metadata_store import (
+    BadVersion,
+    MetadataStore,
+    NodeExists,
+    NoNode,
+    Stat,
+    StoreError,
+    WatchEvent,
+)
+from gregor.replication.store.nodes import (
+    FEATURE,
+    NO_DOWNGRADES,
+    DowngradePhase,
+    NodeFormatError,
+    decode_features,
+    encode_features,
+)
 
 TRANSACTION_VERSION = "transaction.version"
 NEW_PROTOCOL = 2
@@ -64,10 +82,13 @@ class FinalizedFeatures:
     def __init__(self, store: MetadataStore, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         self.finalized = _UNKNOWN
         """Replaced by another object with each change."""
+        self.downgrades: Mapping[str, DowngradePhase] = NO_DOWNGRADES
+        """The downgrades to level 0 that are under way. A feature in the phase ENDING has no level in force."""
         self.on_changed: list[Callable[[], None]] = []
         """Called when other levels are in force."""
         self._store = store
         self._spawn = spawn
+        self._levels_of_node: Mapping[str, int] = {}
         self._stat: Stat | None = None
         self._highest_epoch = NO_EPOCH
         self._watched = False
@@ -80,7 +101,7 @@ class FinalizedFeatures:
             await self._read()
         except NodeFormatError as error:
             raise StoreError(FEATURE, f"the finalised features cannot be decoded: {error}") from None
-        unserved = unsupported(self.finalized.levels)
+        unserved = unsupported(self._levels_of_node)
         if unserved:
             raise UnsupportedFeature(
                 FEATURE,
@@ -99,6 +120,10 @@ class FinalizedFeatures:
     def group_version(self) -> int:
         """Return the level of group.version: from 1 on clients may use the consumer group protocol of KIP-848."""
         return self.level(GROUP_VERSION)
+
+    def admits_consumer_members(self) -> bool:
+        """Return whether members of the consumer protocol may join a group."""
+        return self.group_version() >= CONSUMER_PROTOCOL and GROUP_VERSION not in self.downgrades
 
     @property
     def highest_epoch(self) -> int:
@@ -126,11 +151,15 @@ class FinalizedFeatures:
             raise
         node = await self._store.get(FEATURE)
         if node is None:
-            self._put_in_force(None, _UNKNOWN)
+            self._put_in_force(None, _UNKNOWN, NO_DOWNGRADES, {})
             return
         data, stat = node
-        enabled, levels = decode_features(data)
-        self._put_in_force(stat, Finalized(self._epoch_of(stat, levels), levels) if enabled else _UNKNOWN)
+        enabled, of_node, downgrades = decode_features(data)
+        if not enabled:
+            of_node, downgrades = {}, NO_DOWNGRADES
+        levels = {name: level for name, level in of_node.items() if downgrades.get(name) is not DowngradePhase.ENDING}
+        finalized = Finalized(self._epoch_of(stat, levels), levels) if enabled else _UNKNOWN
+        self._put_in_force(stat, finalized, downgrades, of_node)
 
     def _epoch_of(self, stat: Stat, levels: Mapping[str, int]) -> int:
         """Return the node's version. Where the node was deleted and created again its version begins at 0, but the
@@ -142,11 +171,17 @@ class FinalizedFeatures:
             return self._highest_epoch
         return self._highest_epoch + 1
 
-    def _put_in_force(self, stat: Stat | None, finalized: Finalized) -> None:
+    def _put_in_force(
+        self,
+        stat: Stat | None,
+        finalized: Finalized,
+        downgrades: Mapping[str, DowngradePhase],
+        of_node: Mapping[str, int],
+    ) -> None:
         before = self.finalized
         if stat is not None and self._stat is not None and _age(stat) < _age(self._stat):
             return  # of two reads under way the later one has returned already
-        self._stat = stat
+        self._stat, self.downgrades, self._levels_of_node = stat, downgrades, of_node
         if finalized == before:
             return
         self.finalized = finalized
@@ -155,7 +190,7 @@ class FinalizedFeatures:
             return
         names = ", ".join(f"{name}={level}" for name, level in sorted(finalized.levels.items())) or "none"
         _log.info("Finalised features in force: %s, epoch %d", names, finalized.epoch)
-        if unserved := unsupported(finalized.levels):
+        if unserved := unsupported(of_node):
             _log.error(
                 "The cluster has finalised %s, which this release does not serve: this broker serves what it can, and"
                 " will not start again until the feature is downgraded",
@@ -182,3 +217,24 @@ async def create_feature_node(store: MetadataStore, levels: Mapping[str, int]) -
     with suppress(NodeExists):
         if await store.exists(FEATURE) is None:
             await store.create(FEATURE, encode_features(levels))
+
+
+async def undo_downgrades(store: MetadataStore) -> None:
+    """Remove the phases of downgrades from the node, whose levels remain: this broker does not lead them. A value that
+    cannot be decoded remains, too."""
+    while (node := await store.get(FEATURE)) is not None:
+        data, stat = node
+        try:
+            present = decode_features(data)
+        except NodeFormatError:
+            return
+        if not present.downgrades:
+            return
+        try:
+            await store.set(FEATURE, encode_features(present.levels), stat.version)
+        except (BadVersion, NoNode):
+            continue
+        _log.warning(
+            "The downgrade of %s has ended before its level was written: the levels remain; repeat the downgrade",
+            ", ".join(sorted(present.downgrades)),
+        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 from gregor.config.listeners import Listener
@@ -58,6 +59,7 @@ PERSISTENT_PATHS = (
 INITIAL_CONTROLLER_EPOCH = 0
 PRODUCER_IDS_PER_BLOCK = 1000
 MAX_FEATURE_LEVEL = 0x7FFF
+DOWNGRADE_PHASE = "downgrade_phase"
 
 
 # json.dumps makes an encoder for each call with other arguments than the defaults.
@@ -450,16 +452,35 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
 # -- /feature --------------------------------------------------------------------------------------------------------
 
 
+class DowngradePhase(IntEnum):
+    """How far the downgrade of a feature to level 0 has come on its way to the write of that level."""
+
+    CLOSING = 1
+    """Brokers admit nothing new that needs the feature; what exists is served."""
+    ENDING = 2
+    """Brokers end or convert what exists, as if the level were 0."""
+
+
+NO_DOWNGRADES: Mapping[str, DowngradePhase] = {}
+
+
 class FeatureLevels(NamedTuple):
-    """`enabled`: the levels are in force; a broker with an inter.broker.protocol.version before 2.7 disables them."""
+    """`enabled`: the levels are in force; a broker with an inter.broker.protocol.version before 2.7 disables them.
+    `downgrades`: the phases of the downgrades that are under way."""
 
     enabled: bool
     levels: dict[str, int]
+    downgrades: Mapping[str, DowngradePhase]
 
 
-def encode_features(levels: Mapping[str, int]) -> bytes:
-    """Version 2 (Kafka 3.3), versioning enabled. A feature of level 0 is not in force, and is left out."""
+def encode_features(levels: Mapping[str, int], downgrades: Mapping[str, DowngradePhase] = NO_DOWNGRADES) -> bytes:
+    """Version 2 (Kafka 3.3), versioning enabled. A feature of level 0 is not in force, and is left out.
+
+    The phase of a downgrade is beyond Kafka's format. Apache Kafka decodes the fields of a feature as a map of numbers,
+    and a broker of it does not start while the node names a feature of ours."""
     features = {name: {"max_version_level": level} for name, level in sorted(levels.items()) if level > 0}
+    for name, phase in downgrades.items():
+        features[name][DOWNGRADE_PHASE] = int(phase)
     return _encode({"features": features, "version": 2, "status": 1})
 
 
@@ -469,11 +490,16 @@ def decode_features(data: bytes) -> FeatureLevels:
     version, status = _field(value, "version", int, FEATURE), _field(value, "status", int, FEATURE)
     if version not in (1, 2) or status not in (0, 1):
         raise NodeFormatError(f"{FEATURE}: version {version}, status {status}")
-    levels = {}
+    levels, downgrades = {}, {}
     for name, feature in _field(value, "features", dict, FEATURE).items():
         if not isinstance(feature, dict):
             raise NodeFormatError(f"{FEATURE}: {name} must be an object, is {feature!r}")
         levels[name] = _field(feature, "max_version_level", int, FEATURE)
         if not 1 <= levels[name] <= MAX_FEATURE_LEVEL:
             raise NodeFormatError(f"{FEATURE}: level {levels[name]} of {name}")
-    return FeatureLevels(status == 1, levels)
+        if DOWNGRADE_PHASE in feature:
+            phase = _field(feature, DOWNGRADE_PHASE, int, FEATURE)
+            if phase not in iter(DowngradePhase):
+                raise NodeFormatError(f"{FEATURE}: {DOWNGRADE_PHASE} {phase} of {name}")
+            downgrades[name] = DowngradePhase(phase)
+    return FeatureLevels(status == 1, levels, downgrades)

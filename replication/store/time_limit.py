@@ -39,6 +39,10 @@ class TimeLimit:
         """Return the remaining time; at 0 or less the request waits for nothing more."""
         return round((self._until_s - self._loop.time()) * 1000)
 
+    def extend(self, other: TimeLimit) -> None:
+        """Wait as long as another request does, too, which waits for the same."""
+        self._until_s = max(self._until_s, other._until_s)
+
     async def within(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """Return the result of `work`, which is started again if the session ends before it is done. If it does not end
         in time, it is cancelled, and no other part of the request is started. Raises KafkaError REQUEST_TIMED_OUT: its

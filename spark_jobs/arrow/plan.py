@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from gregor.protocol.ids import ZERO_UUID
 from gregor.spark_jobs.errors import JobError
 
 if TYPE_CHECKING:
-    from gregor.spark_jobs.client.cluster import ClientSettings
+    from gregor.spark_jobs.client.settings import ClientSettings
 
 Mode = Literal["auto", "wire", "files"]
 
@@ -56,6 +56,15 @@ class ReadPlan:
     max_batch_rows: int = MAX_BATCH_ROWS
     """Of one Arrow record batch."""
 
+    def narrowed(self) -> ReadPlan:
+        """Return the plan with the range within the offsets of the filters."""
+        start, end = self.range.start_offset, self.range.end_offset
+        if self.filters.min_offset is not None:
+            start = max(start, self.filters.min_offset)
+        if self.filters.max_offset is not None:
+            end = min(end, self.filters.max_offset + 1)
+        return replace(self, range=replace(self.range, start_offset=start, end_offset=end))
+
 
 class DataLoss(JobError):
     """Records of the range are not there: deleted by retention or truncated, or their topic was deleted."""
@@ -74,3 +83,20 @@ class DataLoss(JobError):
 
     def __reduce__(self) -> tuple[type[DataLoss], tuple[str, int, tuple[int, int], str]]:
         return DataLoss, (self.topic, self.partition, self.wanted, self.found)
+
+
+class CorruptRecords(JobError):
+    """A batch cannot be read; the other batches of its partition may be whole."""
+
+    def __init__(self, topic: str, partition: int, offset: int, problem: str) -> None:
+        super().__init__(
+            f"partition {topic}-{partition}: the batch at offset {offset} cannot be read: {problem}. It was damaged on "
+            f"the disk of its leader or by its producer: read from a replica that has it whole, or start behind it"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type[CorruptRecords], tuple[str, int, int, str]]:
+        return CorruptRecords, (self.topic, self.partition, self.offset, self.problem)

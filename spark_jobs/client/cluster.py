@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -40,6 +41,10 @@ class Connection(Protocol):
     def version(self, api_key: int, highest: int, lowest: int = 0) -> int: ...
 
     def exchange(self, request: ApiMessage, version: int) -> Any: ...
+
+    def send(self, request: ApiMessage, version: int) -> None: ...
+
+    def receive(self) -> Any: ...
 
     def close(self) -> None: ...
 
@@ -80,12 +85,16 @@ class Cluster:
         self._all_topics = False
         self._coordinators.clear()
 
-    def retrying(self) -> Retries:
-        """Return the retries of one operation: until default.api.timeout.ms, with a refresh before each."""
+    def retrying(self, timeout_ms: float | None = None, backoff_ms: float | None = None) -> Retries:
+        """Return the retries of one operation: until default.api.timeout.ms, with a refresh before each.
+
+        A `timeout_ms` replaces that limit, a `backoff_ms` the time of all waits.
+        """
         own = self.settings
-        return Retries(
-            self.refresh, own.default_api_timeout_ms, own.retry_backoff_ms, own.retry_backoff_max_ms, self._clock
-        )
+        limit_ms = own.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        if backoff_ms is None:
+            return Retries(self.refresh, limit_ms, own.retry_backoff_ms, own.retry_backoff_max_ms, self._clock)
+        return Retries(self.refresh, limit_ms, backoff_ms, backoff_ms, self._clock)
 
     def cluster_id(self) -> str | None:
         """Return the id of the cluster; None if the brokers do not say it."""
@@ -144,13 +153,33 @@ class Cluster:
 
     def exchange(self, node_id: int, request: ApiMessage, version: int) -> Any:
         """Send a request to a broker and return the response. A failed connection is not used again."""
+        with self._dropped_on_failure(node_id) as connection:
+            return connection.exchange(request, version)
+
+    def send(self, node_id: int, request: ApiMessage, version: int) -> None:
+        """Send a request without waiting for its response, which `receive` returns. Until then no other request may be
+        exchanged with this broker."""
+        with self._dropped_on_failure(node_id) as connection:
+            connection.send(request, version)
+
+    def receive(self, node_id: int) -> Any:
+        """Return the response of the oldest request that was sent to a broker."""
+        with self._dropped_on_failure(node_id) as connection:
+            return connection.receive()
+
+    def drop(self, node_id: int) -> None:
+        """Close the connection to a broker: a response that arrives late must not be matched with the next request."""
+        connection = self._connections.pop(node_id, None)
+        if connection is not None:
+            connection.close()
+
+    @contextmanager
+    def _dropped_on_failure(self, node_id: int) -> Iterator[Connection]:
         connection = self._connection(node_id)
         try:
-            return connection.exchange(request, version)
+            yield connection
         except KafkaFailure:
-            # A response that arrives late must not be matched with the next request.
-            connection.close()
-            self._connections.pop(node_id, None)
+            self.drop(node_id)
             raise
 
     def coordinator(self, key: str, kind: CoordinatorKind) -> int:

@@ -67,6 +67,15 @@ class BrokerConnection:
         """Send a request and return its response."""
         return self._guarded(self._connection.exchange, request, version)
 
+    def send(self, request: ApiMessage, version: int) -> None:
+        """Send a request; `receive` returns the responses in the order of the requests."""
+        self._guarded(self._connection.send, request, version)
+
+    def receive(self) -> Any:
+        """Return the response of the oldest request that was sent."""
+        _, message = self._guarded(self._connection.receive)
+        return message
+
     def close(self) -> None:
         self._connection.close()
 

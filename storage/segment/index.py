@@ -25,7 +25,6 @@ import errno
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.segment.batches import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -308,6 +307,6 @@ class TimeIndex(SparseIndex):
         super()._set_entries(entries)
         try:
             self._last_timestamp = self._at(entries - 1, waits_for_disk)[0]
-        except NotCached:
+        except BaseException:  # of the read: the length is determined again at the next use
             self._entries = -1
             raise

@@ -3,7 +3,7 @@
 import asyncio
 import selectors
 import struct
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from gregor.coordinator.result import Producer
@@ -257,8 +257,11 @@ class CoordinatorContext(Generic[CoordinatorT]):
 
     # --- requests
 
-    def call(self, work: Coroutine[Any, Any, R]) -> Call[R]:
-        task = self.loop.create_task(work)
+    def call(self, work: R | Awaitable[R]) -> Call[R]:
+        async def answered() -> R:
+            return await work if isinstance(work, Awaitable) else work
+
+        task = self.loop.create_task(answered())
         self._calls.append(task)
         self.settle()
         return Call(task)

@@ -222,7 +222,7 @@ class Consumer:
                 member_id=self.member_id,
                 group_instance_id=self.instance,
             )
-            if not self._well((await self.context.coordinator.heartbeat(request, 4)).error_code):
+            if not self._well(self.context.coordinator.heartbeat(request, 4).error_code):
                 return
 
     async def commit(self, partition: int, generation: int) -> None:

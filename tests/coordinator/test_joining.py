@@ -227,6 +227,13 @@ def test_the_order_of_what_a_member_offers_matters() -> None:
         assert not context.join(follower, protocols=offer[::-1]).done
 
 
+def test_of_two_protocols_with_one_name_the_first_counts() -> None:
+    with Context() as context:
+        member_id, join = context.new_member(protocols=[("range", b"1"), ("other", b""), ("range", b"2")])
+        context.sleep(2 * DELAY_MS)
+        assert [(one.member_id, one.metadata) for one in join.response.members] == [(member_id, b"1")]
+
+
 def test_a_failed_append_of_a_new_group_leaves_nothing() -> None:
     with Context() as context:
         context.fail(ErrorCode.NOT_ENOUGH_REPLICAS)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from gregor.protocol.errors import MalformedMessage
-from gregor.protocol.messages import HeartbeatRequest, HeartbeatResponse, ResponseHeader
+from gregor.protocol.messages import ApiVersionsResponse, HeartbeatRequest, HeartbeatResponse, ResponseHeader
 from gregor.protocol.sync_client import ConnectionEnded, SyncConnection
 
 REQUEST = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -100,3 +100,20 @@ def test_a_broker_that_keeps_silent() -> None:
         connection.socket.settimeout(0.01)
         with pytest.raises(TimeoutError):
             connection.exchange(REQUEST, 1)
+
+
+def versions_response(correlation_id: int, version: int, error_code: int) -> bytes:
+    offered = [ApiVersionsResponse.ApiVersion(api_key=3, min_version=0, max_version=4)] if not error_code else []
+    answer = ApiVersionsResponse(error_code=error_code, api_keys=offered)
+    data = ResponseHeader(correlation_id=correlation_id).encode(0) + answer.encode(version)
+    return len(data).to_bytes(4) + data
+
+
+def test_versions_of_a_broker() -> None:
+    with broker(versions_response(1, 3, 0)) as connection:
+        assert connection.api_versions("me", "1").api_keys[0].max_version == 4
+
+
+def test_versions_of_a_broker_that_knows_only_the_first_request_for_them() -> None:
+    with broker(versions_response(1, 0, 35), versions_response(2, 0, 0)) as connection:
+        assert connection.api_versions("me", "1").api_keys[0].max_version == 4

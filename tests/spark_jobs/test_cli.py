@@ -26,7 +26,7 @@ def test_no_command_shows_the_help_as_an_error(capsys: pytest.CaptureFixture[str
 
 def test_unknown_command_names_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["wordcuont"]) == 2
-    assert "wordcount, connector" in capsys.readouterr().err
+    assert "wordcount, offsets, connector" in capsys.readouterr().err
 
 
 def test_wordcount_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,9 +124,9 @@ def test_missing_broker_is_reported_before_spark_starts(capsys: pytest.CaptureFi
 def test_missing_pyspark_is_reported_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gregor.spark_jobs import session
+    from gregor.spark_jobs import installation
 
-    monkeypatch.setattr(session, "find_spec", lambda name: None)
+    monkeypatch.setattr(installation, "find_spec", lambda name: None)
     assert cli.main(["wordcount", "--topic", "t"]) == 1
     assert "pip install 'gregor[spark]'" in capsys.readouterr().err
 

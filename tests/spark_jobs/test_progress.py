@@ -83,8 +83,8 @@ def test_each_batch_is_reported_once_and_idle_reports_are_not() -> None:
     query = FakeQuery(reports)
     progress = run(query, lines)
     assert lines == [
-        "batch 0: 15 records, 15 in this run, 15 waiting, 12 records/s",
-        "batch 1: 15 records, 30 in this run, 0 waiting, 12 records/s",
+        "batch 0: 15 records, 15 in this run, 15 waiting, 12 records/s, 0.1 s",
+        "batch 1: 15 records, 30 in this run, 0 waiting, 12 records/s, 0.1 s",
     ]
     assert (progress.records, progress.batches, progress.interrupted) == (30, 2, False)
     assert query.stopped

@@ -28,6 +28,8 @@ NEEDED = (
     "protocol/messages.pyi",
     "spark_jobs/log4j2.properties",
 )
+SPARK_SOURCE = "pyspark_gregor.py"
+"""The only module at the top level beside the package: Spark looks there for data sources."""
 FOREIGN_PACKAGES = ("storage", "protocol")
 """The foreign ones are packages here, and single modules for the other names."""
 START_TIMEOUT_S = 120.0
@@ -52,14 +54,16 @@ def build(source: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
 
 
 def check_contents(wheel: pathlib.Path) -> None:
-    """Require every module and every data file, no tests, and no top-level name but `gregor` and its metadata."""
+    """Require every module and every data file, no tests, and no top-level name but `gregor`, its metadata and the
+    module in which Spark finds the data source."""
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {str(path.relative_to(ROOT)) for name in SOURCES for path in (ROOT / name).rglob("*.py")}
+    modules.remove(f"spark_jobs/{SPARK_SOURCE}")
     missing = sorted({f"gregor/{name}" for name in modules | set(NEEDED)} - names)
     metadata = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
     top = {name.partition("/")[0] for name in names}
     tests = sorted(name for name in names if name.startswith("gregor/tests/"))
-    if missing or tests or top != {"gregor", metadata}:
+    if missing or tests or top != {"gregor", SPARK_SOURCE, metadata}:
         sys.exit(f"the wheel lacks {missing}, should not hold {tests}, and has {sorted(top)} at its top level")
 
 

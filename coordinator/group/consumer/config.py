@@ -64,6 +64,8 @@ class ConsumerGroups:
     settings: ConsumerGroupSettings = ConsumerGroupSettings()
     are_served: Callable[[], bool] = lambda: True
     """Whether the finalised group.version allows consumer groups; else those that are loaded become classic ones."""
+    admit_members: Callable[[], bool] = lambda: True
+    """Whether members of the consumer protocol may join: not while a downgrade of group.version is under way."""
 
 
 def all_visible(names: Collection[str]) -> Collection[str]:

@@ -84,6 +84,8 @@ class Heartbeats:
         self._topics: TopicView = consumer_groups.topics
         self._configs = consumer_groups.configs
         self._max_size = consumer_groups.settings.max_size
+        self._are_served = consumer_groups.are_served
+        self._admit_members = consumer_groups.admit_members
         self._find = find
         self._conversions = conversions
         self._hashes = hashes
@@ -151,6 +153,7 @@ class Heartbeats:
 
     def _beat(self, request: Request, sender: Sender, now_ms: int, *, resumed: bool) -> Result:
         """`resumed`: the member joined before, and waited for its assignment."""
+        self._check_admission(request)
         records: list[Record] = []
         joining = request.member_epoch == JOINING_EPOCH and not resumed
         group = self._group(request.group_id, joining, records)
@@ -170,6 +173,23 @@ class Heartbeats:
             self._sessions.watch(group, known)
         response = self._response(group.group_id, request, member, assignment)
         return Result(response, records, on_failure=partial(compare_topics_again, group) if records else None)
+
+    def _check_admission(self, request: Request) -> None:
+        """Raise KafkaError while consumer groups end. The downgrade of group.version may have begun since the request
+        was received: here no other operation of the group is between the check and the change."""
+        if self._admit_members():
+            return
+        if not self._are_served():
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not served any more.")
+        group = self._find(request.group_id)
+        member = None if group is None else group.members.get(request.member_id)
+        if member is None and group is not None and request.instance_id is not None:
+            member = group.static_member(request.instance_id)
+        if member is None or member.uses_classic_protocol:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                "A downgrade of group.version is under way: try again when it has ended.",
+            )
 
     def _beat_again(self, request: Request, sender: Sender, now_ms: int) -> Result:
         try:

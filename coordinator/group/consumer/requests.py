@@ -1,6 +1,6 @@
 """The requests of the consumer protocol on a broker: checks, and the way to the shard that has the group."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
@@ -52,14 +52,14 @@ class ConsumerRequests:
 
     # --- heartbeat
 
-    async def heartbeat(
+    def heartbeat(
         self,
         request: ConsumerGroupHeartbeatRequest,
         client_id: str | None,
         client_host: str,
         version: int,
         visible: VisibleTopics | None,
-    ) -> ConsumerGroupHeartbeatResponse:
+    ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
         """Answer a heartbeat; with an error in the response."""
         client_id = client_id or ""
         try:
@@ -70,7 +70,14 @@ class ConsumerRequests:
                 if steady is not None:
                     return steady
             self._check(request, version)
-            sender = Sender(client_id, client_host, visible or all_visible)
+        except KafkaError as error:
+            return refusal(error)
+        return self._beat(partition, request, Sender(client_id, client_host, visible or all_visible))
+
+    async def _beat(
+        self, partition: int, request: ConsumerGroupHeartbeatRequest, sender: Sender
+    ) -> ConsumerGroupHeartbeatResponse:
+        try:
             response: ConsumerGroupHeartbeatResponse = await self._runtime.run(
                 partition, lambda shard, now: shard.consumers.heartbeats.heartbeat(request, sender, now)
             )

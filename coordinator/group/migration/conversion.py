@@ -20,7 +20,7 @@ from gregor.coordinator.group.consumer.group import ConsumerGroup
 from gregor.coordinator.group.consumer.member import ClassicMemberMetadata, ConsumerMember, Subscription
 from gregor.coordinator.group.consumer.reconciliation import MemberAssignment, MemberState
 from gregor.coordinator.group.group import Membership
-from gregor.coordinator.group.member import Member
+from gregor.coordinator.group.member import Member, protocols_by_name
 from gregor.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from gregor.coordinator.ports import TopicView
 from gregor.coordinator.result import Record
@@ -300,7 +300,7 @@ def _enter(membership: Membership, member: ConsumerMember) -> None:
             subscription.client_host,
             rebalance_timeout_ms=subscription.rebalance_timeout_ms,
             session_timeout_ms=classic.session_timeout_ms,
-            protocols={protocol.name: protocol.metadata for protocol in classic.supported_protocols},
+            protocols=protocols_by_name(classic.supported_protocols),
             group_id=membership.group_id,
         ),
         CONSUMER_PROTOCOL_TYPE,

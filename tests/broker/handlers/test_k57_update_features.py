@@ -48,10 +48,10 @@ def test_level_falls_and_rises_with_growing_epochs(harness: Harness, version: in
     assert (response.error_code, response.error_message) == (0, None)
     listed = [(one.feature, one.error_code, one.error_message) for one in response.results]
     assert listed == ([(TRANSACTIONS, 0, None)] if version < 2 else [])
-    assert finalized(harness) == (epoch + 2, {GROUPS: (1, 1)}), "by way of level 1"
+    assert finalized(harness) == (epoch + 3, {GROUPS: (1, 1)}), "after both phases"
     assert harness.broker.features.transaction_version() == 0
     assert update(harness, version, 2).error_code == 0
-    assert finalized(harness) == (epoch + 3, {GROUPS: (1, 1), TRANSACTIONS: (2, 2)})
+    assert finalized(harness) == (epoch + 4, {GROUPS: (1, 1), TRANSACTIONS: (2, 2)})
     assert harness.broker.features.transaction_version() == 2
 
 

@@ -14,6 +14,7 @@ from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.inbound import MIN_PROGRESS_BYTES
 from gregor.broker.net.receive_buffers import SHARED_BYTES, BufferPool, ReceiveBudget
+from gregor.broker.net.request_turns import RequestTurns
 from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.registry import Entry
 from gregor.protocol.api_keys import ApiKey
@@ -107,16 +108,18 @@ class Harness:
             Entry(ApiKey.SYNC_GROUP, 0, 5, self.sync_group, False),
             Entry(ApiKey.LEAVE_GROUP, 0, 5, self.explode, False),
         ]
+        gate = LoopGate()
         self.broker: Any = SimpleNamespace(
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
             route_slots=RouteSlots(),
+            request_turns=RequestTurns(loop, gate, loop.create_task),
             loop=loop,
             max_request_bytes=MAX_REQUEST,
             handlers={entry.key.value: entry for entry in entries},
             connections=self.connections,
             replicas=SimpleNamespace(generation=0),
-            gate=LoopGate(),
+            gate=gate,
         )
         self.transports: dict[Connection, FakeTransport] = {}
         self.transport, self.connection = self.connect()

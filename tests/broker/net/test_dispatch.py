@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.net.dispatch import BYTES_PER_COUNT, MAX_IN_A_ROW
+from gregor.broker.net.request_turns import BYTES_PER_COUNT, MAX_IN_A_TURN
 from gregor.broker.registry import Entry
 from gregor.protocol.api_keys import ApiKey
-from gregor.protocol.messages import HeartbeatRequest, HeartbeatResponse, SyncGroupRequest, SyncGroupResponse
-from tests.broker.net.test_connection import Harness, heartbeat, sync_group, turn
+from gregor.protocol.messages import (
+    ApiVersionsRequest,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from tests.broker.net.test_connection import Harness, frame, heartbeat, sync_group, turn
 
 
 @pytest.fixture
@@ -37,13 +44,96 @@ def test_eager_requests_are_answered_in_their_turn_but_not_too_many(
     harness.send(heartbeat(1))
     assert harness.answers() == [1]
     harness.send(b"".join(heartbeat(number) for number in range(2, 101)))
-    assert harness.answers() == list(range(1, MAX_IN_A_ROW))
+    assert harness.answers() == list(range(1, MAX_IN_A_TURN))
     other_transport, other = harness.connect()
-    harness.send(heartbeat(7), other)
-    assert other_transport.written
-    for _ in range(4):
+    harness.send(frame(ApiVersionsRequest(), 4, 7), other)
+    before = bytes(other_transport.written)
+    assert before
+    harness.send(heartbeat(8), other)
+    assert other_transport.written == before
+    for _ in range(8):
         turn(loop)
     assert harness.answers() == list(range(1, 101))
+    assert len(other_transport.written) > len(before)
+
+
+def test_a_new_turn_of_the_loop_admits_as_many_requests_again(
+    harness: Harness, loop: asyncio.AbstractEventLoop
+) -> None:
+    harness.broker.handlers[ApiKey.HEARTBEAT.value] = Entry(ApiKey.HEARTBEAT, 0, 4, harness.heartbeat, eager=True)
+    for first in (1, MAX_IN_A_TURN):
+        numbers = range(first, first + MAX_IN_A_TURN - 1)
+        harness.send(b"".join(heartbeat(number) for number in numbers))
+        assert harness.answers() == list(range(1, numbers[-1] + 1))
+        turn(loop)
+
+
+def test_requests_of_many_connections_are_served_in_the_order_of_their_arrival(
+    harness: Harness, loop: asyncio.AbstractEventLoop
+) -> None:
+    harness.broker.handlers[ApiKey.HEARTBEAT.value] = Entry(ApiKey.HEARTBEAT, 0, 4, harness.heartbeat, eager=True)
+    many = [harness.connect() for _ in range(3 * MAX_IN_A_TURN)]
+    names = [f"g{number}" for number in range(len(many))]
+    for (_, connection), name in zip(many, names, strict=True):
+        harness.send(heartbeat(1, name), connection)
+    assert harness.seen == names[: MAX_IN_A_TURN - 1]
+    closed_transport, closed = many[-1]
+    closed.close()
+    for _ in range(2 * len(many)):
+        turn(loop)
+    assert harness.seen == names[:-1]  # the request of a connection that ended is not begun
+    assert all(transport.written for transport, _ in many[:-1])
+    assert not closed_transport.written
+
+
+def test_a_postponed_request_that_waits_or_fails_is_like_any_other(
+    harness: Harness, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def wait(broker: Any, request: SyncGroupRequest, call: Any) -> SyncGroupResponse:
+        return await harness.sync_group(broker, request, call)
+
+    async def fail(broker: Any, request: Any, call: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    entries = [
+        Entry(ApiKey.HEARTBEAT, 0, 4, harness.heartbeat, eager=True),
+        Entry(ApiKey.SYNC_GROUP, 0, 5, wait, eager=True),
+        Entry(ApiKey.LEAVE_GROUP, 0, 5, fail, eager=True),
+    ]
+    harness.broker.handlers.update({entry.key.value: entry for entry in entries})
+    harness.send(b"".join(heartbeat(number) for number in range(1, MAX_IN_A_TURN)))
+    failing_transport, failing = harness.connect()
+    broken_transport, broken = harness.connect()
+    harness.send(sync_group(MAX_IN_A_TURN) + heartbeat(MAX_IN_A_TURN + 1))
+    harness.send(frame(LeaveGroupRequest(group_id="g"), 5, 1), failing)
+    harness.send(heartbeat(1)[:-1] + b"\xff", broken)
+    assert not harness.parked
+    for _ in range(8):
+        turn(loop)
+    assert failing_transport.aborted
+    assert broken_transport.aborted
+    assert harness.answers() == list(range(1, MAX_IN_A_TURN))
+    harness.parked[0].set_result(SyncGroupResponse())
+    turn(loop)
+    assert harness.answers() == list(range(1, MAX_IN_A_TURN + 2))
+
+
+def test_a_repeated_request_is_decoded_once(harness: Harness) -> None:
+    requests: list[HeartbeatRequest] = []
+
+    def answer(broker: Any, request: HeartbeatRequest, call: Any) -> HeartbeatResponse:
+        assert call.client_id == "me"
+        requests.append(request)
+        return harness.heartbeat(broker, request, call)
+
+    entry = Entry(ApiKey.HEARTBEAT, 0, 4, answer, eager=True, repeats=True)
+    harness.broker.handlers[ApiKey.HEARTBEAT.value] = entry
+    for number, group in enumerate(("g", "g", "h", "g"), 1):
+        harness.send(heartbeat(number, group))
+    assert harness.answers() == [1, 2, 3, 4]
+    assert harness.seen == ["g", "g", "h", "g"]
+    assert requests[0] is requests[1]
+    assert requests[0] is not requests[3]
 
 
 def test_few_long_eager_requests_are_answered_in_the_same_turn(
@@ -53,7 +143,7 @@ def test_few_long_eager_requests_are_answered_in_the_same_turn(
         return harness.heartbeat(broker, request, call)
 
     harness.broker.handlers[ApiKey.HEARTBEAT.value] = Entry(ApiKey.HEARTBEAT, 0, 4, answer, eager=True)
-    long_group = "g" * (MAX_IN_A_ROW // 4 * BYTES_PER_COUNT)
+    long_group = "g" * (MAX_IN_A_TURN // 4 * BYTES_PER_COUNT)
     harness.send(b"".join(heartbeat(number, long_group) for number in range(1, 11)))
     assert harness.answers() == [1, 2, 3]
     for _ in range(6):

@@ -119,9 +119,15 @@ def test_finalised_features_are_read_back() -> None:
         b'{"features":{"group.version":{"max_version_level":1},"transaction.version":{"max_version_level":2}},'
         b'"version":2,"status":1}'
     )
-    assert nodes.decode_features(data) == (True, levels)
+    assert nodes.decode_features(data) == (True, levels, {})
+    phases = {"group.version": nodes.DowngradePhase.ENDING}
+    data = nodes.encode_features(levels, phases)
+    assert b'{"max_version_level":1,"downgrade_phase":2}' in data
+    assert nodes.decode_features(data) == (True, levels, phases)
+    with pytest.raises(nodes.NodeFormatError, match="downgrade_phase 3 of group.version"):
+        nodes.decode_features(data.replace(b'phase":2', b'phase":3'))
     older = b'{"version":1,"status":0,"features":{"f":{"min_version_level":1,"max_version_level":3}}}'
-    assert nodes.decode_features(older) == (False, {"f": 3})
+    assert nodes.decode_features(older) == (False, {"f": 3}, {})
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ class TopicSpec(NamedTuple):
     """One topic, as an assignor sees it; `racks` are those of the replicas of each partition, empty when unknown."""
 
     partition_count: int
-    racks: tuple[frozenset[str], ...] = ()
+    racks: tuple[tuple[str, ...], ...] = ()
 
 
 Assignor = Callable[[Mapping[str, MemberSpec], Mapping[Uuid, TopicSpec]], Steps[dict[str, Assignment]]]

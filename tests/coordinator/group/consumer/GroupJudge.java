@@ -14,6 +14,7 @@ import java.util.TreeMap;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.message.ConsumerGroupHeartbeatRequestData;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage;
+import org.apache.kafka.coordinator.group.Utils;
 import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
 import org.apache.kafka.coordinator.group.assignor.RangeAssignor;
@@ -25,7 +26,7 @@ import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignment
 import org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroupMember;
 import org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder;
 
-/** Runs the assignors and the reconciliation of Apache Kafka: a JSON document on each line, and its result. */
+/** Runs the assignors, the reconciliation and the hashes of Apache Kafka: a JSON document on each line, and its result. */
 public class GroupJudge {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -33,7 +34,9 @@ public class GroupJudge {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             JsonNode node = JSON.readTree(line);
-            System.out.println(JSON.writeValueAsString(node.has("assignor") ? assign(node) : reconcile(node)));
+            Object result =
+                node.has("assignor") ? assign(node) : node.has("hashed") ? hash(node.get("hashed")) : reconcile(node);
+            System.out.println(JSON.writeValueAsString(result));
         }
     }
 
@@ -74,6 +77,32 @@ public class GroupJudge {
             result.put(name, byTopic);
         });
         return result;
+    }
+
+    /** The hash of each topic, and of all. */
+    private static Object hash(JsonNode topics) {
+        Map<String, Long> hashes = new TreeMap<>();
+        topics.fields().forEachRemaining(entry -> {
+            JsonNode racks = entry.getValue().get("racks");
+            Object topic = Proxy.newProxyInstance(
+                GroupJudge.class.getClassLoader(), new Class<?>[] {CoordinatorMetadataImage.TopicMetadata.class},
+                (proxy, method, arguments) -> switch (method.getName()) {
+                    case "id" -> Uuid.fromString(entry.getValue().get("id").asText());
+                    case "name" -> entry.getKey();
+                    case "partitionCount" -> racks.size();
+                    case "partitionRacks" -> {
+                        List<String> found = new ArrayList<>();
+                        racks.get((int) arguments[0]).forEach(rack -> found.add(rack.asText()));
+                        yield found;
+                    }
+                    default -> throw new UnsupportedOperationException(method.getName());
+                });
+            var image = (CoordinatorMetadataImage) Proxy.newProxyInstance(
+                GroupJudge.class.getClassLoader(), new Class<?>[] {CoordinatorMetadataImage.class},
+                (proxy, method, arguments) -> Optional.of(topic));
+            hashes.put(entry.getKey(), Utils.computeTopicHash(entry.getKey(), image));
+        });
+        return List.of(hashes, Utils.computeGroupHash(hashes));
     }
 
     private static Object reconcile(JsonNode node) {

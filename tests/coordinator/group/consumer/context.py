@@ -48,7 +48,7 @@ class MemoryTopics:
     def name_of(self, topic_id: Uuid) -> str | None:
         return next((name for name, topic in self.topics.items() if topic.topic_id == topic_id), None)
 
-    def set(self, name: str, partitions: int, racks: tuple[frozenset[str], ...] = ()) -> None:
+    def set(self, name: str, partitions: int, racks: tuple[tuple[str, ...], ...] = ()) -> None:
         present = self.topics.get(name)
         if present is None:
             self._next_id += 1
@@ -85,9 +85,12 @@ class ConsumerContext(Context):
             self.topics.set(name, partitions)
         self.configs = DefaultConfigs(ConsumerGroupConfig(assignment_interval_ms=assignment_interval_ms))
         self.settings = settings or ConsumerGroupSettings()
-        self.served = True
+        self.served = self.admitted = True
         self.gate = HeldGate()
         super().__init__(**options)
+
+    def _make_gate(self) -> HeldGate:
+        return self.gate
 
     def _make(self) -> GroupCoordinator:
         return GroupCoordinator(
@@ -98,13 +101,15 @@ class ConsumerContext(Context):
             self.gate,
             partition_count=self.partition_count,
             new_uuid=self._new_uuid,
-            consumer_groups=ConsumerGroups(self.topics, self.configs, self.settings, lambda: self.served),
+            consumer_groups=ConsumerGroups(
+                self.topics, self.configs, self.settings, lambda: self.served, lambda: self.served and self.admitted
+            ),
             history=self.history,
         )
 
     # --- topics
 
-    def set_topic(self, name: str, partitions: int, racks: tuple[frozenset[str], ...] = ()) -> None:
+    def set_topic(self, name: str, partitions: int, racks: tuple[tuple[str, ...], ...] = ()) -> None:
         """Create a topic or change it."""
         self.topics.set(name, partitions, racks)
         self.notify(name)

@@ -1,4 +1,4 @@
-"""Assignors and reconciliation against Apache Kafka 4.3.1's own classes, for thousands of random groups."""
+"""Assignors, reconciliation and hashes of topics against Apache Kafka 4.3.1's own classes, for random groups."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from gregor.coordinator.group.consumer.assignors.assignor import Assignment, MemberSpec, TopicSpec
 from gregor.coordinator.group.consumer.assignors.table import ASSIGNORS
+from gregor.coordinator.group.consumer.metadata_hash import group_hash, topic_hash
 from gregor.coordinator.group.consumer.reconciliation import (
     MemberAssignment,
     MemberState,
@@ -19,6 +20,7 @@ from gregor.coordinator.group.consumer.reconciliation import (
     Target,
     reconcile,
 )
+from gregor.coordinator.ports import TopicInfo
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import Uuid, uuid_to_text
 from gregor.protocol.turns import run_all
@@ -214,3 +216,35 @@ def test_reconciliation_equals_that_of_kafka() -> None:
     documents = [case.document() for case in cases]
     for case, theirs, given in zip(cases, judge(documents), documents, strict=True):
         assert case.result() == theirs, given
+
+
+# --- hashes of topics
+
+
+def random_topics(random: Random) -> dict[str, TopicInfo]:
+    """Topics whose replicas have racks or not; names sort by code units, which are not the characters of all racks."""
+    racks = ["", "r1", "r2", "eu-west-1", "\u00e9", "\uffee", "\U0001f30d"]
+    found = {}
+    for name in random.sample(["a", "B", "a.b", "a_b", "orders", "t" * 249], random.randint(0, 4)):
+        count = random.choice([1, 2, 7, 40])
+        replicas = random.choice([0, 0, 1, 3])
+        by_partition = tuple(tuple(random.choices(racks, k=replicas)) for _ in range(count))
+        found[name] = TopicInfo(random.randbytes(16), count, by_partition if replicas else ())
+    return found
+
+
+def test_hashes_of_topics_equal_those_of_kafka() -> None:
+    random = Random(852)
+    cases = [random_topics(random) for _ in range(300)]
+    documents = [
+        {
+            "hashed": {
+                name: {"id": uuid_to_text(topic.topic_id), "racks": topic.racks or [()] * topic.partition_count}
+                for name, topic in topics.items()
+            }
+        }
+        for topics in cases
+    ]
+    for topics, theirs in zip(cases, judge(documents), strict=True):
+        hashes = {name: topic_hash(name, topic) for name, topic in topics.items()}
+        assert [hashes, group_hash(hashes)] == theirs

@@ -99,7 +99,7 @@ def test_uniform_leaves_the_larger_share_with_the_member_that_has_it() -> None:
 
 
 def test_uniform_does_not_regard_racks() -> None:
-    racks = (frozenset({"r1"}), frozenset({"r2"}))
+    racks = (("r1",), ("r2",))
     members = {"m1": member(A, rack="r2"), "m2": member(A, rack="r1")}
     assert run_all(UNIFORM(members, {A: TopicSpec(2, racks)})) == {"m1": {A: {0}}, "m2": {A: {1}}}
 

@@ -1,7 +1,7 @@
 """The coordinator beside Apache Kafka 4.3.1's own GroupCoordinatorShard: the same requests have the same responses, the
 same records, and the same description of the group, for random lives of groups.
 
-Apache Kafka's hash of topics is another one, and the version in the record of an expression is that of its metadata.
+The version in the record of an expression is that of Apache Kafka's metadata.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def normal(value: Any) -> Any:
     return {
         key: normal(content)
         for key, content in value.items()
-        if key not in ("metadataHash", "version", "errorMessage", "authorizedOperations")
+        if key not in ("version", "errorMessage", "authorizedOperations")
     }
 
 

@@ -8,10 +8,10 @@ from gregor.coordinator.group.consumer.metadata_hash import NO_HASH, group_hash,
 from gregor.coordinator.ports import TopicInfo
 
 ID = bytes(range(16))
-RACKS = (frozenset({"r1", "r2"}), frozenset({"r2"}))
+RACKS = (("r1", "r2"), ("r2",))
 TOPIC = TopicInfo(ID, 2, RACKS)
-HASH_OF_ORDERS = -6051344310425887652
-HASH_OF_GROUP = 525672448923923365
+HASH_OF_ORDERS = 3695872476892338145
+HASH_OF_GROUP = 1559002273794826001
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,10 @@ HASH_OF_GROUP = 525672448923923365
         ("orders", TopicInfo(ID, 3, RACKS)),
         ("orders", TopicInfo(ID, 2)),
         ("orders", TopicInfo(ID, 2, tuple(reversed(RACKS)))),
-        ("orders", TopicInfo(ID, 2, (frozenset({"r1"}), frozenset({"r2"})))),
-        ("orders", TopicInfo(ID, 2, (frozenset({"r1", "r2"}), frozenset()))),
-        ("orders", TopicInfo(ID, 2, (frozenset({"r1r2"}), frozenset({"r2"})))),
+        ("orders", TopicInfo(ID, 2, (("r1",), ("r2",)))),
+        ("orders", TopicInfo(ID, 2, (("r1", "r2"), ()))),
+        ("orders", TopicInfo(ID, 2, (("r1r2",), ("r2",)))),
+        ("orders", TopicInfo(ID, 2, (("r1", "r2", "r2"), ("r2",)))),
     ],
 )
 def test_every_fact_counts(name: str, topic: TopicInfo) -> None:
@@ -32,9 +33,9 @@ def test_every_fact_counts(name: str, topic: TopicInfo) -> None:
 
 
 def test_a_hash_is_the_same_in_every_process() -> None:
-    """A coordinator compares it with one that another process recorded."""
+    """A coordinator compares it with one that another process recorded, perhaps Apache Kafka."""
     assert topic_hash("orders", TOPIC) == HASH_OF_ORDERS
-    assert topic_hash("orders", TopicInfo(ID, 2, (frozenset({"r2", "r1"}), frozenset({"r2"})))) == HASH_OF_ORDERS
+    assert topic_hash("orders", TopicInfo(ID, 2, (("r2", "r1"), ("r2",)))) == HASH_OF_ORDERS
 
 
 def test_the_hash_of_a_group_does_not_depend_on_the_order_of_its_topics() -> None:

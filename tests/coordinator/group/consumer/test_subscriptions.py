@@ -43,7 +43,7 @@ def test_racks_that_change_begin_a_new_epoch() -> None:
     with ConsumerContext({"t": 1}) as context:
         member = context.consumer("m1")
         context.settle_group(member)
-        context.set_topic("t", 1, (frozenset({"r1"}),))
+        context.set_topic("t", 1, (("r1",),))
         context.settle_group(member)
         assert context.found().epoch == 3
 

@@ -554,3 +554,36 @@ def test_an_end_that_cannot_be_written_is_tried_again() -> None:
         assert context.shard.groups["g"].consumer is not None
         context.sleep(500)
         assert context.shard.groups["g"].consumer is None
+
+
+def test_no_member_of_the_consumer_protocol_joins_while_the_groups_may_end() -> None:
+    with context_of() as context:
+        (classic_id,) = classic_group(context, [{"orders": [0, 1, 2, 3]}])
+        present = Consumer(context, "present", ["orders"], group="other")
+        settle(present)
+        context.admitted = False
+        for group, member_id in (("new group", "new"), ("other", "new"), ("g", "new"), ("g", classic_id)):
+            refused = context.beat(member_id, 0, topics=["orders"], owned={}, rebalance_ms=9_000, group=group)
+            assert refused.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert {name for name, group in context.shard.groups.items() if group.consumer is not None} == {"other"}
+        assert context.heartbeat(classic_id, 1) is ErrorCode.NONE
+        # Those that are members already stay, and may join again.
+        present.beat()
+        again = context.beat("present", 0, topics=["orders"], owned={}, rebalance_ms=9_000, group="other")
+        assert again.error is ErrorCode.NONE
+        context.admitted = True
+        new = context.beat("new", 0, topics=["orders"], owned={}, rebalance_ms=9_000, group="other")
+        assert new.error is ErrorCode.NONE
+        context.served = False
+        refused = context.beat("later", 0, topics=["orders"], owned={}, rebalance_ms=9_000, group="other")
+        assert refused.error is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_static_member_comes_back_while_the_groups_may_end() -> None:
+    with context_of() as context:
+        static = Consumer(context, "first", ["orders"], instance="i")
+        settle(static)
+        context.beat("first", -2, instance="i")
+        context.admitted = False
+        back = context.beat("second", 0, topics=["orders"], owned={}, rebalance_ms=9_000, instance="i")
+        assert back.error is ErrorCode.NONE

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gregor.broker.jobs import turns
-from gregor.broker.net.large_requests import LARGE_REQUEST_BYTES
 from gregor.broker.net.receive_buffers import SHARED_BYTES
+from gregor.broker.net.request_turns import LARGE_REQUEST_BYTES
 from gregor.protocol.messages import (
     AlterReplicaLogDirsRequest,
     ApiVersionsRequest,

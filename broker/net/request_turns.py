@@ -1,0 +1,99 @@
+"""Requests that must not keep the event loop to themselves: each too large, or too many at once.
+
+Apache Kafka has threads for that. Here a request about tens of thousands of items is decoded, and its response encoded,
+in steps of a fraction of a millisecond (protocol.codec.compiler), which go through the broker's gate; the handlers do
+the same with their own work. Of small requests that thousands of connections send at the same moment, each turn of the
+loop serves some; the others wait in the order of their arrival, and the gate runs them in turns, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from gregor.protocol.deferred import Deferred, outcome_of
+
+if TYPE_CHECKING:
+    from gregor.broker.net.receive_buffers import BufferPool, OwnedBuffer
+    from gregor.protocol.turns import Gate, Steps
+
+LARGE_REQUEST_BYTES = 16 * 1024
+"""To decode a longer request at once could need several milliseconds. Produce requests are exempt: their records are
+not decoded."""
+
+MAX_IN_A_TURN = 32
+"""Requests of eager handlers, of all connections together, that are served as they arrive in one turn of the loop. A
+long request counts for several: its handler needs as much more time."""
+BYTES_PER_COUNT = 512
+_UNCOUNTED = 8
+"""After this many requests the end of the turn is awaited, which costs a callback: a request that comes alone does not
+pay for it."""
+
+
+class RequestTurns:
+    """The requests of eager handlers, of all connections of a broker."""
+
+    __slots__ = ("_gate", "_is_counting", "_loop", "_served", "_spawn", "_waiting")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, gate: Gate, spawn: Callable[[Coroutine[Any, Any, None]], object]
+    ) -> None:
+        """`spawn` runs a coroutine as a task of the broker."""
+        self._loop = loop
+        self._gate = gate
+        self._spawn = spawn
+        self._served = 0
+        self._is_counting = False
+        """A callback of the next turn of the loop resets `_served`."""
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def admits(self, size_bytes: int) -> bool:
+        """Count a request that has arrived; return whether it may be served at once."""
+        if self._waiting:
+            return False
+        self._served += 1 + size_bytes // BYTES_PER_COUNT
+        if self._served > _UNCOUNTED and not self._is_counting:
+            self._is_counting = True
+            self._loop.call_soon(self._end_turn)
+        return self._served < MAX_IN_A_TURN
+
+    def postpone(self, serve: Callable[[], None]) -> None:
+        """Serve a request that was not admitted after those that wait already. `serve` must not raise."""
+        self._waiting.append(serve)
+        if len(self._waiting) == 1:
+            self._spawn(self._gate.run(self._serve_waiting()))
+
+    def _end_turn(self) -> None:
+        self._is_counting = False
+        self._served = 0
+
+    def _serve_waiting(self) -> Steps[None]:
+        waiting = self._waiting
+        while waiting:
+            # A request that arrives meanwhile finds this one and waits behind the others.
+            waiting[0]()
+            waiting.popleft()
+            yield None
+
+
+async def serve_large(
+    handle: Callable[[Any], Any],
+    decoded: Awaitable[tuple[Any, int]],
+    data: memoryview,
+    owned: OwnedBuffer | None,
+    pool: BufferPool,
+) -> Any:
+    """Return the response to a request that is being decoded from `data`. After the decoding the buffer `owned`, which
+    contains the data, returns to the pool. Raises MalformedMessage, and the errors of the handler."""
+    try:
+        request, _ = await decoded
+    finally:
+        data.release()
+        if owned is not None:
+            pool.give_back(owned)
+    result = handle(request)
+    if isinstance(result, Deferred):
+        return await outcome_of(result, asyncio.get_running_loop().create_future())
+    return await result if isinstance(result, Awaitable) else result

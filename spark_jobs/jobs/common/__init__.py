@@ -1,0 +1,1 @@
+"""The common ground of the jobs: arguments, source, sinks, checkpoint, progress and errors."""

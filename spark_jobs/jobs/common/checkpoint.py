@@ -1,0 +1,104 @@
+"""The identity of a checkpoint: the job and the options that wrote it, in a file beside Spark's own.
+
+Spark continues a checkpoint with whatever query it is given. A query of another job, or with another window or topic,
+would then fail deep inside the state store, or give a wrong result; here it is one error before the query starts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from gregor.spark_jobs.errors import JobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+IDENTITY = "gregor-job.json"
+FIRST_JOB = "wordcount"
+"""The job that also continues checkpoints without an identity: the first versions wrote none, and had this job only."""
+
+
+def claim(spark: SparkSession, checkpoint: str, job: str, fixed: dict[str, Any]) -> dict[str, Any] | None:
+    """Write the identity of a new checkpoint, or check that of an old one.
+
+    Return the fixed options of an old one. Raise JobError if it belongs to another job, or to other options.
+    """
+    folder = Folder(spark, checkpoint)
+    stored = read_identity(folder)
+    if stored is None:
+        folder.write(IDENTITY, json.dumps({"job": job, "options": fixed}, indent=1, sort_keys=True))
+        return None
+    refuse_other(checkpoint, stored, job, fixed)
+    options: dict[str, Any] = stored["options"]
+    return options
+
+
+def read_identity(folder: Folder) -> dict[str, Any] | None:
+    """Return the identity of a checkpoint in which a batch was begun; None if there is none such."""
+    if not folder.names("offsets/[0-9]*"):
+        return None
+    text = folder.read(IDENTITY)
+    if text is None:
+        return {"job": None, "options": {}}
+    try:
+        identity: dict[str, Any] = json.loads(text)
+        return {"job": identity["job"], "options": dict(identity["options"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise JobError(
+            f"{folder.path}/{IDENTITY} is damaged ({error}), so that the job of this checkpoint is unknown; "
+            "start with another --checkpoint"
+        ) from error
+
+
+def refuse_other(checkpoint: str, stored: dict[str, Any], job: str, fixed: dict[str, Any]) -> None:
+    """Raise JobError if the stored identity is not that of the job with these options."""
+    owner, options = stored["job"], stored["options"]
+    if owner != job and not (owner is None and job == FIRST_JOB):
+        whose = f"the job {owner}" if owner else "a query that is no job of gregor"
+        raise JobError(f"the checkpoint {checkpoint} belongs to {whose}, not to {job}; give another --checkpoint")
+    changed = [name for name in fixed if name in options and options[name] != fixed[name]]
+    if changed:
+        was = ", ".join(shown(name, options[name]) for name in changed)
+        now = ", ".join(shown(name, fixed[name]) for name in changed)
+        raise JobError(
+            f"the checkpoint {checkpoint} was written with {was}, and this run has {now}; "
+            "give the same options to continue it, or another --checkpoint to start anew"
+        )
+
+
+def shown(name: str, value: Any) -> str:
+    """Return an option as on a command line."""
+    return f"no {name}" if value in (None, False, [], {}) else name if value is True else f"{name} {value!r}"
+
+
+class Folder:
+    """A folder on a file system that Spark can reach."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.path = path.rstrip("/")
+        self._hadoop: Any = spark._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
+        self._files = self._hadoop.Path(path).getFileSystem(spark._jsc.hadoopConfiguration())
+
+    def names(self, pattern: str) -> list[str]:
+        """Return the names that match a pattern below the folder."""
+        found = self._files.globStatus(self._hadoop.Path(f"{self.path}/{pattern}"))
+        return [status.getPath().getName() for status in found or []]
+
+    def read(self, name: str) -> str | None:
+        """Return the text of a file; None if there is no such file."""
+        if not self.names(name):
+            return None
+        stream = self._files.open(self._hadoop.Path(f"{self.path}/{name}"))
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file, in place of an older one."""
+        stream = self._files.create(self._hadoop.Path(f"{self.path}/{name}"), True)
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()

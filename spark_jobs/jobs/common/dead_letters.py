@@ -1,0 +1,67 @@
+"""The dead-letter topic: the records whose values cannot be decoded, with their bytes and the reason.
+
+The tasks that decode a batch produce them and wait for the acknowledgements, so that all are stored before the batch
+commits. A repeated task or batch produces them again: at least once. The headers have the names of Kafka Connect
+(DeadLetterQueueReporter), as tools know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gregor.spark_jobs.errors import JobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LETTER = ("raw_key", "raw_value", "topic", "partition", "offset", "headers", "problem")
+GUARANTEE = "dead letters: at least once, stored before their batch commits"
+
+
+def client_settings(servers: str, client: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of the producer; raise JobError for those that it does not have."""
+    from confluent_kafka import KafkaException, Producer
+
+    given = {key.removeprefix("kafka."): value for key, value in client.items()}
+    settings = {"bootstrap.servers": servers, "acks": "all", "enable.idempotence": "true", "log_level": "0"} | given
+    try:
+        Producer(dict(settings))
+    except KafkaException as error:
+        raise JobError(
+            f"the producer of the dead-letter topic refuses a client setting: {error.args[0].str()}"
+        ) from error
+    return settings
+
+
+def diverted(rows: DataFrame, kept: list[str], job: str, topic: str, settings: Mapping[str, Any]) -> DataFrame:
+    """Return these columns of the rows without a problem; those with one are produced to the dead-letter topic.
+
+    Raise JobError on PySpark 4.0, which has no functions over Arrow arrays.
+    """
+    from pyspark.sql import functions as F
+
+    from gregor.spark_jobs.progress import DEAD_LETTERS
+
+    if not hasattr(F, "arrow_udf"):
+        raise JobError("--dead-letter-topic needs PySpark 4.1 or newer; install it with: pip install 'pyspark==4.1.*'")
+    from gregor.spark_jobs.jobs.common.letters import storing
+
+    letter = F.struct(*[name for name in LETTER if name in rows.columns])
+    counted = rows.observe(DEAD_LETTERS, F.count("problem").alias("records"))
+    store = F.arrow_udf(storing(job, topic, dict(settings)), "boolean").asNondeterministic()
+    with_letter = counted.select(*kept, F.when(F.col("problem").isNotNull(), letter).alias("letter"))
+    return with_letter.filter(store("letter")).select(kept)
+
+
+def refused(rows: DataFrame, kept: list[str]) -> DataFrame:
+    """Return these columns of the rows; the first one with a problem fails the query."""
+    from pyspark.sql import functions as F
+
+    where = F.concat_ws("", "topic", F.lit("-"), F.col("partition"), F.lit(" at offset "), F.col("offset"))
+    text = F.concat(
+        F.lit("the record "), where, F.lit(" cannot be decoded: "), "problem",
+        F.lit("; --dead-letter-topic NAME stores such records and continues"),
+    )  # fmt: skip
+    checked = rows.filter(F.when(F.col("problem").isNull(), True).otherwise(F.raise_error(text).cast("boolean")))
+    return checked.select(kept)

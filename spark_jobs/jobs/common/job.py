@@ -1,0 +1,147 @@
+"""A job from its arguments to its exit code: parse, check, start the query, show its progress, stop it, sum up."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.jobs.common.checkpoint import claim
+from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE as DEAD_LETTER_GUARANTEE
+from gregor.spark_jobs.jobs.common.failures import explained
+from gregor.spark_jobs.jobs.common.options import Options, add_common_arguments, parse_options
+from gregor.spark_jobs.jobs.common.sinks import SINKS, checkpoint_of
+from gregor.spark_jobs.jobs.common.sources import BY_OTHER_NAMES, require_topics
+from gregor.spark_jobs.jobs.common.terminal import Terminal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from gregor.spark_jobs.progress import Progress
+
+STATE_STORE = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # A batch stores its changes, not the whole state.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""Settings for the state, where the user has none. An old checkpoint keeps its provider."""
+
+
+def no_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add no argument."""
+
+
+def no_problem(options: Any) -> str | None:
+    """Return None: any options fit."""
+    return None
+
+
+def input_topics(options: Any) -> list[str]:
+    """Return the topics of --topic, none if the source selects them by another option."""
+    return [] if any(name in options.source_options for name in BY_OTHER_NAMES) else options.topics
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job: `build` returns the writer of its query; the rest describes it to the user."""
+
+    name: str
+    summary: str
+    examples: str
+    build: Callable[[SparkSession, Any], DataStreamWriter]
+    options: type[Options] = Options
+    add_arguments: Callable[[argparse.ArgumentParser], None] = no_arguments
+    problem: Callable[[Any], str | None] = no_problem
+    topics: Callable[[Any], list[str]] = input_topics
+    prepare: Callable[[SparkSession, Any], Any] | None = None
+    """Returns the options completed by the cluster or an old checkpoint, such as an inferred schema."""
+    sinks: tuple[str, ...] = tuple(SINKS)
+    topic_help: str = "the topics to read"
+    done: str = "processed"
+
+    def parse(self, argv: Sequence[str] | None = None, prog: str | None = None) -> Any:
+        """Parse the arguments; end the program with code 2 and a message if they are wrong."""
+        parser = argparse.ArgumentParser(
+            prog=prog or self.name,
+            description=self.summary,
+            epilog=self.examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add_common_arguments(parser, self.sinks, self.topic_help)
+        self.add_arguments(parser)
+        return parse_options(parser, self.options, self._problem_of, argv)
+
+    def _problem_of(self, options: Any) -> str | None:
+        return SINKS[options.sink].problem(options) or self.problem(options)
+
+    def main(self, argv: Sequence[str] | None = None, prog: str | None = None) -> int:
+        """Run the job; return the exit code: 0 ended or stopped by a signal, 1 failed, 2 wrong arguments."""
+        options = self.parse(argv, prog)
+        began = time.monotonic()
+        terminal = Terminal(sys.stderr)
+        try:
+            progress = self._run(options, terminal)
+        except JobError as error:
+            terminal.close()
+            print(f"{self.name}: {explained(str(error))}", file=sys.stderr)
+            return 1
+        print(self.summing_up(progress, time.monotonic() - began), file=sys.stderr)
+        return 0
+
+    def summing_up(self, progress: Progress, elapsed_s: float) -> str:
+        """Return the last line of a run."""
+        ending = "stopped: " if progress.interrupted else ""
+        text = f"{ending}{self.done} {progress.records:,} records in {progress.batches:,} batches, {elapsed_s:,.1f} s"
+        if progress.dropped:
+            text += f"; {progress.dropped:,} rows behind the watermark were dropped"
+        if progress.dead_letters:
+            text += f"; {progress.dead_letters:,} went to the dead-letter topic"
+        return text
+
+    def _run(self, options: Any, terminal: Terminal) -> Progress:
+        from gregor.spark_jobs.session import open_session, require_pyspark
+
+        require_pyspark()
+        require_topics(options.bootstrap_server, self.topics(options), options.client)
+        from pyspark.errors import PySparkException
+
+        from gregor.spark_jobs.progress import reason, run_to_end
+
+        spark = open_session(f"{self.name} of {options.topic}", options.conf)
+        try:
+            query = start(spark, self, options)
+            if options.sink != "console":
+                terminal.line(f"{self.name} to {options.sink}: {SINKS[options.sink].guarantee}")
+            if getattr(options, "dead_letter_topic", None) is not None:
+                terminal.line(DEAD_LETTER_GUARANTEE)
+            return run_to_end(query, terminal.progress)
+        except PySparkException as error:
+            raise JobError(reason(error)) from error
+        finally:
+            terminal.close()
+            spark.stop()
+
+
+def start(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:
+    """Start the query and return it at once; raise JobError if the checkpoint or the output belongs to another run."""
+    for key, value in STATE_STORE.items():
+        if not spark.sparkContext.getConf().contains(key):
+            spark.conf.set(key, value)
+    if job.prepare is not None:
+        options = job.prepare(spark, options)
+    checkpoint = checkpoint_of(options)
+    writer = job.build(spark, options)
+    if checkpoint is not None:
+        claim(spark, checkpoint, job.name, options.fixed())
+        writer = writer.option("checkpointLocation", checkpoint)
+    if options.trigger == "available-now":
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=options.interval).start()

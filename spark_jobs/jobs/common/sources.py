@@ -1,0 +1,64 @@
+"""The records of topics as a stream or a batch, by the source that the options name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gregor.protocol.errors import ErrorCode
+from gregor.spark_jobs.bootstrap import require_broker
+from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.client.settings import ClientSettings
+from gregor.spark_jobs.errors import JobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from gregor.spark_jobs.jobs.common.options import Options
+
+METADATA_TIMEOUT_MS = 10_000
+_NO_SUCH_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+BY_OTHER_NAMES = ("subscribePattern", "assign")
+"""Options of the source that replace --topic."""
+
+
+def record_stream(spark: SparkSession, options: Options, topic: str | None = None) -> DataFrame:
+    """Return the records of the topics as a stream, with the columns of the connector."""
+    from gregor.spark_jobs.sources import stream_topic
+
+    source = options.client | {"startingOffsets": options.starting_offsets}
+    if options.max_offsets_per_trigger is not None:
+        source["maxOffsetsPerTrigger"] = str(options.max_offsets_per_trigger)
+    return stream_topic(spark, options.bootstrap_server, topic or options.topic, source | options.source_options)
+
+
+def record_batch(spark: SparkSession, options: Options, topic: str | None = None) -> DataFrame:
+    """Return the records that the topics have now."""
+    from gregor.spark_jobs.sources import read_topic
+
+    return read_topic(spark, options.bootstrap_server, topic or options.topic, options.client)
+
+
+def require_topics(servers: str, topics: list[str], client: dict[str, str]) -> None:
+    """Raise JobError unless a broker answers and all topics exist.
+
+    Spark's connector needs a minute to report a missing topic. Clusters with TLS or SASL are left to it.
+    """
+    require_broker(servers)
+    if client.get("kafka.security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
+        return
+    options = {"kafka.default.api.timeout.ms": str(METADATA_TIMEOUT_MS)} | client
+    settings = ClientSettings.from_options(options | {"kafka.bootstrap.servers": servers})
+    with Cluster(settings) as cluster:
+        found = cluster.topics(topics)
+    missing = [
+        name
+        for name in topics
+        if name not in found
+        or found[name].error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    ]
+    if missing:
+        what = f"the topic {missing[0]} does" if len(missing) == 1 else f"the topics {', '.join(missing)} do"
+        raise JobError(
+            f"{what} not exist at {servers}; create it with "
+            f"`gregor topics --bootstrap-server {servers} --create --topic {missing[0]}`, or correct --topic"
+        )

@@ -1,0 +1,128 @@
+"""Streaming counts and sums by key in tumbling or sliding windows of the event time.
+
+Run it as `gregor spark windows ...`, or from a checkout as `spark-submit spark_jobs/jobs/windows.py ...`.
+`transforms/windows.py` defines the windows and which records are dropped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+try:
+    from gregor.spark_jobs.jobs.common.chart import Chart
+    from gregor.spark_jobs.jobs.common.job import Job
+    from gregor.spark_jobs.jobs.common.options import FIXED, pair
+    from gregor.spark_jobs.jobs.common.sinks import Result, writer_of
+    from gregor.spark_jobs.jobs.common.values import (
+        COLUMNS_HELP,
+        ValueOptions,
+        add_value_arguments,
+        decoded_stream,
+        sum_problem,
+        value_problem,
+        with_schema,
+    )
+except ModuleNotFoundError as error:
+    if error.name != "gregor":
+        raise
+    sys.exit(
+        f"windows: gregor is not installed for {sys.executable}, the Python that spark-submit has started.\n"
+        "Use a Python that has it: PYSPARK_PYTHON=.venv/bin/python spark-submit ..., or .venv/bin/spark-submit."
+    )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+MODES = ("update", "append")
+EXAMPLES = f"""\
+{COLUMNS_HELP}
+examples:
+  # records per key and minute, by the timestamps of the records
+  gregor spark windows --topic clicks --window "1 minute"
+
+  # page views and seconds per user in the last ten minutes, every minute, as a chart too
+  gregor spark windows --topic clicks --format json --schema "user STRING, seconds DOUBLE, at TIMESTAMP" \\
+    --key value.user --time value.at --sum seconds=value.seconds --window "10 minutes" --slide "1 minute" \\
+    --chart views.svg
+
+  # finished windows only, to a topic; a window is finished 5 minutes after its end
+  gregor spark windows --topic clicks --window "1 hour" --watermark "5 minutes" --mode append \\
+    --sink topic --output-topic views --checkpoint ./views.checkpoint
+"""
+
+
+@dataclass(frozen=True)
+class Options(ValueOptions):
+    """The options of the job."""
+
+    key: str = field(default="key", metadata=FIXED)
+    window: str = field(default="1 minute", metadata=FIXED)
+    slide: str | None = field(default=None, metadata=FIXED)
+    watermark: str = field(default="10 minutes", metadata=FIXED)
+    mode: str | None = field(default=None, metadata=FIXED)
+    sum: Sequence[tuple[str, str]] = field(default=(), metadata=FIXED)
+    chart: str | None = None
+
+
+def build(spark: SparkSession, options: Options) -> DataStreamWriter:
+    """Return the writer of the windows to the sink that the options name."""
+    from gregor.spark_jobs.transforms.windows import windowed
+
+    rows = decoded_stream(spark, JOB.name, options)
+    counts = windowed(rows, options.key, options.window, options.slide, options.watermark, dict(options.sum))
+    mode = options.mode or ("append" if options.sink == "parquet" else "update")
+    observers = []
+    if options.chart is not None:
+        shown = options.sum[0][0] if options.sum else "count"
+        title = f"{shown} of {options.topic} by {options.key}, windows of {options.window}"
+        observers.append(Chart(options.chart, title, "window_start", "key", shown).observer())
+    return writer_of(spark, options, Result(counts, mode, ("window_start", "key")), observers)
+
+
+def problem_of(options: Options) -> str | None:
+    """Return what is wrong with the options, or None."""
+    if options.sink == "parquet" and options.mode == "update":
+        return "--sink parquet cannot hold updates: a folder of files only grows; use --mode append"
+    return sum_problem(options.sum, {"window_start", "window_end"}) or value_problem(options)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_value_arguments(parser)
+    add = parser.add_argument
+    add("--key", default="key", metavar="EXPR", help="group by this; default: the key of the record")
+    add("--window", default="1 minute", metavar="TIME", help="length of a window; default: %(default)s")
+    add("--slide", metavar="TIME", help="time between the starts of windows; default: their length, so none overlap")
+    add(
+        "--watermark",
+        default="10 minutes",
+        metavar="TIME",
+        help="a record is dropped if its window ended this long before the highest event time; default: %(default)s",
+    )
+    add(
+        "--mode",
+        choices=MODES,
+        help="update: rows that changed, in each batch; append: each window once, when it is finished. "
+        "Default: append for parquet, else update",
+    )
+    add("--sum", type=pair, action="append", default=[], metavar="NAME=EXPR", help="a sum per window; may be repeated")
+    add("--chart", metavar="FILE.svg", help="chart of this run: the first sum, or the counts, of the largest keys")
+
+
+JOB = Job(
+    name="windows",
+    summary="Count and sum records by key in windows of the event time.",
+    examples=EXAMPLES,
+    build=build,
+    options=Options,
+    add_arguments=_add_arguments,
+    problem=problem_of,
+    prepare=with_schema,
+)
+
+if __name__ == "__main__":
+    sys.exit(JOB.main())

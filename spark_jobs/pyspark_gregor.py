@@ -1,0 +1,29 @@
+"""The data source `gregor`, found by Spark: installed as the module `pyspark_gregor` beside the package `gregor`.
+
+Spark imports every module whose name begins with `pyspark_` into each session that uses a Python data source. So this
+one imports only what Spark itself needs for that; gregor is loaded by the first query on the source.
+"""
+
+from pyspark.sql.datasource import DataSource
+
+
+class DefaultSource(DataSource):
+    """Reads topics, see gregor.spark_jobs.source.datasource.GregorDataSource."""
+
+    @classmethod
+    def name(cls):
+        return "gregor"
+
+    def schema(self):
+        return self._source().schema()
+
+    def reader(self, schema):
+        return self._source().reader(schema)
+
+    def streamReader(self, schema):
+        return self._source().streamReader(schema)
+
+    def _source(self):
+        from gregor.spark_jobs.source.datasource import GregorDataSource
+
+        return GregorDataSource(self.options)

@@ -1,0 +1,162 @@
+"""Both sinks as functions for `foreachBatch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.client.failure import KafkaFailure
+from gregor.spark_jobs.client.retries import SystemClock
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.sink.driver import AttemptFailed, BatchDriver
+from gregor.spark_jobs.sink.identity import ProducerIdentity
+from gregor.spark_jobs.sink.options import SinkOptions
+from gregor.spark_jobs.sink.state import Owner
+from gregor.spark_jobs.sink.tasks import QUERY_ID, REPORT_SCHEMA, RUN_ID, Report, plain_task, transactional_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+WriteBatch = Callable[["DataFrame", int], None]
+
+_CANCELLED = ("SPARK_JOB_CANCELLED", "cancelled part of cancelled job group", "InterruptedException")
+
+
+def exactly_once(transactional_id: str, options: Mapping[str, str]) -> WriteBatch:
+    """Return a function for `foreachBatch` that writes each batch in one transaction.
+
+    The transactional id belongs to one query: its checkpoint. Rows have the columns and types of the official
+    connector, and may go to several topics.
+    """
+    if not transactional_id:
+        raise JobError("the transactional id is empty; give the query a name that no other producer has")
+    return ExactlyOnce(transactional_id, SinkOptions.from_options(options))
+
+
+def at_least_once(options: Mapping[str, str]) -> WriteBatch:
+    """Return a function for `foreachBatch` that writes with idempotent producers; a repeated batch is written again."""
+    return AtLeastOnce(SinkOptions.from_options(options))
+
+
+class AtLeastOnce:
+    """The plain sink."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        from gregor.spark_jobs.sink.rows import records_of
+
+        with Cluster(self._options.settings) as cluster:
+            records = records_of(batch, self._options.topic, cluster, batch_id)
+        records.mapInArrow(plain_task(self._options), REPORT_SCHEMA).collect()
+
+
+class ExactlyOnce:
+    """The transactional sink. It is pickled for Spark Connect before its first batch."""
+
+    def __init__(self, transactional_id: str, options: SinkOptions) -> None:
+        self._transactional_id = transactional_id
+        self._options = options
+        self._owner: Owner | None = None
+        self._cluster: Cluster | None = None
+        self._driver: BatchDriver | None = None
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        from gregor.spark_jobs.sink.rows import check_columns
+
+        session = batch.sparkSession
+        if session.conf.get("spark.speculation", "false") == "true":
+            raise JobError("spark.speculation=true would write rows twice under one epoch; set it to false")
+        check_columns(batch.schema, self._options.topic)
+        cluster, driver = self._driver_of(owner_of(session, self._owner))
+        cluster.refresh()  # topics may have grown
+        driver.write(batch_id, lambda identity: self._write(batch, batch_id, identity))
+
+    def _driver_of(self, owner: Owner) -> tuple[Cluster, BatchDriver]:
+        """Return the driver of a run, a new one for each."""
+        if self._driver is None or self._cluster is None or owner != self._owner:
+            if self._cluster is not None:
+                self._cluster.close()
+            self._owner, self._cluster = owner, Cluster(self._options.settings)
+            self._driver = BatchDriver(self._cluster, self._transactional_id, owner, self._options, SystemClock())
+        return self._cluster, self._driver
+
+    def _write(self, batch: DataFrame, batch_id: int, identity: ProducerIdentity) -> None:
+        from gregor.spark_jobs.sink.rows import grouped, records_of, task_count
+
+        assert self._cluster is not None and self._owner is not None
+        records = records_of(batch, self._options.topic, self._cluster, batch_id)
+        tasks = task_count(batch, self._options.topic, self._cluster)
+        write = transactional_task(self._options, identity)
+        rows = _run(lambda: grouped(records, tasks).mapInArrow(write, REPORT_SCHEMA).collect())
+        check_reports([Report(**row.asDict()) for row in rows], self._owner)
+
+
+def check_reports(reports: list[Report], owner: Owner) -> None:
+    """Raise the failure of a task, or AttemptFailed if two tasks have written one partition."""
+    failures = [report for report in reports if report.failure is not None]
+    for report in sorted(failures, key=lambda report: report.repeatable):  # the final ones first
+        assert report.failure is not None
+        if report.code is not None:
+            raise KafkaFailure(report.code, report.failure)
+        if report.repeatable:
+            raise AttemptFailed(report.failure)
+        raise JobError(report.failure)
+    written: set[tuple[str | None, int | None]] = set()
+    for report in reports:
+        if (report.topic, report.partition) in written:
+            raise AttemptFailed(f"two tasks have written to {report.topic}-{report.partition}")
+        written.add((report.topic, report.partition))
+        if report.queryId != owner.query_id:
+            raise JobError(f"a task belongs to the query {report.queryId}, the batch to {owner.query_id}")
+
+
+def owner_of(session: Any, known: Owner | None) -> Owner:
+    """Return the query and run whose batch is being written; raise JobError outside of a query."""
+    try:
+        context = session.sparkContext
+    except Exception:  # Spark Connect has no context here: its tasks have the same properties
+        found = known or _owner_by_task(session)
+    else:
+        found = Owner(context.getLocalProperty(QUERY_ID) or "", context.getLocalProperty(RUN_ID) or "")
+    if not found.query_id or not found.run_id:
+        raise JobError("exactly_once is a function for writeStream.foreachBatch; this DataFrame is no batch of a query")
+    return found
+
+
+def _owner_by_task(session: Any) -> Owner:
+    def properties(batches: Any) -> Any:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        for _ in batches:
+            pass
+        context = TaskContext.get()
+        assert context is not None
+        columns = {name: [context.getLocalProperty(key)] for name, key in (("queryId", QUERY_ID), ("runId", RUN_ID))}
+        yield pa.RecordBatch.from_pydict(columns)
+
+    row = session.range(1).coalesce(1).mapInArrow(properties, "queryId string, runId string").collect()[0]
+    return Owner(row["queryId"] or "", row["runId"] or "")
+
+
+def _run(job: Callable[[], list[Any]]) -> list[Any]:
+    """Run a Spark job; raise AttemptFailed if Spark could not finish it."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import AnalysisException, PySparkException
+
+    try:
+        return job()
+    except AnalysisException:
+        raise
+    except (PySparkException, Py4JError) as error:
+        if any(word in str(error) for word in _CANCELLED):
+            raise  # the query is being stopped
+        raise AttemptFailed(f"Spark could not finish the batch: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,115 @@
+"""Rows of a DataFrame as records: the official connector's columns, with topic and partition of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
+
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.sink.grouping import group_sql
+from gregor.spark_jobs.sink.partitioner import partition_sql
+
+TASK_COLUMN = "gregor_task"
+_COUNT_COLUMN = "gregor_partition_count"
+_GROUP_COLUMN = "gregor_group"
+_TEXT_OR_BYTES = "string or binary"
+_FIRST_ROW = "(monotonically_increasing_id() & 8589934591L) = 0"
+
+
+def records_of(rows: DataFrame, topic: str | None, cluster: Cluster, first_partition: int) -> DataFrame:
+    """Return the columns topic, partition, key, value and, if there are any, headers.
+
+    The option `topic` replaces the column, as in the connector. Null keys begin at `first_partition`.
+    """
+    check_columns(rows.schema, topic)
+    names = set(rows.columns)
+    columns = [F.lit(topic).alias("topic") if topic is not None else F.col("topic")]
+    columns += [F.col("partition") if "partition" in names else F.lit(None).cast("int").alias("partition")]
+    columns += [F.col(name).cast("binary").alias(name) if name in names else _null(name) for name in ("key", "value")]
+    columns += [F.col("headers")] if "headers" in names else []
+    records = rows.select(*columns)
+    if topic is not None:
+        count = str(_partition_count(cluster, topic))
+    else:
+        records = _with_partition_counts(records, cluster)
+        count = _COUNT_COLUMN
+    # A topic that does not exist has no count: the task that finds its first row reports it.
+    partition = F.coalesce("partition", F.expr(partition_sql("key", count, first_partition)), F.lit(0))
+    return records.withColumn("partition", partition).drop(_COUNT_COLUMN)
+
+
+def grouped(records: DataFrame, tasks: int) -> DataFrame:
+    """Distribute records so that one task alone has those of a partition.
+
+    Its first row bears the name of the task, in which Spark has the numbers of both attempts: Python workers do not
+    receive that of the stage.
+    """
+    by_group = records.withColumn(_GROUP_COLUMN, F.expr(group_sql("topic", "partition", tasks)))
+    by_task = by_group.repartition(tasks, _GROUP_COLUMN).drop(_GROUP_COLUMN)
+    task = F.expr(f"if({_FIRST_ROW}, reflect('java.lang.Thread', 'currentThread'), null)")
+    return by_task.withColumn(TASK_COLUMN, task)
+
+
+def task_count(rows: DataFrame, topic: str | None, cluster: Cluster) -> int:
+    """Return the number of tasks that write: that of Spark's shuffles, at most one for each partition."""
+    tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    return tasks if topic is None else min(tasks, _partition_count(cluster, topic))
+
+
+def check_columns(schema: StructType, topic: str | None) -> None:
+    """Raise JobError for columns that are no records."""
+    types = {column.name: column.dataType for column in schema}
+    if "value" not in types:
+        raise JobError(f"the rows have no column `value`; their columns are {', '.join(types) or 'none'}")
+    if topic is None and "topic" not in types:
+        raise JobError("the rows have no column `topic`; add it, or give the option `topic`")
+    for name in ("key", "value"):
+        _require(name, types.get(name), _TEXT_OR_BYTES, StringType, BinaryType)
+    _require("topic", types.get("topic"), "string", StringType)
+    _require("partition", types.get("partition"), "int", IntegerType)
+    headers = types.get("headers")
+    if headers is not None and not _is_headers(headers):
+        raise JobError(
+            f"the column `headers` is {headers.simpleString()}, it must be array<struct<key:string,value:binary>>"
+        )
+
+
+def _require(name: str, found: DataType | None, wanted: str, *kinds: type[DataType]) -> None:
+    if found is not None and not isinstance(found, kinds):
+        raise JobError(f"the column `{name}` is {found.simpleString()}, it must be {wanted}; cast it")
+
+
+def _is_headers(kind: DataType) -> bool:
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    parts = [(part.name, type(part.dataType)) for part in kind.elementType]
+    return parts == [("key", StringType), ("value", BinaryType)]
+
+
+def _null(name: str) -> Column:
+    return F.lit(None).cast("binary").alias(name)
+
+
+def _partition_count(cluster: Cluster, topic: str) -> int:
+    counts = _partition_counts(cluster)
+    if topic not in counts:
+        raise JobError(f"the topic {topic} does not exist; create it: gregor topics --create --topic {topic}")
+    return counts[topic]
+
+
+def _partition_counts(cluster: Cluster) -> Mapping[str, int]:
+    topics = cluster.retrying().run(cluster.topics)
+    internal = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
+    return {name: len(topic.partitions) for name, topic in topics.items() if topic.partitions and name not in internal}
+
+
+def _with_partition_counts(records: DataFrame, cluster: Cluster) -> DataFrame:
+    counts = records.sparkSession.createDataFrame(
+        list(_partition_counts(cluster).items()) or [("", 0)], f"topic string, {_COUNT_COLUMN} int"
+    )
+    return records.join(F.broadcast(counts), "topic", "left")

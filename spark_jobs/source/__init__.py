@@ -1,0 +1,1 @@
+"""`format("gregor")`: topics as a Python data source of Spark, without a jar; only `datasource` imports PySpark."""

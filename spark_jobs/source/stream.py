@@ -1,0 +1,200 @@
+"""A streaming query: its positions, what each micro-batch reads, and the offsets that it commits.
+
+Partitions that are new in a position are read from their earliest offset; those of a topic with another id are new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Collection
+
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.spark_jobs.arrow.plan import PartitionRange, ReadPlan
+from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.client.failure import KafkaFailure
+from gregor.spark_jobs.client.offsets import commit_offsets
+from gregor.spark_jobs.source.admission import TriggerDelay, capped
+from gregor.spark_jobs.source.batch import plan_of
+from gregor.spark_jobs.source.offsets import StreamOffset, names
+from gregor.spark_jobs.source.options import SourceOptions
+from gregor.spark_jobs.source.planning import divide
+from gregor.spark_jobs.source.resolve import (
+    Assigned,
+    assigned_partitions,
+    earliest_offsets,
+    latest_offsets,
+    offsets_at,
+    report_data_loss,
+)
+
+_log = logging.getLogger("gregor.spark_jobs.source")
+
+
+class Stream:
+    """The driver's side of one streaming query."""
+
+    def __init__(self, cluster: Cluster, options: SourceOptions, now_ms: Callable[[], float]) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._now_ms = now_ms
+        self._delay = TriggerDelay(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
+        self._available_now = False
+        self._target: StreamOffset | None = None
+        #: The ends of the partitions at the last call of `latest`.
+        self.newest: StreamOffset | None = None
+
+    def initial(self) -> StreamOffset:
+        """Return the position at which a new query starts."""
+        self._cluster.refresh()
+        assigned = assigned_partitions(self._cluster, self._options)
+        offsets = offsets_at(
+            self._cluster, self._options, assigned.leaders.keys(), self._options.starting, starting=True
+        )
+        return assigned.at(offsets)
+
+    def stop_at_present_end(self) -> None:
+        """End at the records that are there at the next call of `latest` (trigger available-now)."""
+        self._available_now = True
+        self._target = None
+
+    def latest(self, start: StreamOffset, limited: bool = True) -> StreamOffset:
+        """Return the end of the batch that begins at `start`; if `limited`, by the options for the size of batches."""
+        newest = self._target if self._target is not None else self._fetch_newest(start)
+        if self._available_now:
+            self._target = newest
+        self.newest = newest
+        if not limited:
+            return newest
+        if self._options.min_offsets_per_trigger is not None and self._delay.waits(
+            start.offsets, newest.offsets, self._now_ms()
+        ):
+            return start
+        if self._options.max_offsets_per_trigger is None:
+            return newest
+        starts = {**start.offsets}
+        new = self._new_partitions(start, newest)
+        if new:
+            starts |= earliest_offsets(self._cluster, self._options, new)
+        return StreamOffset(capped(starts, newest.offsets, self._options.max_offsets_per_trigger), newest.topic_ids)
+
+    def _fetch_newest(self, start: StreamOffset) -> StreamOffset:
+        self._cluster.refresh()
+        assigned = assigned_partitions(
+            self._cluster, self._options, may_be_missing=not self._options.fail_on_data_loss and bool(start.offsets)
+        )
+        position = StreamOffset({}, assigned.topic_ids)
+        again = start.recreated(position)
+        known = {
+            partition: 0 if partition.topic in again else start.offsets.get(partition, 0)
+            for partition in assigned.leaders
+        }
+        return assigned.at(latest_offsets(self._cluster, self._options, known))
+
+    def plan(self, start: StreamOffset, end: StreamOffset) -> list[ReadPlan]:
+        """Return what each task of the batch between two positions reads."""
+        if start.offsets == end.offsets and not start.recreated(end):
+            return []
+        self._report_lost_partitions(start, end)
+        new = self._new_partitions(start, end)
+        starts = {**start.offsets, **self._starts_of_new(new)}
+        described = self._described(end)
+        ranges = []
+        for partition, offset in sorted(end.offsets.items()):
+            if partition in new and partition not in starts:
+                continue
+            first = starts[partition]
+            if offset < first and partition not in new:
+                report_data_loss(
+                    self._options,
+                    f"the end of {names([partition])} has changed from {first} to {offset}: its records were truncated",
+                )
+            ranges.append(
+                PartitionRange(
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    start_offset=first,
+                    end_offset=offset,
+                    topic_id=end.id_of(partition.topic),
+                    leader_hint=described.leaders.get(partition, -1),
+                )
+            )
+        parts = divide(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        return [plan_of(self._options, part) for part in parts]
+
+    def commit(self, end: StreamOffset) -> None:
+        """Commit the position to the group of the query, if the options name one."""
+        group_id = group_of(self._options)
+        if group_id is None:
+            return
+        gone = commit_offsets(self._cluster, group_id, end.offsets)
+        if gone:
+            _log.warning("The offsets of %s were not committed to %s: they do not exist.", names(gone), group_id)
+
+    def _new_partitions(self, start: StreamOffset, end: StreamOffset) -> set[TopicPartition]:
+        again = start.recreated(end)
+        return {partition for partition in end.offsets if partition not in start.offsets or partition.topic in again}
+
+    def _report_lost_partitions(self, start: StreamOffset, end: StreamOffset) -> None:
+        for topic in sorted(start.recreated(end)):
+            lost = [partition for partition in start.offsets if partition.topic == topic]
+            report_data_loss(
+                self._options,
+                f"the topic {topic!r} was deleted and created again: it is read from its earliest offsets, and what "
+                f"was left of {names(lost)} is gone",
+            )
+        gone = start.offsets.keys() - end.offsets.keys()
+        gone = {partition for partition in gone if partition.topic not in start.recreated(end)}
+        if gone:
+            report_data_loss(self._options, f"{names(gone)} are gone: their topic was deleted")
+
+    def _starts_of_new(self, new: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the earliest offsets of new partitions; those that are gone by now are left out."""
+        if not new:
+            return {}
+        self._cluster.refresh()
+        described = self._cluster.retrying().run(
+            lambda: self._cluster.topics(sorted({partition.topic for partition in new}))
+        )
+        there = [
+            partition
+            for partition in new
+            if partition.topic in described and partition.partition in described[partition.topic].partitions
+        ]
+        gone = set(new) - set(there)
+        if gone:
+            report_data_loss(self._options, f"{names(gone)} are gone before they were read: their topic was deleted")
+        found = earliest_offsets(self._cluster, self._options, there)
+        for partition, offset in sorted(found.items()):
+            if offset:
+                report_data_loss(
+                    self._options, f"the new partition {names([partition])} starts at the offset {offset} instead of 0"
+                )
+        return found
+
+    def _described(self, end: StreamOffset) -> Assigned:
+        """Return the leaders as far as they are known: tasks find the present ones themselves."""
+        try:
+            topics = self._cluster.topics(sorted({partition.topic for partition in end.offsets}))
+        except KafkaFailure:
+            return Assigned({}, {})
+        leaders = {
+            TopicPartition(topic.name, number): partition.leader
+            for topic in topics.values()
+            for number, partition in topic.partitions.items()
+        }
+        return Assigned(leaders, {})
+
+
+def group_of(options: SourceOptions) -> str | None:
+    """Return the group to which a query commits: kafka.group.id, or one of the prefix groupIdPrefix and the topics.
+
+    The connector's groups of a prefix end in a random id. Here the name stays the same over restarts, so that lag
+    tools show one group per query.
+    """
+    if options.settings.group_id:
+        return options.settings.group_id
+    if options.group_id_prefix is None:
+        return None
+    source = repr((sorted(options.topics), options.pattern, sorted(options.assignment)))
+    return f"{options.group_id_prefix}-{hashlib.sha256(source.encode()).hexdigest()[:12]}"

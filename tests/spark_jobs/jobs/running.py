@@ -1,0 +1,82 @@
+"""Runs of a job over what its topics contain, and the faults that tests put between two runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from gregor.spark_jobs.jobs.common.job import Job, start
+from gregor.spark_jobs.progress import Progress, run_to_end
+from tests.spark_jobs.topics import CLIENT_S, Topics
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+RUN_S = 300
+
+
+class Event(NamedTuple):
+    """A record to produce."""
+
+    value: bytes | None
+    key: str | None = None
+    time_ms: int = 0
+    partition: int = 0
+
+
+def send(topics: Topics, topic: str, events: Iterable[Event]) -> None:
+    """Produce the records and wait for all acknowledgements."""
+    from confluent_kafka import Producer
+
+    failures: list[object] = []
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "acks": "all"})
+    for event in events:
+        producer.produce(
+            topic,
+            event.value,
+            key=event.key,
+            timestamp=event.time_ms,
+            partition=event.partition,
+            on_delivery=lambda error, message: failures.append(error) if error else None,
+        )
+    assert producer.flush(CLIENT_S) == 0
+    assert failures == []
+
+
+def grow(topics: Topics, topic: str, partitions: int) -> None:
+    """Raise the number of partitions."""
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap})
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(CLIENT_S)
+
+
+def run_job(spark: SparkSession, job: Job, topics: Topics, *arguments: str | Path) -> Progress:
+    """Run a job with --once, on one partition of state, as each costs time."""
+    options = job.parse(["-b", topics.bootstrap, "--once", *map(str, arguments)])
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    try:
+        return run_to_end(start(spark, job, options), print, timeout_s=RUN_S)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", partitions or "2")
+
+
+def forget_last_commit(checkpoint: Path) -> None:
+    """Put a checkpoint back to where a kill between the output of a batch and its commit leaves it."""
+    last = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdecimal())
+    (checkpoint / "commits" / str(last)).unlink()
+    (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
+
+
+def json_rows(topics: Topics, topic: str, partitions: int = 1) -> list[dict[str, Any]]:
+    """Return the JSON values of a topic in order."""
+    return [json.loads(value) for _, value in topics.read(topic, partitions) if value is not None]
+
+
+def start_of_window(time_ms: float, length_ms: int) -> int:
+    return math.floor(time_ms / length_ms) * length_ms
