@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MODULES = ("pyarrow", "numpy", "lz4", "snappy", "zstandard", "crc32c")
-"""What the reader imports beside gregor."""
+"""The modules that the reader imports beside gregor."""
 PARTS = ("config", "protocol", "spark_jobs")
 """The parts of gregor that workers run."""
 CONNECT_TIMEOUT_S = 10.0
