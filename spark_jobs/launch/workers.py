@@ -67,7 +67,7 @@ def _tasks(spark: SparkSession) -> int:
     if is_remote():
         return TASKS_OF_UNKNOWN_CLUSTER
     context = spark.sparkContext
-    if context.master.startswith("local") and context.pythonExec == sys.executable:
+    if str(context.master).startswith("local") and context.pythonExec == sys.executable:
         return 0
     return context.defaultParallelism
 
