@@ -77,7 +77,9 @@ def open_session(
         conf.set("spark.jars", ",".join(filter(None, [conf.get("spark.jars"), *jars])))
     if SparkContext._active_spark_context is None:
         conf.setAppName(app_name)
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+    same_machine = is_on_this_machine(conf.get("spark.master") or "local[*]")
+    with _variables({"PYSPARK_PYTHON": sys.executable} if same_machine else {}):  # the Python of the workers
+        return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
 def remote_server(settings: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> str | None:
@@ -184,6 +186,13 @@ def launch_environment(jvm_options: str = "", master: str = "local[*]") -> Itera
         additions["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, options))
     if is_on_this_machine(master) and "--master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
         additions["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with _variables(additions):
+        yield
+
+
+@contextmanager
+def _variables(additions: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables that are not set, and SPARK_SUBMIT_OPTS in any case, during the block."""
     saved = {key: os.environ.get(key) for key in additions}
     for key, value in additions.items():
         if key == "SPARK_SUBMIT_OPTS" or not saved[key]:
