@@ -64,6 +64,7 @@ def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:
     return sum(
         max(0, offset - (end or {}).get(topic, {}).get(partition, offset))
         for topic, partitions in (latest or {}).items()
+        if not topic.startswith("#")  # the ids of topics, in the offsets of format("gregor")
         for partition, offset in partitions.items()
     )
 
