@@ -1,4 +1,4 @@
-"""The commands of docs/spark.md for the uses of Kafka: their arguments are accepted, and Spark resolves their expressions."""
+"""The commands of docs/spark.md for the uses of Kafka: arguments are accepted, and Spark resolves the expressions."""
 
 from __future__ import annotations
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from gregor.spark_jobs.session import SHORT_JOB
 from tests.spark_jobs.jobs.running import MINUTE, SECOND, Event, json_rows, send
 from tests.spark_jobs.jobs.running import start_of_window as floor
 from tests.spark_jobs.topics import Topics
@@ -28,14 +32,13 @@ def test_windows_are_right_after_a_kill(topics: Topics, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gregor.spark_jobs.cli", "windows", "-b", topics.bootstrap, "--topic", source]
     command += ["--sink", "topic", "--output-topic", target, "--checkpoint", str(tmp_path / "checkpoint")]
     command += ["--conf", "spark.master=local[1]", "--conf", "spark.driver.memory=600m", "--once"]
-    environ = clean_environment()
+    environ = clean_environment() | {"SPARK_SUBMIT_OPTS": SHORT_JOB}
     with log.open("wb") as stream:
         killed = subprocess.Popen(
             [*command, "--max-offsets-per-trigger", "20"],
             env=environ,
             stdout=stream,
             stderr=stream,
-            stdin=subprocess.PIPE,
             start_new_session=True,
         )
         try:
@@ -53,8 +56,6 @@ def test_windows_are_right_after_a_kill(topics: Topics, tmp_path: Path) -> None:
 
 
 def wait_for(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
-    import time
-
     deadline = time.monotonic() + RUN_S
     while text not in log.read_text():
         assert process.poll() is None, log.read_text()
@@ -64,8 +65,5 @@ def wait_for(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill the job and its JVM, which is of the same session."""
-    import os
-    import signal
-
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
