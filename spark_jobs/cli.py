@@ -1,4 +1,4 @@
-"""`gregor spark`: runs a job, or prints the jars of the Kafka connector."""
+"""`gregor spark`: runs a job or a cluster, or prints the jars of the Kafka connector."""
 
 import argparse
 import sys
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from gregor.spark_jobs.jobs.common.job import Job
 
 JOBS: dict[str, tuple[str, str]] = {
+    "dedup": ("dedup", "copy records without duplicates"),
+    "join": ("two_topics", "join a topic with another one, in a time bound or as a table of the latest values"),
+    "route": ("route", "filter, map and copy records to other topics and clusters"),
+    "sessions": ("sessions", "count and sum records by key in sessions of activity"),
+    "sql": ("statement", "run one SQL statement over topics as tables"),
+    "top": ("top", "find the most frequent keys of each window, in bounded memory"),
     "windows": ("windows", "count and sum records by key in tumbling or sliding windows"),
     "wordcount": ("wordcount", "count the words of a topic as they arrive: to the console, to a topic or to Parquet"),
 }
@@ -27,6 +33,7 @@ usage: gregor spark COMMAND [ARGUMENTS]
 commands:
 {_JOB_LINES}
   offsets     print where the query of a checkpoint ended, as the option startingOffsets of another query
+  cluster     run a Spark cluster on this machine, a master and workers, to run jobs on
   connector   print the jars of Spark's Kafka connector; the first call downloads them
 
 examples:
@@ -67,6 +74,12 @@ def _job(name: str, arguments: list[str]) -> int:
     return job.main(arguments, prog=f"gregor spark {name}")
 
 
+def _cluster(arguments: list[str]) -> int:
+    from gregor.spark_jobs.launch.cluster import main as run_cluster
+
+    return run_cluster(arguments)
+
+
 def _connector(arguments: list[str]) -> int:
     if arguments:
         wants_help = arguments[0] in ("-h", "--help")
@@ -93,6 +106,7 @@ def _offsets(arguments: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {name: partial(_job, name) for name in JOBS} | {
     "offsets": _offsets,
+    "cluster": _cluster,
     "connector": _connector,
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from gregor.protocol.ids import ZERO_UUID
@@ -55,6 +55,15 @@ class ReadPlan:
     filters: Filters = Filters()
     max_batch_rows: int = MAX_BATCH_ROWS
     """Of one Arrow record batch."""
+
+    def narrowed(self) -> ReadPlan:
+        """Return the plan with the range within the offsets of the filters."""
+        start, end = self.range.start_offset, self.range.end_offset
+        if self.filters.min_offset is not None:
+            start = max(start, self.filters.min_offset)
+        if self.filters.max_offset is not None:
+            end = min(end, self.filters.max_offset + 1)
+        return replace(self, range=replace(self.range, start_offset=start, end_offset=end))
 
 
 class DataLoss(JobError):

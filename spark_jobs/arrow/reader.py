@@ -9,12 +9,13 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow.decoder import AbortedTransactions, Decoder
-from gregor.spark_jobs.arrow.files import FilesReader
+from gregor.spark_jobs.arrow.files import FilesReader, LeaderAuthority
 from gregor.spark_jobs.arrow.local import find_local_log, has_authorizer
 from gregor.spark_jobs.arrow.plan import ReadPlan
 from gregor.spark_jobs.arrow.rows import RowBuilder
-from gregor.spark_jobs.arrow.segments import Unreadable
+from gregor.spark_jobs.arrow.segments import PartitionFiles, Unreadable
 from gregor.spark_jobs.arrow.wire import WireReader
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.settings import ClientSettings
@@ -32,9 +33,21 @@ _idle: defaultdict[ClientSettings, list[Cluster]] = defaultdict(list)
 def read(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
     """Read a range: yield its rows in the order of their offsets, in record batches that are not empty. Ends when the
     end offset is reached, also when the last offsets have no records. Raises DataLoss, and JobError otherwise."""
+    plan = plan.narrowed()
     own = plan.range
     if own.start_offset >= own.end_offset:
         return
+    decoder, aborted = decoder_of(plan)
+    with _cluster(plan.settings) as cluster:
+        if plan.mode != "wire":
+            yield from _read_files(cluster, plan, decoder, aborted)
+        if decoder.next_offset < own.end_offset:
+            yield from WireReader(cluster, plan, decoder, aborted).read()
+
+
+def decoder_of(plan: ReadPlan) -> tuple[Decoder, AbortedTransactions | None]:
+    """Return a decoder of the range, and the aborted transactions that it follows: with read_committed."""
+    own = plan.range
     rows = RowBuilder(own.topic, own.partition, plan.columns, plan.include_headers, plan.max_batch_rows)
     aborted = AbortedTransactions() if plan.read_committed else None
     decoder = Decoder(
@@ -45,11 +58,7 @@ def read(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
         filters=plan.filters,
         checks_crc=plan.settings.check_crcs,
     )
-    with _cluster(plan.settings) as cluster:
-        if plan.mode != "wire":
-            yield from _read_files(cluster, plan, decoder, aborted)
-        if decoder.next_offset < own.end_offset:
-            yield from WireReader(cluster, plan, decoder, aborted).read()
+    return decoder, aborted
 
 
 def _read_files(
@@ -62,7 +71,10 @@ def _read_files(
             log = cluster.retrying().run(lambda: find_local_log(cluster, own.topic, own.partition))
             if plan.mode == "auto" and has_authorizer(cluster, log.leader):
                 return
-            yield from FilesReader(cluster, plan, decoder, aborted, log).read()
+            files = PartitionFiles(log.path, log.topic_id)
+            key = TopicPartition(own.topic, own.partition)
+            leader = LeaderAuthority(cluster, key, log, plan.read_committed)
+            yield from FilesReader(files, leader, plan, decoder, aborted).read()
             return
         except Unreadable as error:
             LOG.info(
