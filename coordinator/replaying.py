@@ -8,6 +8,7 @@ from gregor.coordinator.result import Record
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.records.batch import RecordBatch, iter_batches
 from gregor.protocol.records.control import ABORT, COMMIT, control_type
+from gregor.protocol.records.entries import entries_of
 from gregor.protocol.turns import Steps
 
 _log = logging.getLogger(__name__)
@@ -38,17 +39,17 @@ def replay(
             _replay_marker(shard, batch)
         else:
             producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
-            for written in batch.records():
+            for record_offset, key, value in entries_of(batch):
                 try:
-                    record = decode(written.key, written.value)
+                    record = decode(key, value)
                 except MalformedMessage as error:
                     _log.warning(
-                        "%s: the record at offset %d cannot be decoded and is skipped: %s", name, written.offset, error
+                        "%s: the record at offset %d cannot be decoded and is skipped: %s", name, record_offset, error
                     )
                 else:
                     if record is not None:
-                        shard.replay(record, written.offset, producer_id)
-                since_yield_bytes += RECORD_BYTES + len(written.value or b"")
+                        shard.replay(record, record_offset, producer_id)
+                since_yield_bytes += RECORD_BYTES + (0 if value is None else len(value))
                 if since_yield_bytes > BYTES_PER_STEP:
                     since_yield_bytes = 0
                     yield None

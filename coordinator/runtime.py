@@ -63,13 +63,25 @@ class RuntimeSettings(NamedTuple):
 class _Context:
     """Implements ShardContext."""
 
-    __slots__ = ("_outcomes", "leader_epoch", "submit", "timers")
+    __slots__ = ("_gate", "_outcomes", "_work", "leader_epoch", "submit", "timers")
 
-    def __init__(self, leader_epoch: int, submit: Callable[[TimedOperation], None]) -> None:
+    def __init__(self, leader_epoch: int, submit: Callable[[TimedOperation], None], gate: Gate) -> None:
         self.leader_epoch = leader_epoch
         self.submit = submit
-        self.timers = LoopTimers(asyncio.get_running_loop(), submit)
+        self.timers = LoopTimers(asyncio.get_running_loop(), submit, self._in_turns)
         self._outcomes: dict[Deferred[Any], asyncio.Task[None]] = {}
+        self._gate = gate
+        self._work: set[asyncio.Task[None]] = set()
+
+    def _in_turns(self, steps: Iterator[None]) -> None:
+        async def proceed() -> None:
+            turns = self._gate.turns()
+            for _ in steps:
+                await turns.next()
+
+        task = asyncio.get_running_loop().create_task(proceed())
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
 
     def outcome_of(self, awaitable: Awaitable[ValueT]) -> Deferred[ValueT]:
         outcome: Deferred[ValueT] = Deferred()
@@ -92,6 +104,8 @@ class _Context:
 
     def close(self) -> None:
         self.timers.cancel_all()
+        for task in list(self._work):
+            task.cancel()
         for outcome in list(self._outcomes):
             outcome.cancel()
 
@@ -228,7 +242,7 @@ class CoordinatorRuntime(Generic[S]):
                 return None
             self.resign(partition)
         owned = self._owned[partition] = _Owned()
-        owned.context = _Context(epoch, partial(self._submit, partition, owned))
+        owned.context = _Context(epoch, partial(self._submit, partition, owned), self._gate)
         owned.shard = self._make_shard(owned.context)
         owned.load = asyncio.get_running_loop().create_task(self._load(partition, owned))
         return owned.load

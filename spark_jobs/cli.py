@@ -1,5 +1,6 @@
-"""`gregor spark`: runs a job, or prints the jars of the Kafka connector."""
+"""`gregor spark`: runs a job or a cluster, or prints the jars of the Kafka connector."""
 
+import argparse
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
     from gregor.spark_jobs.jobs.common.job import Job
 
 JOBS: dict[str, tuple[str, str]] = {
+    "dedup": ("dedup", "copy records without duplicates"),
+    "join": ("two_topics", "join a topic with another one, in a time bound or as a table of the latest values"),
+    "route": ("route", "filter, map and copy records to other topics and clusters"),
+    "sessions": ("sessions", "count and sum records by key in sessions of activity"),
+    "sql": ("statement", "run one SQL statement over topics as tables"),
+    "top": ("top", "find the most frequent keys of each window, in bounded memory"),
     "windows": ("windows", "count and sum records by key in tumbling or sliding windows"),
     "wordcount": ("wordcount", "count the words of a topic as they arrive: to the console, to a topic or to Parquet"),
 }
@@ -25,11 +32,14 @@ usage: gregor spark COMMAND [ARGUMENTS]
 
 commands:
 {_JOB_LINES}
+  offsets     print where the query of a checkpoint ended, as the option startingOffsets of another query
+  cluster     run a Spark cluster on this machine, a master and workers, to run jobs on
   connector   print the jars of Spark's Kafka connector; the first call downloads them
 
 examples:
   gregor spark wordcount --help
   gregor spark wordcount --topic lines --once
+  gregor spark offsets ./counts.checkpoint
   spark-submit --jars $(gregor spark connector) my_job.py
 
 Spark needs Java 17 or newer and PySpark {", ".join(CONNECTORS)} (pip install 'gregor[spark]'; PySpark {USUAL_SPARK} is
@@ -64,6 +74,12 @@ def _job(name: str, arguments: list[str]) -> int:
     return job.main(arguments, prog=f"gregor spark {name}")
 
 
+def _cluster(arguments: list[str]) -> int:
+    from gregor.spark_jobs.launch.cluster import main as run_cluster
+
+    return run_cluster(arguments)
+
+
 def _connector(arguments: list[str]) -> int:
     if arguments:
         wants_help = arguments[0] in ("-h", "--help")
@@ -73,8 +89,25 @@ def _connector(arguments: list[str]) -> int:
     return 0
 
 
+def _offsets(arguments: list[str]) -> int:
+    from gregor.spark_jobs.source.checkpoint import starting_offsets
+
+    parser = argparse.ArgumentParser(
+        prog="gregor spark offsets",
+        description="Print the end of the last completed batch of a checkpoint as the option startingOffsets, by which "
+        "another query continues there. The checkpoint may be one of Spark's Kafka connector.",
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="folder of the checkpoint, on this machine")
+    parser.add_argument("--source", type=int, default=0, metavar="N", help="number of the source in the query (0)")
+    given = parser.parse_args(arguments)
+    print(starting_offsets(given.checkpoint, given.source))
+    return 0
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {name: partial(_job, name) for name in JOBS} | {
-    "connector": _connector
+    "offsets": _offsets,
+    "cluster": _cluster,
+    "connector": _connector,
 }
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from gregor.spark_jobs.errors import JobError
 Report = Callable[[str], None]
 Offsets = dict[str, dict[str, int]]  # topic -> partition -> offset
 POLL_S = 0.3
+_RAISED = re.compile(r"^(?:pyspark\.errors|gregor\.spark_jobs)\.[\w.]+: (.*)$", re.MULTILINE)
 DEAD_LETTERS = "dead_letters"
 """The name of the observation that counts the records without a decodable value."""
 
@@ -63,6 +64,7 @@ def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:
     return sum(
         max(0, offset - (end or {}).get(topic, {}).get(partition, offset))
         for topic, partitions in (latest or {}).items()
+        if not topic.startswith("#")  # the ids of topics, in the offsets of format("gregor")
         for partition, offset in partitions.items()
     )
 
@@ -111,5 +113,12 @@ def reason(error: BaseException) -> str:
     """Return the innermost cause of an error of the JVM, without its stack trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     causes = [line.removeprefix("Caused by:").strip() for line in lines if line.startswith("Caused by:")]
-    text = causes[-1] if causes else lines[0].partition("terminated with exception:")[2].strip() or lines[0]
-    return re.sub(r"\s*SQLSTATE: \w{5}$", "", text)
+    raised = _RAISED.findall(str(error))  # by Python code that the JVM calls: a sink, or a task
+    text = (
+        raised[-1].strip()
+        if raised
+        else causes[-1]
+        if causes
+        else lines[0].partition("terminated with exception:")[2].strip() or lines[0]
+    )
+    return re.sub(r"\s*SQLSTATE: \w{5}$", "", text).removeprefix("[USER_RAISED_EXCEPTION] ")

@@ -5,6 +5,7 @@ Settings of the caller of spark-submit (or of spark-defaults.conf) are kept; onl
 * the Kafka connector, unless its classes are already loaded (`--packages`, `--jars`);
 * on a local master, shuffle partitions = cores (Spark's 200 are fixed in a checkpoint and make each small batch last
   seconds), and the driver on 127.0.0.1, so that a host name that cannot be resolved does no harm;
+* passwords, tokens and JAAS configurations are redacted in plans, web pages and event logs;
 * no web page, no progress bar, and a quiet log.
 """
 
@@ -33,6 +34,14 @@ PROVIDER_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 READER_OF_STREAMS = {"4.1": {"spark.sql.streaming.disabledV2MicroBatchReaders": PROVIDER_CLASS}}
 # For a job of seconds: the optimising compiler and a parallel collector cost twice the time that they save.
 SHORT_JOB = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Spark's own expression knows passwords and tokens by their names; a JAAS configuration has the password in its value.
+SECRET_NAMES = r"secret|password|passwd|token|credential|access[.]?key|api[.]?key|private[.]?key|jaas[.]?config"
+REDACTION = {
+    "spark.redaction.regex": f"(?i){SECRET_NAMES}",  # settings and options of sources, by name
+    # Options in the text of a plan, up to the comma or the bracket that ends them.
+    "spark.redaction.string.regex": rf"(?i)\"?[\w.-]*(?:{SECRET_NAMES})[\w.-]*\"?\s*(?:->|[=:])\s*"
+    r"(?:\"(?:[^\"\\]|\\.)*\"|[^,)\]}\"\n])+",
+}
 UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has started the JVM: its port
 
 
@@ -54,7 +63,7 @@ def open_session(
     conf = SparkConf()  # includes the settings of spark-submit and spark-defaults.conf
     conf.setAll(given.getAll())
     defaults = default_settings(conf.get("spark.master") or "local[*]")
-    for key, value in (defaults | reader_of_streams(installed_spark() or "")).items():
+    for key, value in (defaults | REDACTION | reader_of_streams(installed_spark() or "")).items():
         conf.setIfMissing(key, value)
     if UNDER_SPARK_SUBMIT not in os.environ:
         conf.set("spark.ui.showConsoleProgress", "false")  # on by default in the shell, which this process resembles
@@ -62,7 +71,9 @@ def open_session(
         conf.set("spark.jars", ",".join(filter(None, [conf.get("spark.jars"), *jars])))
     if SparkContext._active_spark_context is None:
         conf.setAppName(app_name)
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+    same_machine = is_on_this_machine(conf.get("spark.master") or "local[*]")
+    with _variables({"PYSPARK_PYTHON": sys.executable} if same_machine else {}):  # the Python of the workers
+        return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
 def default_settings(master: str) -> dict[str, str]:
@@ -71,8 +82,14 @@ def default_settings(master: str) -> dict[str, str]:
     cores = local_cores(master)
     if cores is not None:
         settings["spark.sql.shuffle.partitions"] = str(cores)
+    if is_on_this_machine(master):
         settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
     return settings
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Return whether all executors are here: those of a local master, or of a cluster that listens on the loopback."""
+    return local_cores(master) is not None or re.match(r"spark://(127\.\d+\.\d+\.\d+|localhost):", master) is not None
 
 
 def reader_of_streams(spark: str) -> dict[str, str]:
@@ -105,7 +122,8 @@ def _started_jvm(given: "SparkConf", log_file: Path | None, jvm_options: str) ->
     elif SparkContext._gateway is None:
         require_java()
         try:
-            with launch_environment(jvm_options), _stderr(log_file) as popen_arguments:
+            master = given.get("spark.master") or "local[*]"
+            with launch_environment(jvm_options, master), _stderr(log_file) as popen_arguments:
                 SparkContext._ensure_initialized(gateway=launch_gateway(given, popen_arguments))
         except PySparkRuntimeError as error:
             where = f"its log is in {log_file}" if log_file else "the cause is above"
@@ -114,7 +132,7 @@ def _started_jvm(given: "SparkConf", log_file: Path | None, jvm_options: str) ->
 
 
 @contextmanager
-def launch_environment(jvm_options: str = "") -> Iterator[None]:
+def launch_environment(jvm_options: str = "", master: str = "local[*]") -> Iterator[None]:
     """Set variables of the launch scripts during the launch, where the user has not set them."""
     log_settings = Path(__file__).with_name("log4j2.properties").as_uri()
     additions = {"PYSPARK_PYTHON": sys.executable}
@@ -123,8 +141,15 @@ def launch_environment(jvm_options: str = "") -> Iterator[None]:
         options.append(f"-Dlog4j2.configurationFile={log_settings}")
     if any(options):
         additions["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, options))
-    if "--master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
+    if is_on_this_machine(master) and "--master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
         additions["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with _variables(additions):
+        yield
+
+
+@contextmanager
+def _variables(additions: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables that are not set, and SPARK_SUBMIT_OPTS in any case, during the block."""
     saved = {key: os.environ.get(key) for key in additions}
     for key, value in additions.items():
         if key == "SPARK_SUBMIT_OPTS" or not saved[key]:

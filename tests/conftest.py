@@ -16,7 +16,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="HOST:PORT",
         help="run the tests that use the `bootstrap` fixture against this broker (say, Apache Kafka) instead of gregor",
     )
-    parser.addoption("--rounds", type=int, default=20, help="rounds of faults in tests that kill clients and brokers")
+    parser.addoption("--rounds", type=int, default=7, help="rounds of faults in tests that kill clients and brokers")
+    parser.addoption(
+        "--chaos-minutes", type=float, default=2.0, help="minutes of faults in tests/cluster/test_chaos.py"
+    )
     parser.addoption(
         "--brokers",
         choices=("gregor", "kafka"),

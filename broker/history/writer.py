@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from gregor.replication.partition.metadata_image import MetadataImage
 
 DELAY_S = 1.0
-"""From the end of a rebalance to its record; those that end meanwhile share a batch."""
+"""From one write to the next. A rebalance that ends after a longer pause is written at once, so that a broker that is
+killed loses little; those that end within it share a batch."""
 RETRY_S = 2.0
 FINISH_S = 3.0
 RECORDS_PER_BATCH = 100
@@ -106,6 +107,7 @@ class RebalanceHistory:
         )
         self._create_topic: Callable[[str], Awaitable[None]] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._begun_s = -math.inf
         self._running = False
         self._idle = asyncio.Event()
         self._answered = asyncio.Event()
@@ -117,7 +119,7 @@ class RebalanceHistory:
         """Write from now on. `create_topic` creates a topic by its name and raises KafkaError."""
         self._create_topic = create_topic
         if self._storms or self._deleted:
-            self._schedule(DELAY_S)
+            self._schedule_next()
 
     # --- the port
 
@@ -128,7 +130,7 @@ class RebalanceHistory:
     def record(self, rebalance: Rebalance) -> None:
         """Keep a rebalance that has ended."""
         self._storms.add(rebalance, self._clock_ms())
-        self._schedule(DELAY_S)
+        self._schedule_next()
 
     def forget(self, group_id: str, epoch: int) -> None:
         """Remove the history of a group that was deleted in this epoch."""
@@ -136,9 +138,13 @@ class RebalanceHistory:
         if group_id in self._deleted or len(self._deleted) < MAX_DELETED_GROUPS:
             # One of the same name may have been created and deleted since, in a lower epoch.
             self._deleted[group_id] = max(epoch, self._deleted.get(group_id, 0))
-        self._schedule(DELAY_S)
+        self._schedule_next()
 
     # --- the work
+
+    def _schedule_next(self) -> None:
+        """Write at once, in the next turn of the loop, or DELAY_S after the last write."""
+        self._schedule(max(0.0, self._begun_s + DELAY_S - asyncio.get_running_loop().time()))
 
     def _schedule(self, delay_s: float) -> None:
         if self._timer is None and not self._running and not self._closed and self._create_topic is not None:
@@ -150,6 +156,7 @@ class RebalanceHistory:
         self._background.spawn(self._work())
 
     def _begin_work(self) -> None:
+        self._begun_s = asyncio.get_running_loop().time()
         self._running = True
         self._idle.clear()
 
@@ -162,12 +169,15 @@ class RebalanceHistory:
             else:
                 await self._send_all()
         finally:
+            # Also after an exception, which is logged: what waits is not left to the next rebalance.
             self._running = False
             self._idle.set()
-        if self._queues:
-            delay_s = RETRY_S
-        if self._storms or self._deleted or self._encoded or self._queues:
-            self._schedule(delay_s)
+            # Records that are on their way are followed by the next ones, or repeated, after the answer.
+            waiting = self._queues.keys() - self._in_flight
+            if waiting:
+                delay_s = RETRY_S
+            if self._storms or self._deleted or self._encoded or waiting or self._due:
+                self._schedule(delay_s)
 
     async def _encode_due(self) -> None:
         turns = self._background.gate.turns()
@@ -345,12 +355,11 @@ class RebalanceHistory:
             async with asyncio.timeout(FINISH_S):
                 if self._running:
                     await self._idle.wait()
-                if self._timer is None:
-                    return
-                self._timer.cancel()
-                self._timer = None
-                self._begin_work()
-                await self._work()
+                if self._timer is not None:
+                    self._timer.cancel()
+                    self._timer = None
+                    self._begin_work()
+                    await self._work()
                 if self._in_flight:
                     await self._answered.wait()
         except TimeoutError:

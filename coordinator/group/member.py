@@ -15,8 +15,8 @@ class OfferedProtocol(Protocol):
 
 
 def protocols_by_name(protocols: Iterable[OfferedProtocol]) -> dict[str, bytes]:
-    """Return the metadata by the names of the protocols. Of two with one name the first counts, as in ClassicGroupMember
-    of Apache Kafka."""
+    """Return the metadata by the names of the protocols. Of two with one name the first counts, as in Apache Kafka
+    (ClassicGroupMember)."""
     by_name: dict[str, bytes] = {}
     for protocol in protocols:
         by_name.setdefault(protocol.name, protocol.metadata)

@@ -116,13 +116,12 @@ def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
     """The record, or None for one of a kind that does not exist yet. Raises MalformedMessage."""
     if key is None or len(key) < _VERSION.size:
         raise MalformedMessage("a record without the version of its key")
-    (key_version,) = _VERSION.unpack_from(key)
-    if key_version != KEY_VERSION:
+    if not key.startswith(_PREFIXES[KEY_VERSION]):
         return None
     transactional_id = _decoded_id(key)
     if value is None:
         return Record(transactional_id, None)
-    if (transaction := _decoded_at_rest(value)) is not None:
+    if len(value) == _AT_REST.size and (transaction := _decoded_at_rest(value)) is not None:
         return Record(transactional_id, transaction)
     if len(value) < _VERSION.size:
         raise MalformedMessage("a value without version")
@@ -147,9 +146,7 @@ def _decoded_id(key: bytes) -> str:
 
 def _decoded_at_rest(value: bytes) -> Transaction | None:
     """Return the transaction of a value of version 1 without partitions and with the usual tags, as most of a log are
-    at a start; None for all others."""
-    if len(value) != _AT_REST.size:
-        return None
+    at a start; None for all others of that size."""
     (version, producer_id, epoch, timeout_ms, status, partitions, update_ms, start_ms, count, first_tag, first_bytes,
      previous, second_tag, second_bytes, client_version) = _AT_REST.unpack(value)  # fmt: skip
     state = STATE_OF.get(status)
@@ -159,7 +156,7 @@ def _decoded_at_rest(value: bytes) -> Transaction | None:
     if previous == producer_id:
         previous = NO_PRODUCER_ID
     return Transaction(
-        *(producer_id, epoch, timeout_ms, state, update_ms, start_ms, NO_PARTITIONS, client_version, previous)
+        producer_id, epoch, timeout_ms, state, update_ms, start_ms, NO_PARTITIONS, client_version, previous
     )
 
 

@@ -109,16 +109,18 @@ def _list_at(
     return failures
 
 
-def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]) -> list[TopicPartition]:
     """Commit the offsets of a group without members, as a consumer does that assigns partitions to itself.
 
-    A group that has members refuses them.
+    Return the partitions that do not exist any more, whose offsets are not committed. Raise KafkaFailure if the group
+    has members, or refuses an offset for another reason.
     """
-    if offsets:
-        cluster.retrying().run(lambda: _commit_once(cluster, group_id, offsets))
+    if not offsets:
+        return []
+    return cluster.retrying().run(lambda: _commit_once(cluster, group_id, offsets))
 
 
-def _commit_once(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+def _commit_once(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]) -> list[TopicPartition]:
     coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
     lowest, highest = _OFFSET_COMMIT_VERSIONS
     version = cluster.version(coordinator, OffsetCommitRequest, highest, lowest)
@@ -135,10 +137,14 @@ def _commit_once(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartitio
         retention_time_ms=-1,
         topics=list(topics.values()),
     )
+    gone = []
     for answered in cluster.exchange(coordinator, request, version).topics:
         for part in answered.partitions:
-            if part.error_code:
+            if part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                gone.append(TopicPartition(answered.name, part.partition_index))
+            elif part.error_code:
                 raise KafkaFailure(part.error_code, _commit_text(group_id, answered.name, part))
+    return gone
 
 
 def _commit_text(group_id: str, topic: str, part: object) -> str:

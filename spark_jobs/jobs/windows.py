@@ -22,6 +22,7 @@ try:
         ValueOptions,
         add_value_arguments,
         decoded_stream,
+        sum_problem,
         value_problem,
         with_schema,
     )
@@ -87,12 +88,7 @@ def problem_of(options: Options) -> str | None:
     """Return what is wrong with the options, or None."""
     if options.sink == "parquet" and options.mode == "update":
         return "--sink parquet cannot hold updates: a folder of files only grows; use --mode append"
-    taken = {"window_start", "window_end", "key", "count", "time"}
-    names = [name for name, _ in options.sum]
-    wrong = next((name for name in names if name in taken or names.count(name) > 1 or not name.isidentifier()), None)
-    if wrong is not None:
-        return f"--sum {wrong}=... needs a name of letters and digits that no other column has"
-    return value_problem(options)
+    return sum_problem(options.sum, {"window_start", "window_end"}) or value_problem(options)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -51,18 +51,20 @@ def murmur2_sql(key: str) -> str:
     length = f"octet_length({key})"
     whole = f"({length} - {length} % 4)"
     positions = f"if({length} < 4, cast(array() as array<int>), sequence(0, {whole} - 4, 4))"
-    words = f"transform({positions}, at -> {_times(_little_endian(key, 'at', 4))})"
+    big_endian = f"cast(conv(hex(substring({key}, at + 1, 4)), 16, 10) as bigint)"
+    swapped = "(shiftleft(b & 255L, 24) | shiftleft(b & 65280L, 8) | shiftright(b, 8) & 65280L | shiftright(b, 24))"
+    words = f"transform(transform({positions}, at -> {big_endian}), b -> {_times(swapped)})"
     seed = f"{_SEED}L ^ cast({length} as bigint)"
     mixed = f"aggregate({words}, {seed}, (h, w) -> {_times('h')} ^ {_times('(w ^ shiftright(w, 24))')})"
-    rest = f"(h ^ {_little_endian(key, whole, 3)})"
+    rest = f"(h ^ {_last_bytes(key, whole)})"
     ended = _let("h", mixed, f"if({length} % 4 = 0, h, {_times(rest)})")
     spread = _let("h", ended, _times("(h ^ shiftright(h, 13))"))
     return _let("h", spread, "h ^ shiftright(h, 15)")
 
 
-def _little_endian(key: str, position: str, size: int) -> str:
-    """Return the number of at most `size` bytes; those beyond the end of the key do not exist."""
-    digits = ", ".join(f"hex(substring({key}, {position} + {byte}, 1))" for byte in range(size, 0, -1))
+def _last_bytes(key: str, whole: str) -> str:
+    """Return the little-endian number of the at most three bytes behind the whole words."""
+    digits = ", ".join(f"hex(substring({key}, {whole} + {byte}, 1))" for byte in (3, 2, 1))
     return f"cast(conv(concat({digits}), 16, 10) as bigint)"
 
 

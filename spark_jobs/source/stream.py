@@ -6,6 +6,7 @@ Partitions that are new in a position are read from their earliest offset; those
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Collection
 
 from gregor.protocol.topic_partition import TopicPartition
@@ -26,6 +27,8 @@ from gregor.spark_jobs.source.resolve import (
     offsets_at,
     report_data_loss,
 )
+
+_log = logging.getLogger("gregor.spark_jobs.source")
 
 
 class Stream:
@@ -122,8 +125,11 @@ class Stream:
     def commit(self, end: StreamOffset) -> None:
         """Commit the position to the group of the query, if the options name one."""
         group_id = group_of(self._options)
-        if group_id is not None:
-            commit_offsets(self._cluster, group_id, end.offsets)
+        if group_id is None:
+            return
+        gone = commit_offsets(self._cluster, group_id, end.offsets)
+        if gone:
+            _log.warning("The offsets of %s were not committed to %s: they do not exist.", names(gone), group_id)
 
     def _new_partitions(self, start: StreamOffset, end: StreamOffset) -> set[TopicPartition]:
         again = start.recreated(end)

@@ -1,4 +1,4 @@
-"""The values of records as columns: text or JSON, with or without the five bytes of a schema registry.
+"""The values of records as columns: bytes, text or JSON, with or without the five bytes of a schema registry.
 
 `decoded` adds `problem`: the reason why a value cannot be decoded, null if it can. A null value (a tombstone) is no
 problem. The columns of the record stay, so that a record with a problem can be stored as it was.
@@ -21,9 +21,15 @@ _CORRUPT = "_corrupt_record"
 
 
 def decoded(records: DataFrame, kind: str, schema: T.StructType | None = None, registry: bool = False) -> DataFrame:
-    """Return records with `key` as text, `value` as text or as a struct, the raw bytes, and `problem`."""
+    """Return records with `key` as text, `value` as its kind says, the raw bytes, and `problem`."""
     payload = F.expr(f"substring(value, {REGISTRY_BYTES + 1})") if registry else F.col("value")
-    value, problem = decoded_json(payload, schema) if kind == "json" and schema is not None else decoded_text(payload)
+    if kind == "json":
+        assert schema is not None
+        value, problem = decoded_json(payload, schema)
+    elif kind == "text":
+        value, problem = decoded_text(payload)
+    else:
+        value, problem = payload, F.lit(None).cast("string")
     if registry:
         marked = (F.length("value") >= REGISTRY_BYTES) & (F.substring(F.hex("value"), 1, 2) == "00")
         problem = F.when(~marked, "the value does not begin with the five bytes of a schema registry").otherwise(
@@ -58,10 +64,8 @@ def decoded_json(payload: Column, schema: T.StructType) -> tuple[Column, Column]
     return parsed.dropFields(_CORRUPT), F.when(wrong, reason)
 
 
-def with_time(rows: DataFrame, expression: str, problem_is_fatal: bool = True) -> DataFrame:
+def with_time(rows: DataFrame, expression: str) -> DataFrame:
     """Return rows with the event time in `time`; a row without one gets a problem."""
     timed = rows.withColumn("time", F.expr(f"try_cast(({expression}) AS TIMESTAMP)"))
-    if not problem_is_fatal:
-        return timed
     missing = F.when(F.col("time").isNull(), f"the event time {expression} is null or no timestamp")
     return timed.withColumn("problem", F.coalesce("problem", missing))

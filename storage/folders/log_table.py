@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.protocol.ids import ZERO_UUID, Uuid
@@ -67,11 +67,12 @@ class NewFolder(NamedTuple):
 
 
 class NewFolders:
-    """Folders that were made in advance, until the logs in them are created."""
+    """Folders that are made in advance, until the logs in them are created. The creation may be cancelled while a
+    thread makes folders: those that it has made are removed, too."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._made: dict[TopicPartition, NewFolder] = {}
+        self._plans: list[_Plan] = []
 
     def plan(self, partitions: Iterable[NewPartition], folders: Sequence[DataFolder]) -> Callable[[], None]:
         """Choose a data folder for each, as for a log that is created; returns the call that makes the folders, on any
@@ -82,35 +83,101 @@ class NewFolders:
             at = counts.index(min(counts))
             counts[at] += 1
             planned.append(NewFolder(one, folders[at], f"{folders[at].path}/{folder_name(*one.key)}"))
-        return partial(self._make, planned)
-
-    def _make(self, planned: Iterable[NewFolder]) -> None:
-        files = self._files
-        for one in planned:
-            if files.exists(one.path):
-                continue
-            _, topic_id, leader_epoch = one.partition
-            try:
-                files.make_directory(one.path)
-                if topic_id != ZERO_UUID:
-                    metadata = format_partition_metadata(topic_id)
-                    files.write_atomically(f"{one.path}/{PARTITION_METADATA_FILE}", metadata, sync=False)
-                make_empty_files(files, one.path, 0)
-                if leader_epoch >= 0:
-                    files.write_atomically(f"{one.path}/{EPOCHS_FILE}", format_epochs([(leader_epoch, 0)]), sync=False)
-            except OSError:
-                with suppress(OSError):
-                    files.remove_directory(one.path)
-                return
-            self._made[one.partition.key] = one
+        plan = _Plan(self._files, planned)
+        self._plans = [*filter(_Plan.is_needed, self._plans), plan]
+        return plan.make_all
 
     def pop(self, key: TopicPartition) -> NewFolder | None:
-        """Return the folder that was made for a partition."""
-        return self._made.pop(key, None)
+        """Return the folder that was made for a partition. It is not made or removed any more."""
+        for plan in self._plans:
+            if (made := plan.pop(key)) is not None:
+                return made
+        return None
 
     def discard(self) -> None:
         """Remove the folders of partitions that were not created."""
-        made, self._made = self._made, {}
-        for one in made.values():
-            with suppress(OSError):
-                self._files.remove_directory(one.path)
+        for plan in self._plans:
+            plan.abandon()
+        self._plans = [*filter(_Plan.is_needed, self._plans)]
+
+
+class _Plan:
+    """The folders of one call. The lock is held while one folder is made or removed, so that a log which is created
+    meanwhile finds its folder as it is."""
+
+    def __init__(self, files: Files, planned: Iterable[NewFolder]) -> None:
+        self._files = files
+        self._lock = Lock()
+        self._waiting = {one.partition.key: one for one in planned}
+        self._made: dict[TopicPartition, NewFolder] = {}
+        self._is_running = False
+        self._is_abandoned = False
+
+    def is_needed(self) -> bool:
+        """Return whether there is a folder that is not used yet, or may be made."""
+        return bool(self._waiting or self._made or self._is_running)
+
+    def make_all(self) -> None:
+        self._is_running = True
+        while self._make_one():
+            pass
+        with self._lock:
+            self._is_running = False
+            is_abandoned = self._is_abandoned
+        if is_abandoned:
+            self._remove_made()
+
+    def pop(self, key: TopicPartition) -> NewFolder | None:
+        if key not in self._waiting and key not in self._made and not self._is_running:
+            return None
+        with self._lock:
+            self._waiting.pop(key, None)
+            return self._made.pop(key, None)
+
+    def abandon(self) -> None:
+        """Remove the folders that were made, here or, if it is at work, on the thread that makes them."""
+        with self._lock:
+            self._is_abandoned = True
+            self._waiting.clear()
+            is_running = self._is_running
+        if not is_running:
+            self._remove_made()
+
+    def _make_one(self) -> bool:
+        """Make the next folder; return False if there is none."""
+        with self._lock:
+            if not self._waiting:
+                return False
+            key, one = next(iter(self._waiting.items()))
+            del self._waiting[key]
+            if self._files.exists(one.path):
+                return True
+            try:
+                self._make(one)
+            except OSError:
+                with suppress(OSError):
+                    self._files.remove_directory(one.path)
+                self._waiting.clear()
+                return False
+            self._made[key] = one
+            return True
+
+    def _make(self, one: NewFolder) -> None:
+        files = self._files
+        _, topic_id, leader_epoch = one.partition
+        files.make_directory(one.path)
+        if topic_id != ZERO_UUID:
+            metadata = format_partition_metadata(topic_id)
+            files.write_atomically(f"{one.path}/{PARTITION_METADATA_FILE}", metadata, sync=False)
+        make_empty_files(files, one.path, 0)
+        if leader_epoch >= 0:
+            files.write_atomically(f"{one.path}/{EPOCHS_FILE}", format_epochs([(leader_epoch, 0)]), sync=False)
+
+    def _remove_made(self) -> None:
+        while self._made:
+            with self._lock:
+                if not self._made:
+                    return
+                _, one = self._made.popitem()
+                with suppress(OSError):
+                    self._files.remove_directory(one.path)

@@ -24,6 +24,7 @@ from gregor.protocol.messages import (
     OffsetCommitRequest,
     OffsetFetchRequest,
 )
+from tests.broker.handlers.test_consumer_groups import Member, describe, settle
 from tests.broker.harness import Harness, records_of
 
 pytestmark = pytest.mark.slow
@@ -36,6 +37,7 @@ QUICK = {
     "log_flush_offset_checkpoint_interval_ms": "20",
     "log_retention_check_interval_ms": "3600000",
     "offsets_topic_num_partitions": "1",
+    "group_consumer_assignment_interval_ms": "0",
 }
 
 
@@ -270,3 +272,73 @@ def test_a_stop_and_a_start_on_a_full_disk(harness: Harness, disk: Path, tmp_pat
     assert repeated is None or repeated.base_offset == 4
     assert again.produce("orders", b"next", base_sequence=produced, **records).base_offset == produced
     again.stop()
+
+
+HISTORY = "__gregor_rebalances"
+
+
+def joined(member: Member) -> int:
+    """Join a consumer group, and return the error; the group's coordinator is there."""
+    code: int = member.join().error_code
+    return code
+
+
+def test_consumer_groups_keep_their_state_on_a_full_disk(harness: Harness, disk: Path) -> None:
+    harness.create_topic("orders", partitions=4)
+    first = Member(harness, "readers", "orders")
+    harness.until(lambda: joined(first) == 0)
+    settle(first)
+    fill(disk)
+    while not harness.produce("orders", bytes(5000)).error_code:
+        pass
+    # What changes nothing is answered; what needs a record has the error on which a member tries again.
+    assert first.beat().error_code == 0
+    newcomers = [Member(harness, "readers", "orders") for _ in range(200)]
+    codes = {joined(member) for member in newcomers}
+    assert ErrorCode.NOT_COORDINATOR in codes <= {0, ErrorCode.NOT_COORDINATOR}
+    refused = newcomers[-1]
+    assert refused.epoch == 0
+    assert first.beat().error_code in (0, ErrorCode.NOT_COORDINATOR)
+    (group,) = describe(harness, "readers")
+    members = {member.member_id for member in group.members}
+    assert first.member_id in members and refused.member_id not in members
+
+    make_room(disk)
+    harness.until(lambda: not is_full(harness))
+    assert joined(refused) == 0
+    admitted = {member.member_id for member in (first, *newcomers) if member.epoch}
+    (group,) = describe(harness, "readers")
+    assert {member.member_id for member in group.members} == admitted
+    harness.stop()
+    again = started(disk)
+    again.until(lambda: not describe(again, "readers")[0].error_code)
+    (group,) = describe(again, "readers")
+    assert {member.member_id for member in group.members} == admitted
+    again.stop()
+
+
+def test_history_of_rebalances_waits_for_room_and_does_not_delay_groups(harness: Harness, disk: Path) -> None:
+    harness.create_topic("orders")
+    member = Member(harness, "readers", "orders")
+    harness.until(lambda: joined(member) == 0)
+    settle(member)
+    harness.until(lambda: harness.broker.metadata.partition_count(HISTORY) > 0)
+    harness.until(lambda: written(harness) > 0)
+    fill(disk)
+    while not harness.produce("orders", bytes(5000)).error_code:
+        pass
+    before = written(harness)
+    others = [Member(harness, f"others-{number}", "orders") for number in range(100)]
+    assert ErrorCode.NOT_COORDINATOR in {joined(other) for other in others}
+    other = others[-1]
+    make_room(disk)
+    harness.until(lambda: not is_full(harness))
+    harness.until(lambda: joined(other) == 0)
+    settle(other)
+    harness.until(lambda: written(harness) > before)
+
+
+def written(harness: Harness) -> int:
+    """Return the number of records in the history."""
+    logs = harness.broker.logs.logs
+    return sum(log.log_end_offset for (topic, _), log in logs.items() if topic == HISTORY)

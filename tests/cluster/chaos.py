@@ -31,7 +31,6 @@ from tests.support.kafka import kafka_jars
 
 TOPIC = "chaos"
 INSIDE = "GREGOR_CHAOS_INSIDE"
-SETTLE_S = 3.0
 DRAIN_TIMEOUT_S = 120.0
 
 
@@ -128,7 +127,7 @@ class Run:
                 raise AssertionError("; ".join(cluster.ended))
             if gone := load.gone():
                 raise AssertionError(f"ended by themselves: {', '.join(gone)}")
-            time.sleep(SETTLE_S)
+            time.sleep(options.settle)
 
     def _finish(self, cluster: Cluster, load: Load) -> None:
         say("all producers end, all groups read to the end")
@@ -207,6 +206,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.chaos", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--settle", type=float, default=3.0, metavar="SECONDS", help="without a fault between two")
     parser.add_argument("--brokers", choices=BROKER_KINDS, default="gregor")
     parser.add_argument("--kinds", help=f"only these, with commas: {', '.join(KINDS)}")
     parser.add_argument("--rate", type=int, default=400, help="records a second of all producers together")

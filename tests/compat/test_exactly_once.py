@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
 
 from tests.compat.exactly_once import Copy, violations
+from tests.compat.transaction_faults import pairs_of
 
 FED = {0: 3, 1: 1}
 Result = tuple[list[Copy], list[Copy], dict[str, list[str]]]
@@ -61,3 +63,12 @@ def test_wrong_result_is_found(wrong: str) -> None:
     final = [*final]
     WRONGS[wrong](final, everything, phases)
     assert wrong in violations(final, everything, FED, phases.__getitem__)
+
+
+@pytest.mark.parametrize(("victims", "phases"), [(6, 5), (2, 5), (4, 6), (5, 5)])
+def test_few_rounds_have_each_victim_and_each_phase(victims: int, phases: int) -> None:
+    """All rounds have each pair once."""
+    found = [*itertools.islice(pairs_of([*map(str, range(victims))], [*map(str, range(phases))]), victims * phases)]
+    assert len(set(found)) == victims * phases
+    first = found[: max(victims, phases)]
+    assert (len({victim for victim, _ in first}), len({phase for _, phase in first})) == (victims, phases)

@@ -1,6 +1,7 @@
 """A consume-transform-produce loop whose clients and brokers are killed in every phase of a transaction.
 
-`--rounds N` plays N rounds in each test; `--brokers kafka` plays them with Apache Kafka 3.9.1 instead of gregor.
+`--rounds N` plays N rounds in each test: seven have each kind of victim and each phase, 30 have each victim in each
+phase. `--brokers kafka` plays them with Apache Kafka 3.9.1 instead of gregor.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import pathlib
 import random
 import signal
@@ -195,17 +196,23 @@ def leaders_of(bootstrap: str, topic: str) -> list[int]:
     return [part.leader.id for part in described.partitions if part.leader is not None]
 
 
+def pairs_of(victims: Sequence[str], phases: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield all pairs again and again; the first ones have each victim and each phase already."""
+    together = math.lcm(len(victims), len(phases))
+    for number in itertools.count():
+        yield victims[number % len(victims)], phases[(number + number // together) % len(phases)]
+
+
 def play(brokers: Brokers, folder: pathlib.Path, victims: Sequence[str], rounds: int, replicas: int) -> None:
-    """Play rounds with each victim in each phase, in an order that the number of rounds decides, and judge."""
+    """Play rounds with the victims in the phases, in an order that the number of rounds decides, and judge."""
     dice = random.Random(rounds)
     with Work(folder, brokers.bootstrap, "loop", inputs=len(COPIERS), replicas=replicas) as work:
         copiers = [work.copier(kind, [partition]) for partition, kind in enumerate(COPIERS)]
         for copier in copiers:
             copier.until_printed("ready")
         faults = Faults(brokers, work, copiers, dice)
-        pairs = [(victim, phase) for victim in victims for phase in PHASES]
-        dice.shuffle(pairs)
-        for number, (victim, phase) in enumerate(itertools.islice(itertools.cycle(pairs), rounds)):
+        pairs = pairs_of(dice.sample(victims, len(victims)), dice.sample(PHASES, len(PHASES)))
+        for number, (victim, phase) in enumerate(itertools.islice(pairs, rounds)):
             try:
                 faults.play(number, victim, phase)
             except AssertionError as failure:

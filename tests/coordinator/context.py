@@ -61,8 +61,12 @@ class Context(CoordinatorContext[GroupCoordinator]):
     def __init__(self, partition_count: int = 1, load: bool = True, **config: int) -> None:
         self.config = GroupConfig(**config)
         self._uuids = 0
+        self.loop_gate = self._make_gate()
         self.history = KeptRebalances(self.now_ms)
         super().__init__(partition_count, load=load)
+
+    def _make_gate(self) -> LoopGate:
+        return LoopGate()
 
     def _make(self) -> GroupCoordinator:
         return GroupCoordinator(
@@ -70,7 +74,7 @@ class Context(CoordinatorContext[GroupCoordinator]):
             self.log,
             self.log,
             self.now_ms,
-            LoopGate(),
+            self.loop_gate,
             partition_count=self.partition_count,
             new_uuid=self._new_uuid,
             history=self.history,

@@ -1,14 +1,16 @@
 """Timers over an event loop, beside a twin that re-arms every time."""
 
 import heapq
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.coordinator.result import Result
-from gregor.coordinator.timers import LoopTimers
+from gregor.coordinator.timers import MAX_AT_ONCE, LoopTimers
 
 
 class Handle:
@@ -26,6 +28,7 @@ class CrankedLoop:
         self.now_s = 0.0
         self.armed = 0
         self._calls: list[tuple[float, int, Handle, Callable[..., object], Any]] = []
+        self._soon: list[Callable[..., object]] = []
 
     def time(self) -> float:
         return self.now_s
@@ -36,7 +39,11 @@ class CrankedLoop:
         heapq.heappush(self._calls, (when, self.armed, handle, callback, args))
         return handle
 
+    def call_soon(self, callback: Callable[..., object]) -> None:
+        self._soon.append(callback)
+
     def turn(self, ms: int) -> None:
+        """Run the calls that are due in this time, as in one turn of the loop."""
         end = round(self.now_s * 1000) + ms
         while self._calls and self._calls[0][0] * 1000 <= end + 1e-6:
             when, _, handle, callback, args = heapq.heappop(self._calls)
@@ -44,6 +51,8 @@ class CrankedLoop:
             if not handle.cancelled:
                 callback(*args)
         self.now_s = end / 1000
+        while self._soon:
+            self._soon.pop()()
 
 
 def make() -> tuple[CrankedLoop, LoopTimers, list[tuple[int, str]]]:
@@ -53,7 +62,7 @@ def make() -> tuple[CrankedLoop, LoopTimers, list[tuple[int, str]]]:
     def fire(operation: Any) -> None:
         fired.append((round(loop.now_s * 1000), operation.__name__))
 
-    return loop, LoopTimers(loop, fire), fired
+    return loop, LoopTimers(loop, fire, list), fired
 
 
 def named(name: str) -> Callable[[int], Result]:
@@ -112,6 +121,61 @@ def test_all_can_be_cancelled() -> None:
     timers.cancel_all()
     loop.turn(100)
     assert fired == []
+
+
+def many(fire: Callable[[Any], None]) -> tuple[CrankedLoop, LoopTimers, list[Iterator[None]]]:
+    """Return timers of which more are due than fire at once, by their numbers, and the work that waits for turns."""
+    loop = CrankedLoop()
+    work: list[Iterator[None]] = []
+    timers = LoopTimers(loop, fire, work.append)
+    for key in range(MAX_AT_ONCE + 5):
+        timers.schedule(key, 10, named(str(key)))
+    loop.turn(10)
+    return loop, timers, work
+
+
+def test_many_timers_that_are_due_together_fire_in_several_turns() -> None:
+    fired: list[str] = []
+    loop, timers, work = many(lambda operation: fired.append(operation.__name__))
+    at_once = [str(key) for key in range(MAX_AT_ONCE)]
+    assert fired == at_once
+    assert len(timers.keys()) == 5
+    timers.schedule(MAX_AT_ONCE + 1, 20, named("restarted"))
+    timers.cancel(MAX_AT_ONCE + 2)
+    timers.schedule("later", 0, named("later"))
+    loop.turn(5)
+    (steps,) = work
+    next(steps)
+    assert fired == [*at_once, str(MAX_AT_ONCE)], "one in each step, and the later one behind those that wait"
+    list(steps)
+    assert fired[MAX_AT_ONCE + 1 :] == [str(MAX_AT_ONCE + 3), str(MAX_AT_ONCE + 4), "later"]
+    loop.turn(100)
+    assert fired[-1] == "restarted" and not timers.keys() and len(work) == 1
+    timers.schedule("alone", 10, named("alone"))
+    loop.turn(100)
+    assert fired[-1] == "alone" and len(work) == 1
+
+
+def test_timers_that_wait_for_a_turn_can_be_cancelled_together() -> None:
+    fired: list[str] = []
+    _, timers, (steps,) = many(lambda operation: fired.append(operation.__name__))
+    timers.cancel_all()
+    assert list(steps) == [] and len(fired) == MAX_AT_ONCE
+
+
+def test_operation_that_fails_does_not_stop_those_behind_it(caplog: pytest.LogCaptureFixture) -> None:
+    fired: list[str] = []
+
+    def fire(operation: Any) -> None:
+        fired.append(operation.__name__)
+        if operation.__name__ == str(MAX_AT_ONCE):
+            raise RuntimeError("broken")
+
+    _, _, (steps,) = many(fire)
+    with caplog.at_level(logging.ERROR):
+        list(steps)
+    assert len(fired) == MAX_AT_ONCE + 5
+    assert f"timer {MAX_AT_ONCE} failed" in caplog.text and "broken" in caplog.text
 
 
 step = st.one_of(

@@ -1,6 +1,7 @@
 """The settings of a session that the user has not configured. The session itself: test_spark.py."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,38 @@ def test_a_local_master_gets_its_cores_as_shuffle_partitions_and_the_loopback() 
 
 def test_a_cluster_keeps_its_own_partitions_and_can_reach_the_driver() -> None:
     assert session.default_settings("spark://host:7077") == {"spark.ui.enabled": "false"}
+
+
+def test_a_cluster_on_the_loopback_finds_the_driver_there() -> None:
+    settings = session.default_settings("spark://127.0.0.1:7077")
+    assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.sql.shuffle.partitions" not in settings
+    assert not session.is_on_this_machine("spark://127.example.com:7077")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["kafka.sasl.jaas.config", "kafka.ssl.keystore.password", "spark.my.token", "fs.s3a.access.key", "aws.secretKey"],
+)
+def test_names_of_secrets(name: str) -> None:
+    assert re.search(session.REDACTION["spark.redaction.regex"], name)
+    assert not re.search(session.REDACTION["spark.redaction.regex"], "kafka.bootstrap.servers")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        """kafka.sasl.jaas.config -> x.PlainLoginModule required username="u" password="hid,den)";""",
+        """kafka.sasl.jaas.config=x.PlainLoginModule required username='u' password='hidden';""",
+        "kafka.ssl.key.password -> hidden",
+        '"sasl.password": "hid\\"den"',
+    ],
+)
+def test_secrets_in_the_text_of_a_plan(option: str) -> None:
+    text = f"Map(kafka.bootstrap.servers -> h:1, {option}, subscribe -> t), [key#1, value#2]"
+    assert re.sub(session.REDACTION["spark.redaction.string.regex"], "***", text) == (
+        "Map(kafka.bootstrap.servers -> h:1, ***, subscribe -> t), [key#1, value#2]"
+    )
 
 
 def test_restarted_queries_of_spark_4_1_use_the_reader_that_survives_them() -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LETTER = ("raw_key", "raw_value", "topic", "partition", "offset", "headers", "problem")
-INTERNAL = ("raw_key", "raw_value", "problem", "headers")
 GUARANTEE = "dead letters: at least once, stored before their batch commits"
 
 
@@ -35,8 +34,8 @@ def client_settings(servers: str, client: Mapping[str, str]) -> dict[str, Any]:
     return settings
 
 
-def diverted(rows: DataFrame, job: str, topic: str, settings: Mapping[str, Any]) -> DataFrame:
-    """Return the rows without a problem; those with one are produced to the dead-letter topic.
+def diverted(rows: DataFrame, kept: list[str], job: str, topic: str, settings: Mapping[str, Any]) -> DataFrame:
+    """Return these columns of the rows without a problem; those with one are produced to the dead-letter topic.
 
     Raise JobError on PySpark 4.0, which has no functions over Arrow arrays.
     """
@@ -48,7 +47,6 @@ def diverted(rows: DataFrame, job: str, topic: str, settings: Mapping[str, Any])
         raise JobError("--dead-letter-topic needs PySpark 4.1 or newer; install it with: pip install 'pyspark==4.1.*'")
     from gregor.spark_jobs.jobs.common.letters import storing
 
-    kept = [name for name in rows.columns if name not in INTERNAL]
     letter = F.struct(*[name for name in LETTER if name in rows.columns])
     counted = rows.observe(DEAD_LETTERS, F.count("problem").alias("records"))
     store = F.arrow_udf(storing(job, topic, dict(settings)), "boolean").asNondeterministic()
@@ -56,8 +54,8 @@ def diverted(rows: DataFrame, job: str, topic: str, settings: Mapping[str, Any])
     return with_letter.filter(store("letter")).select(kept)
 
 
-def refused(rows: DataFrame) -> DataFrame:
-    """Return the rows; the first one with a problem fails the query."""
+def refused(rows: DataFrame, kept: list[str]) -> DataFrame:
+    """Return these columns of the rows; the first one with a problem fails the query."""
     from pyspark.sql import functions as F
 
     where = F.concat_ws("", "topic", F.lit("-"), F.col("partition"), F.lit(" at offset "), F.col("offset"))
@@ -65,6 +63,5 @@ def refused(rows: DataFrame) -> DataFrame:
         F.lit("the record "), where, F.lit(" cannot be decoded: "), "problem",
         F.lit("; --dead-letter-topic NAME stores such records and continues"),
     )  # fmt: skip
-    kept = [name for name in rows.columns if name not in INTERNAL]
     checked = rows.filter(F.when(F.col("problem").isNull(), True).otherwise(F.raise_error(text).cast("boolean")))
     return checked.select(kept)

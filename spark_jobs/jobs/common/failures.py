@@ -38,6 +38,10 @@ REMEDIES: tuple[tuple[str, str], ...] = (
         "max.request.size=BYTES",
     ),
     (
+        r"(Append|Update|append|update) output mode|OUTPUT_MODE",
+        "this statement needs the other --mode: update for totals that change, append for joins and finished windows",
+    ),
+    (
         r"UNRESOLVED_COLUMN|UNRESOLVED_ROUTINE|FIELD_NOT_FOUND",
         "correct the name in the expression; `--help` lists the columns of a record",
     ),

@@ -25,8 +25,14 @@ if TYPE_CHECKING:
 
     from gregor.spark_jobs.progress import Progress
 
-STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STATE_STORE = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # A batch stores its changes, not the whole state.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""Settings for the state, where the user has none. An old checkpoint keeps its provider."""
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:
@@ -126,8 +132,9 @@ class Job:
 
 def start(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:
     """Start the query and return it at once; raise JobError if the checkpoint or the output belongs to another run."""
-    if not spark.sparkContext.getConf().contains(STATE_STORE):
-        spark.conf.set(STATE_STORE, ROCKSDB)
+    for key, value in STATE_STORE.items():
+        if not spark.sparkContext.getConf().contains(key):
+            spark.conf.set(key, value)
     if job.prepare is not None:
         options = job.prepare(spark, options)
     checkpoint = checkpoint_of(options)

@@ -40,6 +40,8 @@ class Result:
     mode: str = "append"
     order: Sequence[str] = ()
     is_records: bool = False
+    each: Callable[[DataFrame], DataFrame] | None = None
+    """Applied to each batch, for what a streaming query cannot do."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,12 @@ def open_topic(spark: SparkSession, options: Options, result: Result) -> Write:
     client = getattr(options, "output_client", None) or options.client
     topic = options.output_topic
     assert topic is not None
+    from pyspark.sql import functions as F
 
     def write(batch: DataFrame, batch_id: int) -> None:
         frame = records_of(batch, result)
+        if "topic" in frame.columns:
+            frame = frame.withColumn("topic", F.coalesce("topic", F.lit(topic)))
         writer = frame.write.format("kafka").options(**{"kafka.bootstrap.servers": target, **client})
         if "topic" not in frame.columns:
             writer = writer.option("topic", topic)
@@ -158,6 +163,8 @@ def writer_of(
     write = SINKS[options.sink].open(spark, options, result)
 
     def write_all(batch: DataFrame, batch_id: int) -> None:
+        if result.each is not None:
+            batch = result.each(batch)
         if not observers:
             write(batch, batch_id)
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,14 @@ from gregor.spark_jobs.jobs.common.sources import record_batch, record_stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FORMATS = ("text", "json")
+FORMATS = ("text", "json", "bytes")
+RAW = ("raw_key", "raw_value", "headers")
+"""The columns of a record as it is in the topic."""
 SAMPLE_RECORDS = 500
 """The records from which a schema is inferred."""
 COLUMNS_HELP = """\
-Expressions are Spark SQL over the columns of a record: key (text), value (text; for --format json its fields are
-value.NAME), topic, partition, offset, timestamp, and time, the event time of --time.
+Expressions are Spark SQL over the columns of a record: key (text), value (text, or bytes for --format bytes; for
+--format json its fields are value.NAME), topic, partition, offset, timestamp, and time, the event time of --time.
 """
 
 
@@ -44,10 +47,10 @@ class ValueOptions(Options):
     rows: int = 20
 
 
-def add_value_arguments(parser: argparse.ArgumentParser, time: bool = True) -> None:
+def add_value_arguments(parser: argparse.ArgumentParser, time: bool = True, default: str = "text") -> None:
     """Add the arguments of the fields of `ValueOptions`."""
     add = parser.add_argument
-    add("--format", choices=FORMATS, default="text", help="format of the values; default: %(default)s")
+    add("--format", choices=FORMATS, default=default, help="format of the values; default: %(default)s")
     add(
         "--schema",
         metavar="DDL|@FILE",
@@ -80,6 +83,14 @@ def value_problem(options: ValueOptions) -> str | None:
     return None
 
 
+def sum_problem(sums: Sequence[tuple[str, str]], taken: set[str]) -> str | None:
+    """Return what is wrong with the names of sums, or None."""
+    names = [name for name, _ in sums]
+    taken = taken | {"key", "count", "time"}
+    wrong = next((name for name in names if name in taken or names.count(name) > 1 or not name.isidentifier()), None)
+    return None if wrong is None else f"--sum {wrong}=... needs a name of letters and digits that no other column has"
+
+
 def with_schema(spark: SparkSession, options: Any) -> Any:
     """Return the options with the schema of the values: given, kept in the checkpoint, or inferred and shown."""
     if options.format != "json":
@@ -93,7 +104,7 @@ def with_schema(spark: SparkSession, options: Any) -> Any:
     identity = read_identity(Folder(spark, checkpoint)) if checkpoint is not None else None
     kept = identity["options"].get("--schema") if identity else None
     if kept is None:
-        kept = inferred_schema(record_batch(spark, options), options)
+        kept = inferred_schema(record_batch(spark, options, ",".join(options.topics)), options)
         print(f"inferred --schema '{kept}'", file=sys.stderr, flush=True)
     return replace(options, schema=kept)
 
@@ -164,18 +175,33 @@ def is_object(text: str) -> bool:
         return False
 
 
-def decoded_stream(spark: SparkSession, job: str, options: Any, topic: str | None = None) -> DataFrame:
+def decoded_batch(spark: SparkSession, options: Any, topic: str) -> DataFrame:
+    """Return the rows that a topic has now; the first value that cannot be decoded fails the query."""
+    from gregor.spark_jobs.transforms.values import decoded
+
+    schema = struct_of(options.schema) if options.schema else None
+    rows = decoded(record_batch(spark, options, topic), options.format, schema, options.schema_registry)
+    return refused(rows, [name for name in rows.columns if name not in ("problem", *RAW)])
+
+
+def decoded_stream(
+    spark: SparkSession, job: str, options: Any, topic: str | None = None, raw: bool = False
+) -> DataFrame:
     """Return the rows of the topics with their values decoded and their event time, as a stream.
 
-    Records that cannot be decoded, or have no event time, go to the dead-letter topic, or else fail the query.
+    With `raw` they also have the columns of the record as it is in the topic. Records that cannot be decoded, or have
+    no event time, go to the dead-letter topic, or else fail the query.
     """
     from gregor.spark_jobs.transforms.values import decoded, with_time
 
     letters = options.dead_letter_topic
-    source = replace(options, source_options=options.source_options | ({"includeHeaders": "true"} if letters else {}))
+    source = replace(
+        options, source_options=options.source_options | ({"includeHeaders": "true"} if letters or raw else {})
+    )
     records = record_stream(spark, source, topic)
     schema = struct_of(options.schema) if options.schema else None
     rows = with_time(decoded(records, options.format, schema, options.schema_registry), options.time)
+    kept = [name for name in rows.columns if name != "problem" and (raw or name not in RAW)]
     if letters is None:
-        return refused(rows)
-    return diverted(rows, job, letters, client_settings(options.bootstrap_server, options.client))
+        return refused(rows, kept)
+    return diverted(rows, kept, job, letters, client_settings(options.bootstrap_server, options.client))

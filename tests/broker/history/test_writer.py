@@ -187,13 +187,47 @@ def start(world: World) -> None:
     run(world, lambda: world.history.start(world.create), 0)
 
 
-def test_record_is_written_later_and_the_topic_is_created_for_it(world: World) -> None:
+def test_record_is_written_off_the_path_of_the_join_and_the_topic_is_created_for_it(world: World) -> None:
     start(world)
-    run(world, lambda: world.history.record(rebalance(1)), 0.5 * DELAY_S)
-    assert (world.created, world.log.records) == ([], {})
-    run(world, lambda: None)
+
+    def record() -> None:
+        world.history.record(rebalance(1))
+        assert (world.created, world.log.records) == ([], {})
+
+    run(world, record, 0.01 * DELAY_S)
     assert (world.created, world.epochs()) == ([REBALANCES_TOPIC], [1])
     assert list(world.log.records) == [partition_of("g", PARTITIONS)]
+
+
+def test_one_that_ends_soon_after_a_write_waits_for_others(world: World) -> None:
+    start(world)
+    world.leader = SECOND
+    run(world, lambda: world.history.record(rebalance(1)), 0.2 * DELAY_S)
+    run(world, lambda: world.history.record(rebalance(2)), 0.2 * DELAY_S)
+    run(world, lambda: world.history.record(rebalance(3)), 0.2 * DELAY_S)
+    assert world.epochs(FakePeer.log) == [1]
+    run(world, lambda: None, 0.5 * DELAY_S)
+    assert (len(FakePeer.requests), world.epochs(FakePeer.log)) == (2, [1, 2, 3])
+    run(world, lambda: None, DELAY_S)
+    run(world, lambda: world.history.record(rebalance(4)), 0.01 * DELAY_S)
+    assert world.epochs(FakePeer.log) == [1, 2, 3, 4]
+
+
+def test_work_that_fails_is_repeated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(world)
+    failures = [RuntimeError("broken")]
+    real = world.log.append
+
+    def append(partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> int:
+        if failures:
+            raise failures.pop()
+        return real(partition, records)
+
+    monkeypatch.setattr(world.log, "append", append)
+    run(world, lambda: world.history.record(rebalance(1)), 0.1 * DELAY_S)
+    assert not failures and world.epochs() == []
+    run(world, lambda: None, 2 * RETRY_S)
+    assert world.epochs() == [1]
 
 
 def test_rebalances_before_the_start_are_written_after_it(world: World) -> None:

@@ -152,9 +152,9 @@ class Brokers:
         return FindCoordinatorResponse(coordinators=[FindCoordinatorResponse.Coordinator(key=key, **found)])
 
     def _commit(self, request: Any) -> Any:
-        code = self.error(ApiKey.OFFSET_COMMIT)
         topics = []
         for topic in request.topics:
+            code = self.error(ApiKey.OFFSET_COMMIT)
             found = []
             for part in topic.partitions:
                 if not code:

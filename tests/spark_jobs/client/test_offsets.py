@@ -70,6 +70,14 @@ def test_offsets_are_committed_to_a_group(is_old: bool) -> None:
     assert brokers.committed == {"g": {("t", 0): 3, ("t", 1): 7}}
 
 
+def test_partitions_that_are_gone_keep_no_others_from_being_committed() -> None:
+    brokers = two_partitions()
+    brokers.errors[8] = [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert commit_offsets(brokers.cluster(), "g", {T0: 3, TopicPartition("u", 0): 7}) == [("u", 0)]
+    assert brokers.committed == {"g": {("t", 0): 3}}
+    assert brokers.clock.waits == []
+
+
 def test_a_group_with_members_is_named() -> None:
     brokers = two_partitions()
     brokers.errors[8] = [ErrorCode.UNKNOWN_MEMBER_ID]

@@ -56,9 +56,14 @@ def grow(topics: Topics, topic: str, partitions: int) -> None:
 
 
 def run_job(spark: SparkSession, job: Job, topics: Topics, *arguments: str | Path) -> Progress:
-    """Run a job with --once."""
+    """Run a job with --once, on one partition of state, as each costs time."""
     options = job.parse(["-b", topics.bootstrap, "--once", *map(str, arguments)])
-    return run_to_end(start(spark, job, options), print, timeout_s=RUN_S)
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    try:
+        return run_to_end(start(spark, job, options), print, timeout_s=RUN_S)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", partitions or "2")
 
 
 def forget_last_commit(checkpoint: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -109,3 +111,58 @@ def test_a_partition_that_is_wanted_in_another_folder_leaves_nothing_behind() ->
     manager.moves.prefer(TopicPartition("t", 0), manager.folders[1])
     assert create(manager, 0)[0].directory == "/more/t-0"
     assert not files.exists("/data/t-0")
+
+
+class HeldFiles(MemoryFiles):
+    """Files of which one folder is made only when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.released = threading.Event(), threading.Event()
+
+    def make_directory(self, path: str) -> None:
+        if path.endswith("t-2"):
+            self.begun.set()
+            assert self.released.wait(30)
+        super().make_directory(path)
+
+
+def while_a_thread_makes_folders(files: HeldFiles, call: Callable[[], None], work: Callable[[], object]) -> None:
+    """Begin `work` on a thread of its own while another one makes the third folder; return when both are done."""
+    threads = [threading.Thread(target=call), threading.Thread(target=work)]
+    threads[0].start()
+    assert files.begun.wait(30)
+    threads[1].start()
+    files.released.set()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_creation_that_is_cancelled_while_a_thread_makes_folders_leaves_none() -> None:
+    files = HeldFiles()
+    manager = new_manager(files, "/data", "/more")
+    call = manager.plan_folders(wanted(0))
+    while_a_thread_makes_folders(files, call, manager.discard_folders)
+    assert contents(files) == {}
+    call()
+    assert contents(files) == {}, "also if the thread begins after the end"
+    assert len(create(manager, 0)) == COUNT
+
+
+def test_log_that_is_created_while_a_thread_makes_and_removes_folders_keeps_its_own() -> None:
+    files = HeldFiles()
+    manager = new_manager(files, "/data", "/more")
+    logs: list[Log] = []
+
+    def cancel_and_create() -> None:
+        manager.discard_folders()
+        logs.extend(create(manager, 0))
+
+    while_a_thread_makes_folders(files, manager.plan_folders(wanted(0)), cancel_and_create)
+    assert len(logs) == COUNT
+    manager.discard_folders()
+    assert {path.rpartition("/")[0] for path in contents(files)} == {log.directory for log in logs}
+    for log in logs:
+        log.append_as_leader(batch(1), 0, NOW_MS)
+        assert log.log_end_offset == 1

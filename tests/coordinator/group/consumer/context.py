@@ -89,6 +89,9 @@ class ConsumerContext(Context):
         self.gate = HeldGate()
         super().__init__(**options)
 
+    def _make_gate(self) -> HeldGate:
+        return self.gate
+
     def _make(self) -> GroupCoordinator:
         return GroupCoordinator(
             self.config,

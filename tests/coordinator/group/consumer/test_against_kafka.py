@@ -1,4 +1,4 @@
-"""Assignors, reconciliation and hashes of topics against Apache Kafka 4.3.1's own classes, for thousands of random groups."""
+"""Assignors, reconciliation and hashes of topics against Apache Kafka 4.3.1's own classes, for random groups."""
 
 from __future__ import annotations
 

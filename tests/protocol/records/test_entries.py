@@ -1,0 +1,67 @@
+"""records.entries: the short way finds what the general parser of records finds, for sound and for broken batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gregor.protocol.records.batch import RECORD_BATCH_OVERHEAD, CorruptBatch, RecordBatch, build_batch
+from gregor.protocol.records.entries import _usual_entries, entries_of
+
+_SIZES = st.sampled_from([0, 1, 5, 31, 32, 63, 64, 100, 4000, 8190, 8192, 20_000])
+_FIELDS = st.one_of(st.none(), st.binary(max_size=70), _SIZES.map(bytes), _SIZES.map(lambda size: b"\xff" * size))
+
+
+def of_records(batch: RecordBatch) -> tuple[list[Any], bool]:
+    """The entries by the general parser, and whether it found an error behind them."""
+    found: list[Any] = []
+    try:
+        for record in batch.records():
+            found.append((record.offset, record.key, record.value))
+    except CorruptBatch:
+        return found, True
+    return found, False
+
+
+def of_entries(batch: RecordBatch) -> tuple[list[Any], bool]:
+    found: list[Any] = []
+    try:
+        for entry in entries_of(batch):
+            found.append(entry)
+    except CorruptBatch:
+        return found, True
+    return found, False
+
+
+@given(st.lists(st.tuples(_FIELDS, _FIELDS), min_size=1, max_size=70), st.sampled_from([0, 1, 2**40]))
+def test_entries_are_those_of_the_records(records: list[tuple[bytes | None, bytes | None]], base_offset: int) -> None:
+    batch = RecordBatch(build_batch(records, timestamp_ms=5, base_offset=base_offset))
+    assert of_entries(batch) == ([(base_offset + n, *record) for n, record in enumerate(records)], False)
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=90), st.one_of(st.none(), st.binary(max_size=90))), min_size=1, max_size=5),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=3),
+    st.integers(-1, 1),
+    st.sampled_from([0, 3, 2**63 - 3, 2**63 - 1, -1]),
+)
+@example([(b"k", b"v")], [(0, 0x81)], 0, 0)
+def test_broken_records_are_found_as_before(
+    records: list[tuple[bytes, bytes | None]], changes: list[tuple[int, int]], more: int, base_offset: int
+) -> None:
+    data = build_batch(records, timestamp_ms=5)
+    body_bytes = len(data) - RECORD_BATCH_OVERHEAD
+    for position, byte in changes:
+        data[RECORD_BATCH_OVERHEAD + position % body_bytes] = byte
+    batch = RecordBatch(data)
+    batch.record_count += more
+    batch.base_offset = base_offset
+    assert of_entries(batch) == of_records(batch)
+
+
+def test_usual_records_take_the_short_way() -> None:
+    records = [(b"k" * 40, b"v" * 200), (b"k", None), (b"", b"")]
+    body = RecordBatch(build_batch(records, timestamp_ms=5)).plain_body()
+    assert _usual_entries(body, 3, 7) == [(7, *records[0]), (8, *records[1]), (9, *records[2])]

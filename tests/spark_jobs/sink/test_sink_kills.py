@@ -1,0 +1,212 @@
+"""The exactly-once sink while Python workers, the driver and the broker are killed: each row is there once.
+
+`--rounds 500` kills as often.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.compat.records import until
+from tests.spark_jobs.sink.committed import committed_records
+from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
+from tests.support.processes import ROOT, BrokerProcess, clean_environment, free_port
+
+pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
+
+PROGRAM = Path(__file__).with_name("sink_program.py")
+ROWS_PER_FILE = 40
+WAIT_S = 240.0
+TOPIC = "out"
+
+
+class Program:
+    """The query's processes, one after the other, and its input."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.bootstrap = bootstrap
+        self.folder = folder
+        self.files = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        (folder / "in").mkdir()
+
+    def add_file(self) -> None:
+        """Add rows whose keys and values are their own; a file appears as a whole."""
+        lines = [f"k{self.files}-{row} v{self.files}-{row}\n" for row in range(ROWS_PER_FILE)]
+        part = self.folder / f".{self.files}"
+        part.write_text("".join(lines))
+        part.rename(self.folder / "in" / f"{self.files}.txt")
+        self.files += 1
+
+    def start(self) -> None:
+        command = [sys.executable, str(PROGRAM), self.bootstrap, str(self.folder), TOPIC]
+        out = self.folder / "program.out"
+        with out.open("wb") as stream:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=clean_environment(), stdout=stream, stderr=stream, start_new_session=True
+            )
+        until(lambda: b"started" in out.read_bytes() or not self.running, "the start of the query", WAIT_S)
+        assert self.running, self.log()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def log(self) -> str:
+        return (self.folder / "program.out").read_text(errors="replace")[-3000:]
+
+    def committed_batches(self) -> int:
+        """Return the number of batches in Spark's commit log."""
+        commits = self.folder / "checkpoint" / "commits"
+        return len([one for one in commits.glob("*") if one.name.isdigit()]) if commits.exists() else 0
+
+    def kill(self) -> None:
+        """Kill the driver: its Python, its JVM, and their workers."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            for pid in descendants(self._process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._process.wait()
+
+    def workers(self) -> list[int]:
+        """Return the Python processes that run tasks: the children of PySpark's daemon."""
+        assert self._process is not None
+        below = descendants(self._process.pid)
+        daemons = [pid for pid in below if b"pyspark.daemon" in command_of(pid)]
+        return [pid for pid in below if pid in daemons and parent_of(pid) in daemons]
+
+    def end(self) -> None:
+        (self.folder / "stop").touch()
+        assert self._process is not None
+        assert self._process.wait(WAIT_S) == 0, self.log()
+
+
+def command_of(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def parent_of(pid: int) -> int:
+    with contextlib.suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return -1
+
+
+def descendants(root: int) -> list[int]:
+    """Return the processes below one, also those in sessions of their own."""
+    parents = {int(one.name): parent_of(int(one.name)) for one in Path("/proc").iterdir() if one.name.isdigit()}
+    found, left = [], [root]
+    while left:
+        parent = left.pop()
+        children = [pid for pid, other in parents.items() if other == parent]
+        found += children
+        left += children
+    return found
+
+
+def require_each_row_once(bootstrap: str, files: int) -> None:
+    expected = Counter(
+        (f"k{file}-{row}".encode(), f"v{file}-{row}".encode()) for file in range(files) for row in range(ROWS_PER_FILE)
+    )
+    found = Counter((record.key(), record.value()) for record in committed_records(bootstrap, TOPIC))
+    assert found - expected == Counter(), "rows that are there twice, or should not be there"
+    assert expected - found == Counter(), "rows that are missing"
+
+
+def create_topic(bootstrap: str) -> None:
+    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(60)
+
+
+@contextlib.contextmanager
+def program(bootstrap: str, folder: Path) -> Iterator[Program]:
+    one = Program(bootstrap, folder)
+    try:
+        yield one
+    finally:
+        one.kill()
+
+
+def kill_a_worker(query: Program, numbers: random.Random) -> bool:
+    workers = query.workers() if query.running else []
+    for pid in workers and [numbers.choice(workers)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return bool(workers)
+
+
+def kill_in_turns(query: Program, rounds: int, restart_broker: Callable[[], None]) -> Counter[str]:
+    """Kill a worker, a broker or a driver at a time that is left to chance; return the number of kills of each."""
+    numbers = random.Random(7)
+    kills: Counter[str] = Counter()
+    while kills.total() < rounds:
+        query.add_file()
+        if not query.running:
+            query.start()
+        before = query.committed_batches()
+        kind = ("worker", "broker", "worker", "worker", "driver", "worker", "broker")[kills.total() % 7]
+        if kind == "worker":
+            until(lambda: kill_a_worker(query, numbers) or not query.running, "a task", WAIT_S)
+        elif kind == "broker":
+            restart_broker()
+        else:
+            query.kill()
+        kills[kind] += 1
+        # The next kill hits another step: of this batch, or of the one after it.
+        limit = time.monotonic() + numbers.uniform(0, 3)
+        while time.monotonic() < limit and query.running and query.committed_batches() == before:
+            time.sleep(0.02)
+    return kills
+
+
+def test_each_row_is_there_once_after_kills(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    with BrokerProcess(tmp_path / "broker") as broker, program(broker.bootstrap, tmp_path) as query:
+        create_topic(broker.bootstrap)
+
+        def restart() -> None:
+            broker.kill()
+            broker.start()
+
+        kills = kill_in_turns(query, request.config.getoption("--rounds"), restart)
+        assert kills.total() >= 20
+        query.add_file()
+        if not query.running:
+            query.start()
+        query.end()
+        require_each_row_once(broker.bootstrap, query.files)
+
+
+def test_each_row_is_there_once_on_apache_kafka(tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "kafka").mkdir()
+    file = tmp_path / "kafka" / "server.properties"
+    text = SINGLE_NODE.format(port=port, controller=free_port(), folder=tmp_path / "kafka")
+    file.write_text(text + "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n")
+    bootstrap = f"127.0.0.1:{port}"
+    with KafkaPeer(file, port), program(bootstrap, tmp_path) as query:
+        create_topic(bootstrap)
+        query.add_file()
+        query.start()
+        until(lambda: kill_a_worker(query, random.Random(1)), "a task", WAIT_S)
+        until(lambda: query.committed_batches() >= 1, "the first batch", WAIT_S)
+        query.add_file()
+        until(lambda: kill_a_worker(query, random.Random(2)), "a task", WAIT_S)
+        query.kill()
+        query.add_file()
+        query.start()
+        query.end()
+        require_each_row_once(bootstrap, query.files)

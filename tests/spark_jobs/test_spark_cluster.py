@@ -1,0 +1,106 @@
+"""A job with state on a real cluster of two workers: one worker is killed under way, then the driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gregor.spark_jobs.launch.cluster import Settings, SparkCluster
+from gregor.spark_jobs.session import SHORT_JOB
+from tests.spark_jobs.test_wordcount_job import make_lines, plain_count
+from tests.spark_jobs.topics import Topics
+from tests.support.processes import clean_environment
+
+pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
+
+PATIENCE_S = 180
+"""For each wait; on a quiet machine the whole test needs less than a minute."""
+SECRET = "not-for-any-log"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    settings = Settings(workers=2, cores=1, memory="512m")
+    with SparkCluster(settings, tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+class Driver:
+    """A process of `gregor spark wordcount` on the cluster, with its JVM; killed as a group."""
+
+    def __init__(self, cluster: SparkCluster, folder: Path, *arguments: str) -> None:
+        self.output = folder / "driver.out"
+        conf = {
+            "spark.executor.memory": "512m",
+            "spark.cores.max": "2",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.executor.extraJavaOptions": SHORT_JOB,
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": str(folder),
+        }
+        command = [sys.executable, "-m", "gregor.broker", "spark", "wordcount", "--master", cluster.url, *arguments]
+        command += [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**clean_environment(), "SPARK_SUBMIT_OPTS": SHORT_JOB},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def wait_until(condition: Callable[[], object], driver: Driver) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert driver.process.poll() is None and time.monotonic() < deadline, driver.output.read_text()
+        threading.Event().wait(0.1)
+
+
+def test_counts_survive_a_killed_worker_and_a_killed_driver(
+    cluster: SparkCluster, topics: Topics, tmp_path: Path
+) -> None:
+    source, target = topics.create(), topics.create()
+    jaas = f'sasl.jaas.config=org.apache.Module required username="u" password="{SECRET}";'
+    job = ["-b", topics.bootstrap, "--topic", source, "--sink", "topic", "--output-topic", target]
+    job += ["--checkpoint", str(tmp_path / "checkpoint"), "--interval", "0 seconds", "--kafka-option", jaas]
+    parts = [make_lines(40, seed) for seed in range(3)]
+
+    def counted(*lines: list[str]) -> Callable[[], bool]:
+        return lambda: topics.last_values(target) == plain_count(*lines)
+
+    topics.produce(source, parts[0])
+    driver = Driver(cluster, tmp_path, *job)
+    try:
+        wait_until(counted(parts[0]), driver)
+        cluster.workers[0].kill()
+        topics.produce(source, parts[1])
+        wait_until(counted(*parts[:2]), driver)
+    finally:
+        driver.kill()
+    topics.produce(source, parts[2])
+    driver = Driver(cluster, tmp_path, *job, "--once")
+    try:
+        assert driver.process.wait(PATIENCE_S) == 0, driver.output.read_text()
+    finally:
+        driver.kill()
+    assert topics.last_values(target) == plain_count(*parts)
+    logs = [driver.output, *tmp_path.glob("app-*"), *tmp_path.glob("eventlog_v2*/*"), *cluster.folder.glob("*.log")]
+    assert len(logs) >= 5
+    assert [path.name for path in logs if SECRET in path.read_text(errors="replace")] == []
