@@ -38,7 +38,7 @@ def batches(draw: st.DrawFn) -> bytes:
     return out
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(batches(), st.data())
 def test_rows_are_those_of_the_twin(data: bytes, draw: st.DataObject) -> None:
     all_rows = rows_of(data)
