@@ -114,24 +114,25 @@ import sys
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.launch.workers import require_workers
 from gregor.spark_jobs.session import open_session
-master, archive, port = sys.argv[1:]
+master, archive, *ports = sys.argv[1:]
 settings = {"spark.master": master, "spark.executor.memory": "512m", "spark.cores.max": "1"}
 if archive:
     settings["spark.archives"] = archive + "#environment"
 spark = open_session("check", settings)
-try:
-    require_workers(spark, [("127.0.0.1", int(port))])
-    print("fine")
-except JobError as error:
-    print(error)
+for port in ports:
+    try:
+        require_workers(spark, [("127.0.0.1", int(port))])
+        print("fine")
+    except JobError as error:
+        print(error)
 spark.stop()
 """
 
 
-def check(cluster: SparkCluster, python: str, archive: str, port: str, folder: Path) -> str:
-    """Return what a driver says about the workers, which run that Python."""
+def check(cluster: SparkCluster, folder: Path, python: str, archive: str, *ports: str) -> list[str]:
+    """Return the lines of a driver about the workers, which run that Python, one for each port."""
     done = subprocess.run(
-        [sys.executable, "-c", CHECK, cluster.url, archive, port],
+        [sys.executable, "-c", CHECK, cluster.url, archive, *ports],
         cwd=folder,
         env={**clean_environment(), "SPARK_SUBMIT_OPTS": SHORT_JOB, "PYSPARK_PYTHON": python},
         capture_output=True,
@@ -139,7 +140,7 @@ def check(cluster: SparkCluster, python: str, archive: str, port: str, folder: P
         timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return done.stdout.splitlines()
 
 
 def test_pythons_of_the_workers_are_checked(cluster: SparkCluster, topics: Topics, tmp_path: Path) -> None:
@@ -147,8 +148,8 @@ def test_pythons_of_the_workers_are_checked(cluster: SparkCluster, topics: Topic
     port = topics.bootstrap.rpartition(":")[2]
     empty = tmp_path / "empty"
     venv.create(empty)
-    found = check(cluster, str(empty / "bin/python"), "", port, tmp_path)
-    assert "has no gregor: install gregor[spark]" in found and str(empty) in found and "\n" not in found
+    [line] = check(cluster, tmp_path, str(empty / "bin/python"), "", port)
+    assert "has no gregor: install gregor[spark]" in line and str(empty) in line
 
     packed = tmp_path / "packed"
     venv.create(packed)
@@ -157,7 +158,6 @@ def test_pythons_of_the_workers_are_checked(cluster: SparkCluster, topics: Topic
     archive = tmp_path / "environment.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(packed, ".")
-    python = "./environment/bin/python"
-    found = check(cluster, python, str(archive), "9", tmp_path)
-    assert "cannot connect to the brokers' listeners 127.0.0.1:9" in found and "advertised.listeners" in found
-    assert check(cluster, python, str(archive), port, tmp_path) == "fine"
+    first, second = check(cluster, tmp_path, "./environment/bin/python", str(archive), "9", port)
+    assert "cannot connect to the brokers' listeners 127.0.0.1:9" in first and "advertised.listeners" in first
+    assert second == "fine"
