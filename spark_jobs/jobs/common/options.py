@@ -71,7 +71,7 @@ def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], 
         help="the reader: kafka is Spark's connector, gregor needs no jar; default: %(default)s",
     )
     add("--sink", choices=sinks, default="console", help="output of the result; default: %(default)s")
-    add("--output-topic", metavar="NAME", help="for --sink topic: the topic for the rows of the result that changed")
+    add("--output-topic", metavar="NAME", help="for the sinks to a topic: the topic for the rows of the result")
     add("--output-path", metavar="PATH", help="for --sink parquet: folder for one folder of rows per batch")
     add(
         "--checkpoint",
