@@ -6,8 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import threading
 import time
+import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +20,7 @@ from gregor.spark_jobs.launch.cluster import Settings, SparkCluster
 from gregor.spark_jobs.session import SHORT_JOB
 from tests.spark_jobs.test_wordcount_job import make_lines, plain_count
 from tests.spark_jobs.topics import Topics
-from tests.support.processes import clean_environment
+from tests.support.processes import ROOT, clean_environment
 
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
 
@@ -104,3 +107,57 @@ def test_counts_survive_a_killed_worker_and_a_killed_driver(
     logs = [driver.output, *tmp_path.glob("app-*"), *tmp_path.glob("eventlog_v2*/*"), *cluster.folder.glob("*.log")]
     assert len(logs) >= 5
     assert [path.name for path in logs if SECRET in path.read_text(errors="replace")] == []
+
+
+CHECK = """
+import sys
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.launch.workers import require_workers
+from gregor.spark_jobs.session import open_session
+master, archive, *ports = sys.argv[1:]
+settings = {"spark.master": master, "spark.executor.memory": "512m", "spark.cores.max": "1"}
+if archive:
+    settings["spark.archives"] = archive + "#environment"
+spark = open_session("check", settings)
+for port in ports:
+    try:
+        require_workers(spark, [("127.0.0.1", int(port))])
+        print("fine")
+    except JobError as error:
+        print(error)
+spark.stop()
+"""
+
+
+def check(cluster: SparkCluster, folder: Path, python: str, archive: str, *ports: str) -> list[str]:
+    """Return the lines of a driver about the workers, which run that Python, one for each port."""
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK, cluster.url, archive, *ports],
+        cwd=folder,
+        env={**clean_environment(), "SPARK_SUBMIT_OPTS": SHORT_JOB, "PYSPARK_PYTHON": python},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_pythons_of_the_workers_are_checked(cluster: SparkCluster, topics: Topics, tmp_path: Path) -> None:
+    """One without gregor, and one that travels with the job but cannot connect to a broker, then can."""
+    port = topics.bootstrap.rpartition(":")[2]
+    empty = tmp_path / "empty"
+    venv.create(empty)
+    [line] = check(cluster, tmp_path, str(empty / "bin/python"), "", port)
+    assert "has no gregor: install gregor[spark]" in line and str(empty) in line
+
+    packed = tmp_path / "packed"
+    venv.create(packed)
+    [site] = packed.glob("lib/python*/site-packages")
+    (site / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT / '.links'}\n")
+    archive = tmp_path / "environment.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(packed, ".")
+    first, second = check(cluster, tmp_path, "./environment/bin/python", str(archive), "9", port)
+    assert "cannot connect to the brokers' listeners 127.0.0.1:9" in first and "advertised.listeners" in first
+    assert second == "fine"
