@@ -34,14 +34,14 @@ def switches_of_main(tasks: pathlib.Path = pathlib.Path("/proc/self/task")) -> d
 
 
 class Watch:
-    """Notices that a main thread has not woken up between two looks."""
+    """Notices that a main thread has not woken up between two observations."""
 
-    def __init__(self, look: Callable[[], dict[str, str] | None] = switches_of_main) -> None:
-        self._look = look
+    def __init__(self, observe: Callable[[], dict[str, str] | None] = switches_of_main) -> None:
+        self._observe = observe
         self._before: dict[str, str] | None = None
 
     def is_locked_up(self) -> bool:
-        now, before = self._look(), self._before
+        now, before = self._observe(), self._before
         self._before = now
         return now is not None and before is not None and any(before.get(name) == count for name, count in now.items())
 

@@ -15,7 +15,7 @@ Switches = dict[str, str] | None
 
 
 @pytest.mark.parametrize(
-    ("looks", "expected"),
+    ("observed", "expected"),
     [
         ([{"7": "10"}, {"7": "11"}, {"7": "11"}], [False, False, True]),
         ([{"7": "10", "8": "3"}, {"7": "11", "8": "3"}], [False, True]),
@@ -25,9 +25,9 @@ Switches = dict[str, str] | None
     ],
     ids=["one", "one of two", "awake meanwhile", "another thread", "no library"],
 )
-def test_main_thread_that_does_not_wake_up_is_locked_up(looks: list[Switches], expected: list[bool]) -> None:
-    watch = Watch(iter(looks).__next__)
-    assert [watch.is_locked_up() for _ in looks] == expected
+def test_main_thread_that_does_not_wake_up_is_locked_up(observed: list[Switches], expected: list[bool]) -> None:
+    watch = Watch(iter(observed).__next__)
+    assert [watch.is_locked_up() for _ in observed] == expected
 
 
 def task(tasks: pathlib.Path, name: str, command: str, state: str) -> None:

@@ -147,6 +147,11 @@ class Copier:
         found: list[str] = []
 
         def printed() -> bool:
+            nonlocal beyond
+            if self.restart_stuck():
+                beyond = 0
+                if start.startswith("held "):
+                    self._send(f"hold {start.split()[1]}")
             found[:] = [line for line in self.lines()[beyond:] if line.startswith(start)]
             ended = self._running().poll()
             assert found or ended is None, f"{start!r} was not printed; exit code {ended}: {self.told()}"
@@ -165,7 +170,8 @@ class Copier:
 
     def until_held(self, phase: str) -> str:
         """Return the transaction that is held, LABEL-NUMBER."""
-        return f"{self.label}-{self.until_printed(f'held {phase} ').split()[2]}"
+        number = self.until_printed(f"held {phase} ").split()[2]
+        return f"{self.label}-{number}"
 
     def resume(self) -> None:
         self._send("go")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import pathlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ import pytest
 from confluent_kafka import ConsumerGroupType, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from gregor.broker.__main__ import main as gregor
 from tests.compat.confluent import Member, NewTopicFactory, Unique, as_sent, produce
 from tests.compat.exactly_once import Work
 from tests.compat.java_checks import compiled, run_checks
@@ -234,9 +237,14 @@ def test_librdkafka_shares_the_partitions(
 
 
 def test_static_member_of_librdkafka_keeps_its_partitions(
-    new_topic: NewTopicFactory, unique: Unique, join: Callable[..., Member]
+    bootstrap: str, new_topic: NewTopicFactory, unique: Unique, join: Callable[..., Member]
 ) -> None:
     topic, group = new_topic(4), unique("static")
+    # While it is away its session must not end, however long its return takes.
+    session = ("--add-config", "consumer.session.timeout.ms=60000")
+    words = ("--bootstrap-server", bootstrap, "--alter", "--entity-type", "groups", "--entity-name", group)
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert gregor(["configs", *words, *session]) == 0
     first = join(group, topic, **{"group.instance.id": "one"})
     first.settled([], 4)
     second = join(group, topic, **{"group.instance.id": "two"})
