@@ -61,7 +61,7 @@ def test_broken_records_are_found_as_before(
     assert of_entries(batch) == of_records(batch)
 
 
-def test_usual_records_take_the_short_way() -> None:
+def test_usual_records_are_parsed_the_short_way() -> None:
     records = [(b"k" * 40, b"v" * 200), (b"k", None), (b"", b"")]
     body = RecordBatch(build_batch(records, timestamp_ms=5)).plain_body()
     assert _usual_entries(body, 3, 7) == [(7, *records[0]), (8, *records[1]), (9, *records[2])]
