@@ -176,7 +176,8 @@ class Segment:
 
     def windows(self, position: int) -> Iterator[memoryview]:
         """Read the complete batches from a position on, a window at a time. It ends at the end of the segment, also
-        if a broker has reserved space with zeros behind it."""
+        if a broker has reserved space with zeros behind it. Raises Unreadable where no batch begins, or a part of one:
+        it is damaged, or being appended."""
         window_bytes = MIN_WINDOW_BYTES
         while True:
             data = memoryview(os.pread(self._descriptor, window_bytes, position))
@@ -186,6 +187,8 @@ class Segment:
                 position += end
                 window_bytes = min(max(2 * window_bytes, next_bytes), max(MAX_WINDOW_BYTES, next_bytes))
             elif next_bytes <= len(data) or len(data) < window_bytes:
+                if data.tobytes().strip(b"\0"):
+                    raise Unreadable(f"{self._stem}{LOG_SUFFIX} has no complete batch at position {position}")
                 return
             else:
                 window_bytes = next_bytes

@@ -12,9 +12,9 @@ import os
 from collections.abc import Iterator
 from itertools import pairwise
 
-from gregor.protocol.records.batch import CorruptBatch, RecordBatch
+from gregor.protocol.records.batch import CorruptBatch, RecordBatch, iter_batches
 from gregor.spark_jobs.arrow.plan import CorruptRecords
-from gregor.spark_jobs.arrow.segments import PartitionFiles, Segment
+from gregor.spark_jobs.arrow.segments import PartitionFiles, Segment, Unreadable
 from gregor.spark_jobs.errors import JobError
 from gregor.storage.fs.folder_lock import is_locked
 
@@ -89,18 +89,18 @@ def _scanned_end(
 def _batches(files: PartitionFiles, bases: list[int], name: tuple[str, int]) -> Iterator[RecordBatch]:
     for base, following in pairwise([*bases, None]):
         assert base is not None
-        with Segment(files.path, base) as segment:
-            for window in segment.windows(0):
-                position = 0
-                while position < len(window):
-                    try:
-                        batch = RecordBatch(window, position)
-                    except CorruptBatch as error:
-                        raise CorruptRecords(*name, base, f"{error} at byte {position} of a window") from error
-                    if following is None and not batch.crc_ok():
-                        return  # a crash of the machine has left what was never written
-                    yield batch
-                    position += batch.size_bytes
+        try:
+            with Segment(files.path, base) as segment:
+                for window in segment.windows(0):
+                    for batch in iter_batches(window):
+                        if following is None and not batch.crc_ok():
+                            return  # a crash of the machine has left what was never written
+                        yield batch
+        except CorruptBatch as error:
+            raise CorruptRecords(*name, base, str(error)) from error
+        except Unreadable:
+            if following is not None:
+                raise
 
 
 def _checkpoint(path: str) -> dict[tuple[str, int], int]:

@@ -85,19 +85,20 @@ def record_starts(octets: Octets, firsts: Positions, ends: Positions, counts: Nu
     The length of a record leads to the start of the next one, so this is a loop over them; all else about them is
     computed at once.
     """
-    parts = []
-    for index, (first, end, count) in enumerate(zip(firsts.tolist(), ends.tolist(), counts.tolist(), strict=True)):
-        data = octets[first:end].tobytes() + b"\0\0" if count > 1 else b""
+    starts = np.repeat(firsts, counts)
+    slots = (np.cumsum(counts) - counts).tolist()
+    for index in np.flatnonzero(counts > 1).tolist():
+        slot, count = slots[index], int(counts[index])
+        data = octets[firsts[index] : ends[index]].tobytes() + b"\0\0"
         try:
-            part = np.fromiter(_starts(data, count), dtype=np.int64, count=count)
+            within = np.fromiter(_starts(data, count), dtype=np.int64, count=count)
         except (TypeError, IndexError):
             try:
-                part = np.fromiter(_starts_of_any_size(data, count), dtype=np.int64, count=count)
+                within = np.fromiter(_starts_of_any_size(data, count), dtype=np.int64, count=count)
             except (ValueError, IndexError):
                 raise TooLong(index) from None
-        part += first
-        parts.append(part)
-    return np.concatenate(parts)
+        starts[slot : slot + count] += within
+    return starts
 
 
 def _starts(data: bytes, count: int) -> Iterator[int]:

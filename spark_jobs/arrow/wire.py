@@ -12,7 +12,7 @@ from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import FetchRequest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow.decoder import Aborted, AbortedTransactions, Decoder, end_of_batches
-from gregor.spark_jobs.arrow.plan import DataLoss
+from gregor.spark_jobs.arrow.plan import CorruptRecords, DataLoss
 from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST, list_offsets
 from gregor.spark_jobs.client.settings import READ_COMMITTED, READ_UNCOMMITTED, ClientSettings
@@ -102,6 +102,9 @@ class WireReader:
                         Aborted(one.first_offset, one.producer_id) for one in part.aborted_transactions or ()
                     )
                 if next_offset <= decoder.next_offset:
+                    if data:
+                        yield from decoder.decode(data)  # it names what is malformed
+                        raise self._no_batch()
                     self._end_or_fail(part)
                     return
                 self._last_epoch = epoch
@@ -179,6 +182,11 @@ class WireReader:
             end,
             f"the log was truncated to offset {end} after records behind it were read: an unclean leader election",
         )
+
+    def _no_batch(self) -> CorruptRecords:
+        own = self._range
+        problem = "the leader returned bytes without a complete batch that reaches this offset"
+        return CorruptRecords(own.topic, own.partition, self._decoder.next_offset, problem)
 
     def _end_or_fail(self, part: Any) -> None:
         """End the range if no record is left in it; raise KafkaFailure if its records are not committed yet."""

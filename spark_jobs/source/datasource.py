@@ -7,7 +7,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -39,6 +46,12 @@ except ImportError:  # before Spark 4.2
 else:
     HAS_ADMISSION_CONTROL = True
 
+# Spark cannot be made to distribute its rows so that one task alone writes a partition, and a stream's writer is made
+# in two processes for each batch: neither can own a transaction.
+_NO_WRITER = (
+    f'format("{NAME}") does not write: a data source in Python can neither distribute rows by partition nor keep a '
+    "transaction. Write with foreachBatch and exactly_once or at_least_once of gregor.spark_jobs.sink.foreach_batch"
+)
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
@@ -64,6 +77,12 @@ class GregorDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = self._checked(schema, streaming=True)
         return _stream_reader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        raise JobError(_NO_WRITER)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        raise JobError(_NO_WRITER)
 
     def _checked(self, schema: StructType, streaming: bool) -> SourceOptions:
         options = SourceOptions.from_options(self.options, streaming)

@@ -66,9 +66,7 @@ class Stream:
         self.newest = newest
         if not limited:
             return newest
-        if self._options.min_offsets_per_trigger is not None and self._delay.waits(
-            start.offsets, newest.offsets, self._now_ms()
-        ):
+        if self._waits(start, newest):
             return start
         if self._options.max_offsets_per_trigger is None:
             return newest
@@ -77,6 +75,12 @@ class Stream:
         if new:
             starts |= earliest_offsets(self._cluster, self._options, new)
         return StreamOffset(capped(starts, newest.offsets, self._options.max_offsets_per_trigger), newest.topic_ids)
+
+    def _waits(self, start: StreamOffset, newest: StreamOffset) -> bool:
+        """Return whether the next batch waits for more records, which it never does where no more are to come."""
+        if self._available_now or self._options.min_offsets_per_trigger is None:
+            return False
+        return self._delay.waits(start.offsets, newest.offsets, self._now_ms())
 
     def _fetch_newest(self, start: StreamOffset) -> StreamOffset:
         self._cluster.refresh()

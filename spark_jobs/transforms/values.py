@@ -21,7 +21,7 @@ _CORRUPT = "_corrupt_record"
 
 
 def decoded(records: DataFrame, kind: str, schema: T.StructType | None = None, registry: bool = False) -> DataFrame:
-    """Return records with `key` as text, `value` as its kind says, the raw bytes, and `problem`."""
+    """Return records with `key` as text, `value` of its kind, the raw bytes, and `problem`."""
     payload = F.expr(f"substring(value, {REGISTRY_BYTES + 1})") if registry else F.col("value")
     if kind == "json":
         assert schema is not None

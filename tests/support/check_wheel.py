@@ -29,7 +29,7 @@ NEEDED = (
     "spark_jobs/log4j2.properties",
 )
 SPARK_SOURCE = "pyspark_gregor.py"
-"""The only module at the top level beside the package: Spark looks there for data sources."""
+"""The only module at the top level beside the package: Spark searches there for data sources."""
 FOREIGN_PACKAGES = ("storage", "protocol")
 """The foreign ones are packages here, and single modules for the other names."""
 START_TIMEOUT_S = 120.0

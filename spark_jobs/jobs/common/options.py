@@ -68,7 +68,7 @@ def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], 
         "--source",
         choices=SOURCES,
         default="kafka",
-        help="the reader: kafka is Spark's connector, gregor needs no jar; default: %(default)s",
+        help="the reader: kafka is Spark's connector; gregor is refused in this version. Default: %(default)s",
     )
     add("--sink", choices=sinks, default="console", help="output of the result; default: %(default)s")
     add("--output-topic", metavar="NAME", help="for the sinks to a topic: the topic for the rows of the result")
@@ -128,7 +128,9 @@ def parse_options(
 
 def _common_problem(options: Options) -> str | None:
     if options.source == "gregor":
-        return "--source gregor is not built yet: this version reads topics by Spark's Kafka connector, --source kafka"
+        return (
+            "--source gregor: the jobs of this version read topics by Spark's Kafka connector only; use --source kafka"
+        )
     return None
 
 

@@ -91,11 +91,11 @@ def value_problem(options: ValueOptions) -> str | None:
     return None
 
 
-def sum_problem(sums: Sequence[tuple[str, str]], taken: set[str]) -> str | None:
+def sum_problem(sums: Sequence[tuple[str, str]], columns: set[str]) -> str | None:
     """Return what is wrong with the names of sums, or None."""
     names = [name for name, _ in sums]
-    taken = taken | {"key", "count", "time"}
-    wrong = next((name for name in names if name in taken or names.count(name) > 1 or not name.isidentifier()), None)
+    columns = columns | {"key", "count", "time"}
+    wrong = next((name for name in names if name in columns or names.count(name) > 1 or not name.isidentifier()), None)
     return None if wrong is None else f"--sum {wrong}=... needs a name of letters and digits that no other column has"
 
 

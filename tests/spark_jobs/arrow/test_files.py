@@ -16,7 +16,7 @@ from gregor.spark_jobs.arrow import segments
 from gregor.spark_jobs.arrow.decoder import AbortedTransactions, Decoder
 from gregor.spark_jobs.arrow.files import FilesReader, LeaderAuthority
 from gregor.spark_jobs.arrow.local import LocalLog
-from gregor.spark_jobs.arrow.plan import Filters, PartitionRange, ReadPlan
+from gregor.spark_jobs.arrow.plan import CorruptRecords, Filters, PartitionRange, ReadPlan
 from gregor.spark_jobs.arrow.rows import RowBuilder
 from gregor.spark_jobs.arrow.segments import PartitionFiles, Segment, Unreadable
 from gregor.spark_jobs.client.cluster import Cluster
@@ -265,3 +265,19 @@ def test_zeros_behind_the_last_batch_are_the_end(served: Served) -> None:
         file.write(bytes(5000))
     with Segment(served.path, 0) as segment:
         assert b"".join(segment.windows(0)) == path.read_bytes()[:-5000]
+
+
+@pytest.mark.parametrize("length", [0, 1, -5, 10**6, 2**31 - 1])
+def test_damaged_length_is_no_end_of_a_segment(served: Served, length: int) -> None:
+    served.append(60)
+    rows = served.rows()
+    path = min(Path(served.path).glob("*.log"))
+    data = bytearray(path.read_bytes())
+    second = int.from_bytes(data[8:12]) + 12
+    data[second + 8 : second + 12] = length.to_bytes(4, "big", signed=True)
+    path.write_bytes(data)
+    found = []
+    with pytest.raises((Unreadable, CorruptRecords)):
+        for row in served.read(0, len(rows)):
+            found.append(row)
+    assert found == rows[: len(found)]

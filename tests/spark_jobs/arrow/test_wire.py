@@ -9,7 +9,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.spark_jobs.arrow.decoder import AbortedTransactions, Decoder
-from gregor.spark_jobs.arrow.plan import DataLoss, PartitionRange, ReadPlan
+from gregor.spark_jobs.arrow.plan import CorruptRecords, DataLoss, PartitionRange, ReadPlan
 from gregor.spark_jobs.arrow.rows import RowBuilder
 from gregor.spark_jobs.arrow.wire import WireReader
 from gregor.spark_jobs.client.cluster import Cluster
@@ -147,3 +147,11 @@ def test_deleted_topic_is_data_loss_after_the_deadline() -> None:
     with pytest.raises(DataLoss, match="the cluster does not describe t-0"):
         offsets_read(log, 0, 10)
     assert offsets_read(log, 0, 10, fail_on_data_loss=False) == []
+
+
+@pytest.mark.parametrize("data", [b"x" * 11, batch_of(0, 2)[:-1], batch_of(0, 2)], ids=["short", "cut", "before"])
+def test_bytes_without_a_batch_are_no_end_of_the_range(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_of(10, 10)
+    monkeypatch.setattr(log, "_records", lambda *_: data)
+    with pytest.raises(CorruptRecords, match="without a complete batch that reaches this offset"):
+        offsets_read(log, 5, 20)

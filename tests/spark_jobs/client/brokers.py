@@ -179,7 +179,7 @@ def _offset(partition: Partition, time_ms: int) -> tuple[int, int]:
 
 
 class Connection:
-    """A connection to one of the brokers. What it carries is encoded and decoded in the version of the request."""
+    """A connection to one of the brokers. Messages are encoded and decoded in the version of the request."""
 
     def __init__(self, brokers: Brokers, node_id: int) -> None:
         self._brokers = brokers

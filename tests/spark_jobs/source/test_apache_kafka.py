@@ -45,7 +45,7 @@ def kafka(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[st
     """The address of a broker."""
     if request.param == OLD:
         with ZooKeeperProcess(tmp_path / "zookeeper") as zookeeper:
-            settings = {"zookeeper.connect": zookeeper.address, "broker.id": "0"}
+            settings = {"zookeeper.connect": zookeeper.connect, "broker.id": "0"}
             copies = {"offsets.topic.replication.factor": "1", "transaction.state.log.replication.factor": "1"}
             with OldKafka(tmp_path / "kafka", {**settings, **copies, "transaction.state.log.min.isr": "1"}) as old:
                 yield old.bootstrap
@@ -78,6 +78,7 @@ def test_batches_positions_and_commits(kafka: str) -> None:
         producer.begin_transaction()
         for number in range(20):
             producer.produce("t", b"%s %02d" % (text, number), partition=number % 2)
+        assert producer.flush(CLIENT_S) == 0
         end(CLIENT_S)
     given = {"kafka.bootstrap.servers": kafka, "subscribe": "t", "kafka.group.id": "g", "mode": "wire"}
     kept = [b"kept %02d" % number for number in range(20)]

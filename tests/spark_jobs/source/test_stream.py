@@ -171,7 +171,7 @@ def test_a_batch_waits_for_its_least_size() -> None:
 
 def test_available_now_ends_at_the_records_that_were_there() -> None:
     brokers = brokers_with(10)
-    stream = stream_on(brokers, maxOffsetsPerTrigger="6")
+    stream = stream_on(brokers, minOffsetsPerTrigger="5", maxOffsetsPerTrigger="6")
     start = StreamOffset({T0: 0}, {"t": ONE})
     stream.stop_at_present_end()
     first = stream.latest(start)
