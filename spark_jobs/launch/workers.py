@@ -77,12 +77,13 @@ def probe_of(addresses: Sequence[Address]) -> Callable[[Any], str]:
     wanted = list(addresses)
 
     def probe(number: Any) -> str:
+        import importlib
         import json
         import socket
         import sys
 
         try:
-            from gregor.spark_jobs.launch.workers import describe
+            describe = importlib.import_module("gregor.spark_jobs.launch.workers").describe
         except ImportError as error:
             missing = {"host": socket.gethostname(), "python": sys.executable, "missing": [error.name or str(error)]}
             return json.dumps(missing)
