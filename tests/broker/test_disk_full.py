@@ -291,7 +291,7 @@ def test_consumer_groups_keep_their_state_on_a_full_disk(harness: Harness, disk:
     fill(disk)
     while not harness.produce("orders", bytes(5000)).error_code:
         pass
-    # What changes nothing is answered; what needs a record has the error on which a member tries again.
+    # A heartbeat that changes nothing is answered; one that needs a record has the error on which a member tries again.
     assert first.beat().error_code == 0
     newcomers = [Member(harness, "readers", "orders") for _ in range(200)]
     codes = {joined(member) for member in newcomers}
