@@ -54,11 +54,12 @@ class Program:
     def start(self) -> None:
         command = [sys.executable, str(PROGRAM), self.bootstrap, str(self.folder), TOPIC]
         out = self.folder / "program.out"
-        with out.open("wb") as stream:
+        before = out.stat().st_size if out.exists() else 0
+        with out.open("ab") as stream:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, env=clean_environment(), stdout=stream, stderr=stream, start_new_session=True
             )
-        until(lambda: b"started" in out.read_bytes() or not self.running, "the start of the query", WAIT_S)
+        until(lambda: b"started" in out.read_bytes()[before:] or not self.running, "the start of the query", WAIT_S)
         assert self.running, self.log()
 
     @property
