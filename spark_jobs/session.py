@@ -52,8 +52,14 @@ def open_session(
 
     If this process starts the JVM, the JVM has the `jvm_options`, and its error stream (its log) is written to
     `log_file`. The caller stops the session. Raise JobError if Java, PySpark or the connector is missing.
+
+    With the setting `spark.remote`, or SPARK_REMOTE, the session is one of Spark Connect: no JVM is started, and the
+    connector is that of the server.
     """
     require_pyspark()
+    remote = remote_server(settings or {})
+    if remote is not None:
+        return _connected(remote, app_name, settings or {})
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -74,6 +80,43 @@ def open_session(
     same_machine = is_on_this_machine(conf.get("spark.master") or "local[*]")
     with _variables({"PYSPARK_PYTHON": sys.executable} if same_machine else {}):  # the Python of the workers
         return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def remote_server(settings: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the address of the server of Spark Connect, `sc://host:port`; None without one."""
+    return settings.get("spark.remote") or environ.get("SPARK_REMOTE") or None
+
+
+def _connected(remote: str, app_name: str, settings: Mapping[str, str]) -> "SparkSession":
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    if not remote.startswith("sc://"):
+        raise JobError(f"{remote!r} is not the address of a Spark Connect server; give sc://HOST[:PORT]")
+    builder = SparkSession.builder.remote(remote).appName(app_name)
+    for key, value in settings.items():
+        if key != "spark.remote":
+            builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except (ImportError, PySparkException) as error:  # PySpark names a missing package in an ImportError of its own
+        first = str(error).strip().partition("\n")[0]
+        raise JobError(
+            f"no session on the Spark Connect server {remote}: {first}\n"
+            "Check that the server runs, and that its client is here: "
+            f"pip install 'pyspark[connect]=={installed_spark()}'"
+        ) from error
+
+
+def require_jvm(settings: Mapping[str, str], program: str) -> None:
+    """Raise JobError if a session with these settings is one of Spark Connect, for a program that needs the JVM."""
+    remote = remote_server(settings)
+    if remote is not None:
+        raise JobError(
+            f"{program} does not run through Spark Connect ({remote}): it checks to whom a checkpoint and an output "
+            "belong through the driver's JVM, which a client of Connect does not have.\n"
+            "Give the cluster itself with --master, or run it with spark-submit; unset SPARK_REMOTE if it is set."
+        )
 
 
 def default_settings(master: str) -> dict[str, str]:

@@ -48,7 +48,7 @@ class Headers(NamedTuple):
 
 
 class Records(NamedTuple):
-    """The fields of all records of some batches; `headers` is None if they were not asked for."""
+    """The fields of all records of some batches; `headers` is None if they are not wanted."""
 
     timestamp_deltas: Numbers
     offset_deltas: Numbers
@@ -58,7 +58,7 @@ class Records(NamedTuple):
 
 
 class Malformed(CorruptBatch):
-    """The records of a batch are not what its header says; `batch` is its index."""
+    """The records of a batch do not match its header; `batch` is its index."""
 
     def __init__(self, batch: int) -> None:
         super().__init__(f"the records of batch {batch} are malformed")
@@ -68,7 +68,7 @@ class Malformed(CorruptBatch):
 def parse(octets: Octets, firsts: Positions, ends: Positions, counts: Numbers, with_headers: bool) -> Records:
     """Parse the records of batches, which lie in `octets` within their bounds, in ascending order. Raises Malformed.
 
-    Each batch has a record. Every position is checked against the bounds of its record. Headers that are not asked for
+    Each batch has a record. Every position is checked against the bounds of its record. Headers that are not wanted
     are not parsed.
     """
     sizes = ends - firsts
@@ -173,7 +173,7 @@ def binary_array(octets: Octets, field: Field, kept: NDArray | None) -> pa.Binar
     """Copy a field of the kept records (by index; None: of all) out of the buffer.
 
     An Arrow array over the whole buffer, in which every second element is a field and the others are what lies
-    between, has the fields already; Arrow copies those that are taken.
+    between, has the fields already; Arrow copies the elements with these indexes.
     """
     count = len(field.positions)
     bounds = np.empty(2 * count + 1, dtype=np.int32)

@@ -281,7 +281,7 @@ def _joined(block: _Block) -> tuple[Octets, Positions, Positions]:
 
 
 def _problem(batch: RecordBatch, body: bytes | memoryview) -> str:
-    """Describe what is wrong with the records, by the reader that takes one after the other."""
+    """Describe what is wrong with the records, by the reader of one after the other."""
     try:
         for _ in batch.records_in(bytes(body)):
             pass

@@ -70,7 +70,7 @@ class DataLoss(JobError):
     """Records of the range are not there: deleted by retention or truncated, or their topic was deleted."""
 
     def __init__(self, topic: str, partition: int, wanted: tuple[int, int], found: str) -> None:
-        """`wanted` are the start and the exclusive end of what is missing, `found` says what is there instead."""
+        """`wanted` are the start and the exclusive end of what is missing, `found` describes what is there instead."""
         super().__init__(
             f"partition {topic}-{partition}: offsets {wanted[0]} to {wanted[1] - 1} cannot be read: {found}. Some data "
             f"may have been lost because it is not available in Kafka any more; set failOnDataLoss to false to "

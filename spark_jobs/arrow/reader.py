@@ -18,6 +18,7 @@ from gregor.spark_jobs.arrow.rows import RowBuilder
 from gregor.spark_jobs.arrow.segments import PartitionFiles, Unreadable
 from gregor.spark_jobs.arrow.wire import WireReader
 from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
 
@@ -68,7 +69,10 @@ def _read_files(
     own = plan.range
     for attempt in range(1, MAX_ATTEMPTS + 1):
         try:
-            log = cluster.retrying().run(lambda: find_local_log(cluster, own.topic, own.partition))
+            if plan.mode == "auto":
+                log = find_local_log(cluster, own.topic, own.partition)
+            else:
+                log = cluster.retrying().run(lambda: find_local_log(cluster, own.topic, own.partition))
             if plan.mode == "auto" and has_authorizer(cluster, log.leader):
                 return
             files = PartitionFiles(log.path, log.topic_id)
@@ -76,7 +80,9 @@ def _read_files(
             leader = LeaderAuthority(cluster, key, log, plan.read_committed)
             yield from FilesReader(files, leader, plan, decoder, aborted).read()
             return
-        except Unreadable as error:
+        except (Unreadable, KafkaFailure) as error:
+            if plan.mode == "files" and isinstance(error, KafkaFailure):
+                raise
             LOG.info(
                 "%s-%s is not read from files behind offset %s: %s",
                 own.topic,

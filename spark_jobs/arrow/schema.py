@@ -11,7 +11,7 @@ HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.bina
 
 @cache
 def schema(include_headers: bool) -> pa.Schema:
-    """Return the columns of a row; that of the headers is there only if it is asked for."""
+    """Return the columns of a row; that of the headers is there only if it is wanted."""
     fields = [
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),

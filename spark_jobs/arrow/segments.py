@@ -1,8 +1,8 @@
 """The segment files of one partition, read while its broker may roll, compact or delete them.
 
 Bytes are read by pread: a mapped file that is truncated under its reader would end the process (SIGBUS). An open
-segment keeps its content whatever happens to its name: compaction and retention rename and unlink whole files. What may
-change is the list of the segments, so it is read again for each segment. While compaction replaces segments, files
+segment keeps its content whatever happens to its name: compaction and retention rename and unlink whole files. The list
+of the segments may change, so it is read again for each segment. While compaction replaces segments, files
 named `.swap` are there from before the old ones are renamed until the new one has its name: a list that has any, or
 that differs from one read just before, may lack a segment and is not used.
 """
@@ -30,7 +30,7 @@ MAX_LISTINGS = 100
 
 
 class Unreadable(Exception):
-    """The files cannot be read, or no more; the text has the reason. What was read of them before is right."""
+    """The files cannot be read, or no more; the text has the reason. All that was read of them before is right."""
 
 
 class Identity(NamedTuple):

@@ -1,9 +1,9 @@
 """The data folder of a stopped broker, gregor's or Apache Kafka's, read without any broker.
 
-What counts as committed is what the broker noted last: `replication-offset-checkpoint` has the high watermarks, which a
-clean stop writes and a running broker every five seconds, and `log-start-offset-checkpoint` the log start offsets where
-they are not those of the first segments. Both are text: a version 0, the number of entries, and an entry
-`topic partition offset` a line. (Kafka's OffsetCheckpointFile.)
+Records count as committed up to the offsets that the broker noted last: `replication-offset-checkpoint` has the high
+watermarks, which a clean stop writes and a running broker every five seconds, and `log-start-offset-checkpoint` the log
+start offsets where they are not those of the first segments. Both are text: a version 0, the number of entries, and an
+entry `topic partition offset` a line. (Kafka's OffsetCheckpointFile.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics as Arrow, without Spark: for pandas, Polars, DuckDB and whatever else takes a RecordBatchReader.
+"""Topics as Arrow, without Spark: for pandas, Polars, DuckDB and all that accept a RecordBatchReader.
 
 from gregor.spark_jobs.arrow.topics import read_topic
 
@@ -45,7 +45,7 @@ def read_topic(
 ) -> pa.RecordBatchReader:
     """Return a reader of the rows of a topic, one partition after the other.
 
-    What is read is fixed by this call: from the first offset of each partition, or that of `start_offsets`, to the
+    The ranges are fixed by this call: from the first offset of each partition, or that of `start_offsets`, to the
     end of the log at this moment, or `end_offsets` (exclusive). `options` are those of Kafka's consumer with the prefix
     `kafka.`, such as `kafka.isolation.level`. The columns are those of Spark's Kafka connector.
 

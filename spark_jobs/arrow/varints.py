@@ -82,7 +82,7 @@ def record_starts(octets: Octets, firsts: Positions, ends: Positions, counts: Nu
     """Return where each record of these batches starts; `firsts` and `ends` are the bounds of the records of a batch.
     Raises TooLong, with the index of a batch. The caller checks that the records fill their batch.
 
-    Each record starts where the length of the one before says, so this is a loop over them; all else about them is
+    The length of a record leads to the start of the next one, so this is a loop over them; all else about them is
     computed at once.
     """
     parts = []

@@ -60,7 +60,7 @@ class WireReader:
         self._isolation = READ_COMMITTED if plan.read_committed else READ_UNCOMMITTED
         self._max_bytes = _partition_bytes(cluster.settings)
         self._last_epoch = -1
-        """The leader epoch of the last batch: a leader without it says where its log diverges (KIP-595)."""
+        """The leader epoch of the last batch: a leader without it answers where its log diverges (KIP-595)."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the range. Raises DataLoss, CorruptRecords, and KafkaFailure."""

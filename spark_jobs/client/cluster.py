@@ -55,8 +55,8 @@ Connect = Callable[[str, int, ClientSettings], Connection]
 class Cluster:
     """The connections to the brokers of a cluster, one per broker, made on first use. It is not thread safe.
 
-    Each call is one attempt, which raises KafkaFailure; `retrying` repeats attempts. What was fetched about topics and
-    coordinators is kept until `refresh`.
+    Each call is one attempt, which raises KafkaFailure; `retrying` repeats attempts. Topics and coordinators that were
+    fetched are kept until `refresh`.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Cluster:
         return Retries(self.refresh, limit_ms, backoff_ms, backoff_ms, self._clock)
 
     def cluster_id(self) -> str | None:
-        """Return the id of the cluster; None if the brokers do not say it."""
+        """Return the id of the cluster; None if the brokers have none."""
         if not self._addresses:
             self._fetch_metadata([])
         return self._cluster_id

@@ -36,7 +36,7 @@ def list_offsets(
 ) -> Mapping[TopicPartition, OffsetAndTimestamp]:
     """Return for each partition its LATEST or EARLIEST offset, or that of the first record not older than a timestamp.
 
-    With isolation read_committed LATEST is the last stable offset. Only partitions that failed are asked again.
+    With isolation read_committed LATEST is the last stable offset. A retry names only the partitions that failed.
     """
     left = dict(wanted)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}

@@ -1,4 +1,4 @@
-"""Retries of requests to a cluster: deadline, backoff, and a new look at the metadata before each attempt."""
+"""Retries of requests to a cluster: deadline, backoff, and fresh metadata before each attempt."""
 
 from __future__ import annotations
 

@@ -76,8 +76,8 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
 
 def problem_of(options: Options) -> str | None:
     """Return what is wrong with the options, or None."""
-    if options.sink != "topic" and options.output_bootstrap_server is not None:
-        return "--output-bootstrap-server needs --sink topic"
+    if options.sink not in ("topic", "exactly-once") and options.output_bootstrap_server is not None:
+        return "--output-bootstrap-server needs a sink to a topic"
     return value_problem(options)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MODULES = ("pyarrow", "numpy", "lz4", "snappy", "zstandard", "crc32c")
-"""What the reader imports beside gregor."""
+"""The modules that the reader imports beside gregor."""
 PARTS = ("config", "protocol", "spark_jobs")
 """The parts of gregor that workers run."""
 CONNECT_TIMEOUT_S = 10.0
@@ -67,7 +67,7 @@ def _tasks(spark: SparkSession) -> int:
     if is_remote():
         return TASKS_OF_UNKNOWN_CLUSTER
     context = spark.sparkContext
-    if context.master.startswith("local") and context.pythonExec == sys.executable:
+    if str(context.master).startswith("local") and context.pythonExec == sys.executable:
         return 0
     return context.defaultParallelism
 

@@ -100,7 +100,7 @@ def _is_pushdown_enabled() -> bool:
 
 
 class _Part(InputPartition):
-    """What one task reads."""
+    """The plan of one task."""
 
     def __init__(self, plan: ReadPlan) -> None:
         super().__init__(plan)
@@ -138,7 +138,7 @@ class FilteringReader(BatchReader):
 
 
 class StreamReader(DataSourceStreamReader):
-    """Reads topics as a stream, for Spark before 4.2, which does not say where a batch starts, nor its limit.
+    """Reads topics as a stream, for Spark before 4.2, which passes neither the start of a batch nor its limit.
 
     Spark plans each batch before the next call of latestOffset, also after a restart, so the end of the last plan is
     where the next batch starts.

@@ -20,7 +20,7 @@ _BOUNDS = frozenset({*_EQUAL, "GreaterThan", "GreaterThanOrEqual", "LessThan", "
 
 @dataclass(frozen=True)
 class Pushed:
-    """What the filters leave: None is everything."""
+    """The rows that the filters leave; None is no filter."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None

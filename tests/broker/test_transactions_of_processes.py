@@ -19,6 +19,8 @@ from tests.support.processes import BrokerProcess
 PARTITIONS = 3
 TRANSACTION_PARTITIONS = 4
 WAIT_S = 120.0
+MAX_FIRST_S = 30
+"""For the first transactional id and the topic for it, on a busy machine."""
 SETTINGS = {
     "min.insync.replicas": "2",
     "auto.leader.rebalance.enable": "false",
@@ -38,8 +40,8 @@ def transactional(bootstrap: str, name: str) -> Producer:
         {
             "bootstrap.servers": bootstrap,
             "transactional.id": name,
-            "transaction.timeout.ms": 60_000,
-            "message.timeout.ms": 60_000,
+            "transaction.timeout.ms": 300_000,
+            "message.timeout.ms": 300_000,
             "log_level": 0,
         }
     )
@@ -94,7 +96,7 @@ def test_on_one_broker(tmp_path: Path) -> None:
         topic = make_topic(broker.bootstrap, "t", 1)
         begin_s = time.monotonic()
         producer = transactional(broker.bootstrap, "one")
-        assert time.monotonic() - begin_s < 5
+        assert time.monotonic() - begin_s < MAX_FIRST_S
         transaction(producer, topic, "a")
         transaction(producer, topic, "no", commit=False)
         transaction(producer, topic, "b")

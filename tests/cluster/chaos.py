@@ -31,7 +31,9 @@ from tests.support.kafka import kafka_jars
 
 TOPIC = "chaos"
 INSIDE = "GREGOR_CHAOS_INSIDE"
-DRAIN_TIMEOUT_S = 120.0
+DRAIN_TIMEOUT_S = 180.0
+MAX_STUCK = 2
+"""Clients of a run whose library may lock itself up."""
 
 
 @dataclass(slots=True)
@@ -52,6 +54,8 @@ class Outcome:
     happened: list[Happened] = field(default_factory=list)
     history: History = field(default_factory=History)
     records: int = 0
+    stuck: dict[str, int] = field(default_factory=dict)
+    """client -> how often its library had locked itself up, so that the client was replaced."""
 
 
 def now_ms() -> int:
@@ -89,6 +93,9 @@ class Run:
             finally:
                 for client in load.all:
                     client.kill()
+                self._outcome.stuck = load.stuck()
+                if sum(self._outcome.stuck.values()) > MAX_STUCK:
+                    self._outcome.violations.append(f"clients locked themselves up too often: {self._outcome.stuck}")
                 if self._outcome.violations:
                     for broker in cluster.brokers:
                         keep = self._folder / f"data-{broker.number}"
@@ -108,6 +115,10 @@ class Run:
     def _committed(self, cluster: Cluster, group: str) -> dict[int, int]:
         return cluster.committed(group, TOPIC, self._options.partitions)
 
+    def _has_committed(self, cluster: Cluster, load: Load, group: str, ends: dict[int, int]) -> bool:
+        load.replace_stuck()
+        return self._committed(cluster, group) == ends
+
     def _break_things(self, cluster: Cluster, load: Load) -> None:
         options = self._options
         deadline = time.monotonic() + options.minutes * 60
@@ -125,6 +136,7 @@ class Run:
             say(f"{len(self._outcome.happened):3} {fault}: whole {took_s:.1f} s after its end")
             if cluster.ended and options.brokers == "gregor":
                 raise AssertionError("; ".join(cluster.ended))
+            load.replace_stuck()
             if gone := load.gone():
                 raise AssertionError(f"ended by themselves: {', '.join(gone)}")
             time.sleep(options.settle)
@@ -138,7 +150,7 @@ class Run:
             # The judge reports the missing commits.
             with contextlib.suppress(TimeoutError):
                 cluster.wait_until(
-                    lambda group=group: self._committed(cluster, group) == ends,  # type: ignore[misc]
+                    lambda group=group: self._has_committed(cluster, load, group, ends),  # type: ignore[misc]
                     DRAIN_TIMEOUT_S,
                     "commits",
                 )
@@ -168,6 +180,9 @@ def report(outcome: Outcome) -> list[str]:
             f"group {name}: {group.records} deliveries, {len(group.commits)} commits and {failed} that failed, "
             f"{len(group.starts)} beginnings"
         )
+    lines += [
+        f"{name} was replaced {times} times: its library had locked itself up" for name, times in outcome.stuck.items()
+    ]
     lines += _unavailability(outcome)
     lines += [f"AMISS: {violation}" for violation in outcome.violations] or ["nothing is amiss"]
     return lines

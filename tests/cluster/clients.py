@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from tests.cluster.history import Group, History
+from tests.cluster.stuck import STUCK_EXIT
 from tests.support.kafka import java_command
 from tests.support.processes import ROOT, clean_environment
 
@@ -54,6 +55,8 @@ class Client:
     def __init__(self, folder: pathlib.Path, name: str, command: list[str]) -> None:
         self.name = name
         self.events: list[pathlib.Path] = []
+        self.stuck = 0
+        """How often it ended because its library had locked itself up; see stuck.py."""
         self._folder = folder
         self._command = command
         self._start()
@@ -76,7 +79,7 @@ class Client:
     def ended(self) -> None:
         """Waits for that. Raises TimeoutError."""
         try:
-            self._process.wait(END_TIMEOUT_S)
+            self.stuck += self._process.wait(END_TIMEOUT_S) == STUCK_EXIT
         except subprocess.TimeoutExpired:
             threads = "; ".join(self._threads())
             raise TimeoutError(f"{self.name} did not end within {END_TIMEOUT_S:.0f} s: {threads}") from None
@@ -96,6 +99,12 @@ class Client:
     def kill_and_start(self) -> None:
         self.kill()
         self._start()
+
+    def replace_stuck(self) -> None:
+        """Start it again if its library had locked itself up, which counts."""
+        if self._process.poll() == STUCK_EXIT:
+            self.stuck += 1
+            self._start()
 
     def said(self) -> Iterator[list[str]]:
         """The lines of each of its lives."""
@@ -147,6 +156,14 @@ class Load:
     @property
     def all(self) -> list[Client]:
         return [*self.producers, *(member for members in self.groups.values() for member in members)]
+
+    def replace_stuck(self) -> None:
+        for client in self.all:
+            client.replace_stuck()
+
+    def stuck(self) -> dict[str, int]:
+        """Return how often the library of each client has locked itself up, of those where it has."""
+        return {client.name: client.stuck for client in self.all if client.stuck}
 
     def gone(self) -> list[str]:
         """Return the clients that ended without a signal."""

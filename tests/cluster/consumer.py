@@ -12,6 +12,8 @@ import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from tests.cluster.stuck import end_when_locked_up
+
 offsets: dict[int, int] = {}
 """partition -> behind the last record read, since the last commit."""
 
@@ -75,6 +77,7 @@ def main() -> None:
             "error_cb": failed,
         }
     )
+    end_when_locked_up()
     consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked)
     while not ending:
         batch_ends = time.monotonic() + 0.2

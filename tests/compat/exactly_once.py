@@ -41,6 +41,7 @@ WAIT_S = 120.0
 TRANSACTION_TIMEOUT_MS = 300_000
 """Longer than a broker of any kind needs to start while a transaction is held open."""
 MAX_NAMED = 5
+_UNKNOWN_FOR_NOW = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 FIRST = 0
 """The first offset; OFFSET_BEGINNING is a request, which fails at a broker that does not know the new topic yet."""
 _QUICK: dict[str, str | int] = {
@@ -482,12 +483,43 @@ class Work:
         return made
 
     def feed(self, count: int) -> None:
-        """Add records to each input partition."""
+        """Add records to each input partition; they are in the log when this returns.
+
+        A broker of Apache Kafka that was started just now knows no topics for a moment, and librdkafka fails the queued
+        records of a topic that it takes for unknown: these are sent again.
+        """
+        left = [(partition, begin + number) for partition, begin in self.fed.items() for number in range(count)]
         for partition in self.fed:
-            for _ in range(count):
-                self._producer.produce(self.input, f"{partition}.{self.fed[partition]}", partition=partition)
-                self.fed[partition] += 1
-        self._producer.poll(0)
+            self.fed[partition] += count
+
+        def sent() -> bool:
+            left[:] = self._unknown_of(left)
+            return not left
+
+        until(sent, f"{self.input}: records up to {self.fed}", WAIT_S)
+
+    def _unknown_of(self, records: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Send the records; return those that failed because the topic is unknown, in their order."""
+        unknown: list[tuple[int, int]] = []
+
+        def failed(error: KafkaError | None, record: tuple[int, int]) -> None:
+            if error is not None:
+                assert error.code() in _UNKNOWN_FOR_NOW, f"{record}: {error}"
+                unknown.append(record)
+
+        for record in records:
+            partition, number = record
+            try:
+                self._producer.produce(
+                    self.input,
+                    f"{partition}.{number}",
+                    partition=partition,
+                    on_delivery=lambda error, _, record=record: failed(error, record),  # type: ignore[misc]
+                )
+            except KafkaException as failure:
+                failed(failure.args[0], record)
+        assert self._producer.flush(WAIT_S) == 0
+        return sorted(unknown)
 
     def committed(self) -> dict[int, int]:
         parts = [TopicPartition(self.input, number) for number in self.fed]
@@ -501,7 +533,6 @@ class Work:
 
     def until_copied(self) -> None:
         """Wait until the group has committed the end of the input."""
-        assert self._producer.flush(WAIT_S) == 0
 
         def copied() -> bool:
             restarted = [copier.restart_stuck() for copier in self.copiers]

@@ -23,7 +23,8 @@ from tests.support.mixed_cluster import GREGOR, KAFKA, MixedCluster
 
 pytestmark = [pytest.mark.compat, pytest.mark.very_slow]
 
-SESSION_MS = 6_000
+SESSION_MS, LONG_SESSION_MS = 6_000, 40_000
+"""That of a member that is killed, and that of those which must not be lost on a busy machine."""
 REVOKED, TOPICS_CHANGED = "partitions revoked", "topics changed"
 GIVE_REASONS = ("java", "franz")
 ASSIGNORS = ("range", "cooperative")
@@ -66,8 +67,9 @@ def test_causes_are_named(
     unique: Callable[[str], str],
 ) -> None:
     topic, other, group = new_topic(partitions=4), new_topic(partitions=2), unique("history")
-    common = {"session_ms": SESSION_MS, "assignor": assignor, "protocol": "classic"}
-    with members(kind, bootstrap=bootstrap, group=group, topics=topic, **common) as started:
+    common = {"session_ms": LONG_SESSION_MS, "assignor": assignor, "protocol": "classic"}
+    killed = {"second": {"session_ms": SESSION_MS}}
+    with members(kind, killed, bootstrap=bootstrap, group=group, topics=topic, **common) as started:
         first = started["first"]
         wait_until_owned({first: 4})
         second = started["second"]

@@ -160,7 +160,7 @@ def test_a_half_filled_local_repository_does_no_harm(tmp_path: Path) -> None:
 
     def run(command: list[str], folder: Path) -> tuple[int, str]:
         command = [command[0], f"-Duser.home={tmp_path / 'home'}", *command[1:]]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=dict(os.environ), timeout=120)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=dict(os.environ), timeout=300)
         return done.returncode, done.stdout + done.stderr
 
     jars = {jar.name: jar.stat().st_size for jar in connector_jars(require_java(), tmp_path / "cache", run)}

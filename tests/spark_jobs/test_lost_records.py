@@ -96,7 +96,7 @@ def test_expired_records_are_a_gap_like_deleted_ones(
     assert run_now(stream_topic(spark, topics.bootstrap, topic, options), tmp_path) == [["first"]]
     for batch in range(6):
         topics.produce(topic, [f"{batch} {number:03d} {'x' * 9000}" for number in range(100)], 0)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180
     while earliest(topics, topic) == 0:
         assert time.monotonic() < deadline, "retention did not come"
         time.sleep(0.1)
@@ -117,7 +117,7 @@ def test_compacted_records_are_no_loss(spark: SparkSession, busy_broker: BrokerP
     time.sleep(0.6)
     topics.produce(topic, ["d0"], 0, key="d")  # the segment with the others is rolled, so it can be compacted
     compacted = ["a3", "b3", "c3", "d0"]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while len(topics.read(topic, 1)) != len(compacted):
         assert time.monotonic() < deadline, f"not compacted: {topics.read(topic, 1)}"
         time.sleep(0.2)
@@ -163,7 +163,7 @@ def test_a_broker_killed_under_a_stream_to_files(spark: SparkSession, tmp_path: 
         finally:
             query.stop()
         again = writer().trigger(availableNow=True).start()  # type: ignore[attr-defined]
-        assert again.awaitTermination(60)
+        assert again.awaitTermination(180)
         assert written() == sorted(expected)
     finally:
         broker.kill()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gregor.spark_jobs import session
+from gregor.spark_jobs.errors import JobError
 
 
 @pytest.mark.parametrize(
@@ -128,3 +129,21 @@ def test_launch_keeps_the_settings_of_the_user(monkeypatch: pytest.MonkeyPatch, 
 def test_other_options_of_the_jvm_are_kept_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     option = variables_at_launch(monkeypatch, SPARK_SUBMIT_OPTS="-Xshare:auto")["SPARK_SUBMIT_OPTS"]
     assert option is not None and option.startswith("-Xshare:auto -Dlog4j2.configurationFile=")
+
+
+def test_connect_server_of_the_settings_or_of_the_environment() -> None:
+    assert session.remote_server({}, {}) is None
+    assert session.remote_server({}, {"SPARK_REMOTE": "sc://a"}) == "sc://a"
+    assert session.remote_server({"spark.remote": "sc://b:1"}, {"SPARK_REMOTE": "sc://a"}) == "sc://b:1"
+
+
+def test_jobs_refuse_connect_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    session.require_jvm({}, "wordcount")
+    with pytest.raises(JobError, match=r"(?s)wordcount does not run through Spark Connect \(sc://b:1\): .*--master"):
+        session.require_jvm({"spark.remote": "sc://b:1"}, "wordcount")
+
+
+def test_server_that_cannot_be_used_is_named_with_the_remedy() -> None:
+    with pytest.raises(JobError, match=r"'local' is not the address of a Spark Connect server; give sc://HOST"):
+        session.open_session("test", {"spark.remote": "local"})

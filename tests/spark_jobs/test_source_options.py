@@ -21,7 +21,7 @@ from tests.spark_jobs.topics import CLIENT_S, Topics
 pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat]
 
 EARLY_MS, LATE_MS = 1_700_000_000_000, 1_700_000_100_000
-QUERY_S = 120
+QUERY_S = 180
 DEPRECATED = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 
@@ -62,7 +62,7 @@ def running(spark: SparkSession, frame: DataFrame, every: str | None = None) -> 
 
 
 def until(told: Callable[[], list[str]], expected: list[str]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while told() != expected:
         assert time.monotonic() < deadline, told()
         time.sleep(0.1)

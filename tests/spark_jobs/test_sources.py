@@ -144,7 +144,7 @@ def collect_stream(frame: DataFrame, checkpoint: str) -> list[list[str]]:
         frame.writeStream.foreachBatch(keep).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     )
     try:
-        assert query.awaitTermination(60), "the query did not end"
+        assert query.awaitTermination(180), "the query did not end"
     finally:
         query.stop()
     return batches
@@ -175,8 +175,9 @@ def test_streaming_read_sees_records_that_arrive_later(spark: SparkSession, topi
     name = topic.replace("-", "_")
     query = frame.writeStream.format("memory").queryName(name).start()
     try:
-        deadline = time.monotonic() + 30
-        while not query.recentProgress and time.monotonic() < deadline:
+        deadline = time.monotonic() + 180
+        while not query.recentProgress:
+            assert time.monotonic() < deadline, "the query reports nothing"
             time.sleep(0.05)  # the query has chosen its starting offsets once it reports
         topics.produce(topic, ["after 1", "after 2"])
         query.processAllAvailable()

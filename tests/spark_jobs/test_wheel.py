@@ -28,7 +28,7 @@ def test_installed_wordcount_runs_beside_foreign_modules(topics: Topics, tmp_pat
     command = [str(programs / "gregor"), "spark", "wordcount", "-b", topics.bootstrap, "--topic", source, "--once"]
     command += ["--sink", "topic", "--output-topic", target, "--checkpoint", str(tmp_path / "checkpoint")]
     environment = {**environment_beside(elsewhere), "SPARK_SUBMIT_OPTS": SHORT_JOB}
-    done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert topics.last_values(target) == {"to": 2, "be": 2, "or": 1, "not": 1}
     where = "import gregor.spark_jobs.session as session; print(session.__file__)"

@@ -34,7 +34,7 @@ def plain_count(*parts: Sequence[str]) -> Counter[str]:
 def run_once(spark: SparkSession, options: Options) -> list[str]:
     """Runs the job over what is there; its progress lines."""
     told: list[str] = []
-    run_to_end(start(spark, options), told.append, timeout_s=90)
+    run_to_end(start(spark, options), told.append, timeout_s=300)
     return told
 
 
@@ -158,8 +158,9 @@ def test_a_running_query_is_stopped_and_started_while_records_arrive(
     parts = [make_lines(60, 10), make_lines(60, 11)]
     topics.produce(source, parts[0])
     query = start(spark, options)
-    deadline = time.monotonic() + 60
-    while not topics.last_values(target) and time.monotonic() < deadline:
+    deadline = time.monotonic() + 180
+    while not topics.last_values(target):
+        assert time.monotonic() < deadline, "no counts came"
         time.sleep(0.05)
     query.stop()  # somewhere in the second or third batch of the first part
     topics.produce(source, parts[1])
@@ -185,8 +186,9 @@ def test_starting_at_the_end_counts_only_new_records(spark: SparkSession, topics
     )
     query = start(spark, options)
     try:
-        deadline = time.monotonic() + 30
-        while not query.recentProgress and time.monotonic() < deadline:
+        deadline = time.monotonic() + 180
+        while not query.recentProgress:
+            assert time.monotonic() < deadline, "the query reports nothing"
             time.sleep(0.05)
         topics.produce(source, ["new new", "newer"])
         query.processAllAvailable()

@@ -50,7 +50,17 @@ def python_with_spark(version: str) -> pathlib.Path:
 
 def run_round(version: str, folder: pathlib.Path) -> subprocess.CompletedProcess[str]:
     """Run the round with that version of Spark; its temporary files are below the folder."""
-    command = [str(python_with_spark(version)), "-m", "pytest", "-q", "-p", "no:cacheprovider", *ROUND]
+    command = [
+        str(python_with_spark(version)),
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "faulthandler_timeout=0",
+        *ROUND,
+    ]
     return subprocess.run(
         [*command, f"--basetemp={folder}"],
         cwd=ROOT,

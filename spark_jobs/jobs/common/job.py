@@ -107,9 +107,10 @@ class Job:
         return text
 
     def _run(self, options: Any, terminal: Terminal) -> Progress:
-        from gregor.spark_jobs.session import open_session, require_pyspark
+        from gregor.spark_jobs.session import open_session, require_jvm, require_pyspark
 
         require_pyspark()
+        require_jvm(options.conf, self.name)
         require_topics(options.bootstrap_server, self.topics(options), options.client)
         from pyspark.errors import PySparkException
 

@@ -71,7 +71,7 @@ def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], 
         help="the reader: kafka is Spark's connector, gregor needs no jar; default: %(default)s",
     )
     add("--sink", choices=sinks, default="console", help="output of the result; default: %(default)s")
-    add("--output-topic", metavar="NAME", help="for --sink topic: the topic for the rows of the result that changed")
+    add("--output-topic", metavar="NAME", help="for the sinks to a topic: the topic for the rows of the result")
     add("--output-path", metavar="PATH", help="for --sink parquet: folder for one folder of rows per batch")
     add(
         "--checkpoint",
@@ -94,6 +94,7 @@ def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], 
     add("--max-offsets-per-trigger", type=positive, metavar="N", help="largest number of records in one batch")
     add_pairs(parser, "--kafka-option", "a client setting for reading and writing, such as security.protocol=SSL")
     add_pairs(parser, "--source-option", "an option of the source, such as failOnDataLoss=false")
+    add("--master", metavar="URL", help="the Spark cluster, such as spark://host:7077 or yarn; default: this machine")
     add_pairs(parser, "--conf", "a Spark setting")
 
 
@@ -115,6 +116,9 @@ def parse_options(
     given = vars(parser.parse_args(argv))
     if given.pop("once"):
         given["trigger"] = "available-now"
+    master = given.pop("master")
+    if master is not None:
+        given["conf"] = [*given["conf"], ("spark.master", master)]
     options = kind(**given | {name: dict(given[name]) for name in PAIRS})
     problem = _common_problem(options) or problem_of(options)
     if problem is not None:

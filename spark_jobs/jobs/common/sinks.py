@@ -5,6 +5,7 @@ the same records, so that the guarantee of a sink is decided by the second write
 
 * console: the rows are printed again;
 * topic: the rows are produced again, at least once;
+* exactly-once: a committed batch is skipped (`sink/`);
 * Parquet: the folder `batch_id=<number>` of the earlier attempt is replaced, exactly once.
 """
 
@@ -94,17 +95,12 @@ def open_console(spark: SparkSession, options: Options, result: Result) -> Write
 
 def open_topic(spark: SparkSession, options: Options, result: Result) -> Write:
     """Return a writer that produces the rows of each batch through the connector."""
-    target = getattr(options, "output_bootstrap_server", None) or options.bootstrap_server
-    client = getattr(options, "output_client", None) or options.client
-    topic = options.output_topic
+    servers, topic = output_servers(options), options.output_topic
     assert topic is not None
-    from pyspark.sql import functions as F
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        frame = records_of(batch, result)
-        if "topic" in frame.columns:
-            frame = frame.withColumn("topic", F.coalesce("topic", F.lit(topic)))
-        writer = frame.write.format("kafka").options(**{"kafka.bootstrap.servers": target, **client})
+        frame = with_default_topic(records_of(batch, result), topic)
+        writer = frame.write.format("kafka").options(**{**options.client, "kafka.bootstrap.servers": servers})
         if "topic" not in frame.columns:
             writer = writer.option("topic", topic)
         if "headers" in frame.columns:
@@ -140,9 +136,51 @@ def open_parquet(spark: SparkSession, options: Options, result: Result) -> Write
     return write
 
 
+def exactly_once_problem(options: Options) -> str | None:
+    """Return what the exactly-once sink lacks."""
+    if getattr(options, "transactional_id", None) is None:
+        return "--sink exactly-once needs --transactional-id, a name that no other producer has"
+    return topic_problem(options)
+
+
+def open_exactly_once(spark: SparkSession, options: Options, result: Result) -> Write:
+    """Return a writer of one transaction per batch."""
+    from gregor.spark_jobs.sink.foreach_batch import exactly_once
+
+    servers, topic = output_servers(options), options.output_topic
+    transactional_id = getattr(options, "transactional_id", None)
+    assert topic is not None and transactional_id is not None
+    produce = exactly_once(transactional_id, {**options.client, "kafka.bootstrap.servers": servers, "topic": topic})
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        produce(with_default_topic(records_of(batch, result), topic), batch_id)
+
+    return write
+
+
+def output_servers(options: Options) -> str:
+    """Return the brokers of the output."""
+    return getattr(options, "output_bootstrap_server", None) or options.bootstrap_server
+
+
+def with_default_topic(records: DataFrame, topic: str) -> DataFrame:
+    """Return the records with this topic where they name none."""
+    from pyspark.sql import functions as F
+
+    if "topic" not in records.columns:
+        return records
+    return records.withColumn("topic", F.coalesce("topic", F.lit(topic)))
+
+
 SINKS: dict[str, Sink] = {
     "console": Sink("print the rows", "rows of a repeated batch are printed again", console_problem, open_console),
     "topic": Sink("a topic", "at least once: a repeated batch is produced again", topic_problem, open_topic),
+    "exactly-once": Sink(
+        "a topic, in transactions",
+        "exactly once: one transaction per batch; read the topic with isolation.level=read_committed",
+        exactly_once_problem,
+        open_exactly_once,
+    ),
     "parquet": Sink(
         "Parquet files", "exactly once: a repeated batch replaces its files", parquet_problem, open_parquet
     ),

@@ -45,6 +45,7 @@ class ValueOptions(Options):
     dead_letter_topic: str | None = None
     time: str = field(default="timestamp", metadata=FIXED)
     rows: int = 20
+    transactional_id: str | None = field(default=None, metadata=FIXED)
 
 
 def add_value_arguments(parser: argparse.ArgumentParser, time: bool = True, default: str = "text") -> None:
@@ -71,11 +72,18 @@ def add_value_arguments(parser: argparse.ArgumentParser, time: bool = True, defa
         add("--time", default="timestamp", metavar="EXPR", help="the event time; default: the timestamp of the record")
     else:
         parser.set_defaults(time="timestamp")
+    add(
+        "--transactional-id",
+        metavar="NAME",
+        help="for --sink exactly-once: a name of this query alone, with which a newer run fences an older one",
+    )
     add("--rows", type=positive, default=20, metavar="N", help="rows shown by the console sink; default: %(default)s")
 
 
 def value_problem(options: ValueOptions) -> str | None:
     """Return what is wrong with the options of values, or None."""
+    if options.transactional_id is not None and options.sink != "exactly-once":
+        return "--transactional-id needs --sink exactly-once"
     if options.schema is not None and options.format != "json":
         return "--schema needs --format json: text has no fields"
     if options.dead_letter_topic is not None and options.dead_letter_topic in (*options.topics, options.output_topic):

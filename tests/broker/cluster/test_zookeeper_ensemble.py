@@ -28,7 +28,9 @@ def test_brokers_outlive_one_of_three_servers(tmp_path: Path, role: str) -> None
         find_jars()
     except ZooKeeperMissing as error:
         pytest.skip(str(error))
-    with ZooKeeperEnsemble(tmp_path) as ensemble, GregorCluster(tmp_path, 2, zookeeper=ensemble) as cluster:
+    # The servers may need some seconds to elect a leader, for which sessions must last.
+    settings = {"zookeeper.session.timeout.ms": "10000"}
+    with ZooKeeperEnsemble(tmp_path) as ensemble, GregorCluster(tmp_path, 2, settings, zookeeper=ensemble) as cluster:
         create(cluster, "before")
         cluster.until_isr("before", [0, 1])
         controller, epoch = cluster.controller(), cluster.partition("before")

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tests.support.foreign_clients import go_program, or_skip
 from tests.support.kafka import java_command
@@ -103,12 +103,15 @@ class Member:
 
 
 @contextlib.contextmanager
-def members(kind: str, **common: object) -> Iterator[dict[str, Member]]:
-    """Members by client id. The first use of a name starts one with the `common` arguments."""
+def members(
+    kind: str, of_client: Mapping[str, Mapping[str, object]] | None = None, **common: object
+) -> Iterator[dict[str, Member]]:
+    """Members by client id. The first use of a name starts one with the `common` arguments, and those of its own."""
 
     class Started(dict[str, Member]):
         def __missing__(self, client: str) -> Member:
-            self[client] = Member(command_of(kind, client=client, **common))
+            own = (of_client or {}).get(client, {})
+            self[client] = Member(command_of(kind, **{"client": client, **common, **own}))
             return self[client]
 
     started = Started()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.exceptions import NoNodeError
 
@@ -18,7 +19,7 @@ from gregor.protocol.messages import (
 from gregor.protocol.turns import run_all
 from gregor.replication.store import nodes
 from gregor.replication.store.nodes import ReplicaAssignment
-from tests.support.gregor_cluster import GregorCluster, until
+from tests.support.gregor_cluster import PATIENCE_S, GregorCluster, until
 from tests.support.wire import RawConnection
 
 pytestmark = [pytest.mark.jvm, pytest.mark.very_slow]
@@ -38,15 +39,26 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GregorCluster]
 
 
 def create(cluster: GregorCluster, name: str, assignment: list[list[int]]) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(name, len(assignment), replica_assignment=assignment)])[name].result(30)
+    new = NewTopic(name, len(assignment), replica_assignment=assignment)
+
+    def created() -> bool:
+        # A client of this kind does not find a new controller by itself.
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        try:
+            admin.create_topics([new])[name].result(PATIENCE_S)
+        except KafkaException as error:
+            assert error.args[0].code() == KafkaError.NOT_CONTROLLER
+            return False
+        return True
+
+    until(created, f"topic {name}")
 
 
 def produce(cluster: GregorCluster, name: str, count: int) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for number in range(count):
         producer.produce(name, str(number).encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def consumed(cluster: GregorCluster, name: str, count: int) -> list[int]:
@@ -79,9 +91,11 @@ def at_controller(cluster: GregorCluster, ask: Callable[[RawConnection], None]) 
 
 
 def folders(cluster: GregorCluster, name: str) -> dict[int, list[str]]:
-    """The topic's folders of each broker, with those that are about to go."""
-    found = {id_: (cluster.folder / f"broker-{id_}").rglob(f"{name}-*") for id_ in cluster.brokers}
-    return {id_: sorted(path.name for path in paths if path.is_dir()) for id_, paths in found.items()}
+    """The topic's folders of each broker, with those that are about to go.
+
+    Only their names are read: what is in them may be deleted at this moment."""
+    found = {id_: os.listdir(cluster.folder / f"broker-{id_}" / "data") for id_ in cluster.brokers}
+    return {id_: sorted(one for one in names if one.startswith(f"{name}-")) for id_, names in found.items()}
 
 
 def test_a_move_by_request(cluster: GregorCluster) -> None:
@@ -120,7 +134,7 @@ def test_first_use_through_a_broker_that_is_not_the_controller(cluster: GregorCl
     other = next(id_ for id_ in cluster.brokers if id_ != cluster.controller())
     producer = Producer({"bootstrap.servers": cluster.brokers[other].bootstrap})
     producer.produce("used", b"1")
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     cluster.until_led("used")
 
 

@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
-from gregor.spark_jobs.arrow.plan import Mode, PartitionRange, ReadPlan
+from gregor.protocol.errors import ErrorCode
+from gregor.spark_jobs.arrow import segments
+from gregor.spark_jobs.arrow.files import LeaderAuthority
+from gregor.spark_jobs.arrow.plan import Filters, Mode, PartitionRange, ReadPlan
 from gregor.spark_jobs.arrow.reader import close_idle, read
+from gregor.spark_jobs.arrow.segments import Unreadable
+from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.settings import ClientSettings
+from gregor.spark_jobs.errors import JobError
 from tests.spark_jobs.topics import Topics
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -73,3 +79,66 @@ def test_transactions_of_a_real_broker(topics: Topics, mode: Mode) -> None:
     for read_committed, keys in ((True, [0, 2]), (False, [0, 1, 2, 3])):
         rows = rows_read(plan_of(topics.bootstrap, topic, 0, 16, mode=mode, read_committed=read_committed))
         assert [row["key"] for row in rows] == [b"%d" % key for key in keys for _ in range(3)]
+
+
+@pytest.fixture(scope="module")
+def topic(topics: Topics) -> str:
+    name = topics.create(1)
+    for start in range(0, 2000, 250):
+        topics.produce(name, [b"%d" % number for number in range(start, start + 250)], partition=0)
+    return name
+
+
+class Fails:
+    """Passes calls on until the given number, from which on they raise an error."""
+
+    def __init__(self, calls: int, call: Any, error: Exception) -> None:
+        self.left = calls
+        self.call = call
+        self.error = error
+
+    def __get__(self, owner: object, kind: type) -> Any:
+        return lambda *arguments: self(owner, *arguments)
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise self.error
+        return self.call(*arguments)
+
+
+@pytest.mark.parametrize("calls", [0, 1, 3, 4])
+@pytest.mark.parametrize(
+    "error", [Unreadable("moved"), KafkaFailure(ErrorCode.NETWORK_EXCEPTION, "gone")], ids=["unreadable", "failure"]
+)
+def test_fetches_continue_where_files_end(
+    topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch, calls: int, error: Exception
+) -> None:
+    monkeypatch.setattr(segments, "MIN_WINDOW_BYTES", 1000)
+    monkeypatch.setattr(segments, "MAX_WINDOW_BYTES", 1000)
+    confirm = Fails(calls, LeaderAuthority.confirm, error)
+    monkeypatch.setattr(LeaderAuthority, "confirm", confirm)
+    rows = rows_read(plan_of(topics.bootstrap, topic, 0, 2000))
+    assert [row["value"] for row in rows] == [b"%d" % number for number in range(2000)]
+    assert confirm.left < 0
+
+
+def test_files_alone_name_the_remedy(topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LeaderAuthority, "confirm", Fails(1, LeaderAuthority.confirm, Unreadable("moved")))
+    with pytest.raises(JobError, match="cannot be read from files: moved. Use mode=auto, which fetches"):
+        rows_read(plan_of(topics.bootstrap, topic, 0, 2000, mode="files"))
+
+
+def test_brokers_with_an_authorizer_are_fetched_from_by_auto(
+    topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files pass by the rights that an authorizer gives: they are read only by the mode that names them."""
+    monkeypatch.setattr("gregor.spark_jobs.arrow.reader.has_authorizer", lambda *_: True)
+    monkeypatch.setattr(LeaderAuthority, "confirm", Fails(0, None, AssertionError("files are read")))
+    assert len(rows_read(plan_of(topics.bootstrap, topic, 5, 2000))) == 1995
+
+
+def test_offsets_of_filters_narrow_the_range(topics: Topics, topic: str) -> None:
+    plan = plan_of(topics.bootstrap, topic, 0, 2000, filters=Filters(min_offset=7, max_offset=9))
+    assert [row["offset"] for row in rows_read(plan)] == [7, 8, 9]
+    assert rows_read(plan_of(topics.bootstrap, topic, 0, 2000, filters=Filters(min_offset=2000))) == []

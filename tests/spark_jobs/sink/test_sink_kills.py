@@ -129,7 +129,8 @@ def require_each_row_once(bootstrap: str, files: int) -> None:
 
 
 def create_topic(bootstrap: str) -> None:
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(60)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(60)
 
 
 @contextlib.contextmanager
@@ -149,28 +150,25 @@ def kill_a_worker(query: Program, numbers: random.Random) -> bool:
     return bool(workers)
 
 
-def kill_in_turns(query: Program, rounds: int, restart_broker: Callable[[], None]) -> Counter[str]:
-    """Kill a worker, a broker or a driver at a time that is left to chance; return the number of kills of each."""
+def kill_in_turns(query: Program, rounds: int, restart_broker: Callable[[], None]) -> None:
+    """Kill a worker, a broker or a driver at a time that is left to chance."""
     numbers = random.Random(7)
-    kills: Counter[str] = Counter()
-    while kills.total() < rounds:
+    for number in range(rounds):
         query.add_file()
         if not query.running:
             query.start()
         before = query.committed_batches()
-        kind = ("worker", "broker", "worker", "worker", "driver", "worker", "broker")[kills.total() % 7]
+        kind = ("worker", "broker", "worker", "worker", "driver", "worker", "broker")[number % 7]
         if kind == "worker":
             until(lambda: kill_a_worker(query, numbers) or not query.running, "a task", WAIT_S)
         elif kind == "broker":
             restart_broker()
         else:
             query.kill()
-        kills[kind] += 1
         # The next kill hits another step: of this batch, or of the one after it.
         limit = time.monotonic() + numbers.uniform(0, 3)
         while time.monotonic() < limit and query.running and query.committed_batches() == before:
             time.sleep(0.02)
-    return kills
 
 
 def test_each_row_is_there_once_after_kills(tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -181,8 +179,7 @@ def test_each_row_is_there_once_after_kills(tmp_path: Path, request: pytest.Fixt
             broker.kill()
             broker.start()
 
-        kills = kill_in_turns(query, request.config.getoption("--rounds"), restart)
-        assert kills.total() >= 20
+        kill_in_turns(query, request.config.getoption("--rounds"), restart)
         query.add_file()
         if not query.running:
             query.start()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import pathlib
 import subprocess
@@ -130,7 +132,9 @@ def test_tasks_and_filters(spark: Any, topics: Topics, many: list[str]) -> None:
         condition = "partition = 1 and offset >= 20 and offset < 90 and timestamp > timestamp_millis(1700000000030)"
         filtered = read(spark, "gregor", topics.bootstrap, [many[1]]).where(condition)
         found = rows_of(filtered)
-        plan = filtered._jdf.queryExecution().executedPlan().toString()
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            filtered.explain()
+        plan = printed.getvalue()
         assert not [line for line in plan.splitlines() if "Filter" in line.split("#")[0] and "partition#" in line]
     finally:
         spark.conf.unset(PUSHDOWN)

@@ -1,0 +1,56 @@
+"""A client whose library has locked itself up is noticed, ended and replaced."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import pytest
+
+from tests.cluster.clients import Client
+from tests.cluster.stuck import MAIN_THREAD, STUCK_EXIT, Watch, switches_of_main
+from tests.support.gregor_cluster import until
+
+Switches = dict[str, str] | None
+
+
+@pytest.mark.parametrize(
+    ("looks", "expected"),
+    [
+        ([{"7": "10"}, {"7": "11"}, {"7": "11"}], [False, False, True]),
+        ([{"7": "10", "8": "3"}, {"7": "11", "8": "3"}], [False, True]),
+        ([{"7": "10"}, None, {"7": "10"}], [False, False, False]),
+        ([{"7": "10"}, {"9": "10"}], [False, False]),
+        ([{}, {}], [False, False]),
+    ],
+    ids=["one", "one of two", "awake meanwhile", "another thread", "no library"],
+)
+def test_main_thread_that_does_not_wake_up_is_locked_up(looks: list[Switches], expected: list[bool]) -> None:
+    watch = Watch(iter(looks).__next__)
+    assert [watch.is_locked_up() for _ in looks] == expected
+
+
+def task(tasks: pathlib.Path, name: str, command: str, state: str) -> None:
+    folder = tasks / name
+    folder.mkdir()
+    (folder / "comm").write_text(f"{command}\n")
+    (folder / "status").write_text(f"Name:\t{command}\nState:\t{state}\nvoluntary_ctxt_switches:\t{name}0\n")
+
+
+def test_only_main_threads_of_the_library_count(tmp_path: pathlib.Path) -> None:
+    task(tmp_path, "4", "python", "R (running)")
+    task(tmp_path, "5", MAIN_THREAD, "S (sleeping)")
+    assert switches_of_main(tmp_path) == {"5": "50"}
+    task(tmp_path, "6", MAIN_THREAD, "R (running)")
+    assert switches_of_main(tmp_path) is None
+
+
+def test_client_that_ended_so_is_replaced_and_counted(tmp_path: pathlib.Path) -> None:
+    program = "import os, sys; os.path.exists(sys.argv[1]) or (open(sys.argv[1], 'w'), os._exit(int(sys.argv[2])))"
+    client = Client(tmp_path, "client", [sys.executable, "-c", program, str(tmp_path / "begun"), str(STUCK_EXIT)])
+    until(lambda: not client.running, "the end of the first process")
+    client.replace_stuck()
+    client.ended()
+    client.replace_stuck()
+    assert client.stuck == 1
+    assert len(client.events) == 2
