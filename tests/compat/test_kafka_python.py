@@ -226,7 +226,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def poll(self, timeout_ms: int | None = None) -> None:
         # A poll that is shorter than a round trip of join, sync and offset fetch can leave this client without a
-        # position, for ever: it is longer where such a round trip is due.
+        # position without end: it is longer where such a round trip is due.
         wait_ms = timeout_ms or (300 if self.owned else 1500)
         for part in self.consumer.poll(timeout_ms=wait_ms).values():
             self.read.extend(part)

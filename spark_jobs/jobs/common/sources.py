@@ -50,12 +50,7 @@ def require_topics(servers: str, topics: list[str], client: dict[str, str]) -> N
     settings = ClientSettings.from_options(options | {"kafka.bootstrap.servers": servers})
     with Cluster(settings) as cluster:
         found = cluster.topics(topics)
-    missing = [
-        name
-        for name in topics
-        if name not in found
-        or found[name].error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    ]
+    missing = [name for name in topics if name not in found or found[name].error_code in _NO_SUCH_TOPIC]
     if missing:
         what = f"the topic {missing[0]} does" if len(missing) == 1 else f"the topics {', '.join(missing)} do"
         raise JobError(

@@ -1,4 +1,4 @@
-"""What is found about a worker's Python, and the line about each fault. On a cluster: test_spark_cluster.py."""
+"""Findings about a worker's Python, and the line about each fault. On a cluster: test_spark_cluster.py."""
 
 import json
 import socket
