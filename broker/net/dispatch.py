@@ -146,14 +146,18 @@ class Dispatcher:
 
     def _serve_postponed(self, pending: PendingResponse, data: memoryview) -> None:
         source, entry = pending.source, pending.entry
-        if source.done:  # the connection has ended
+        has_ended = source.done  # the connection: a change is made all the same, as if it had been served on arrival
+        if has_ended and not entry.changes:
             return
         try:
             result = self._begin(entry, data, 0, len(data), pending.version, pending.correlation_id)
         except Exception as error:
             source.fail(error)
             return
-        if isinstance(result, Deferred):
+        if has_ended:
+            if hasattr(result, "__await__") and not isinstance(result, Deferred):
+                self._as_task(entry, result)
+        elif isinstance(result, Deferred):
             self._wait_for(result, pending)
         elif hasattr(result, "__await__"):
             self._wait_for(self._as_task(entry, result), pending)

@@ -28,8 +28,8 @@ MAX_IN_A_TURN = 32
 long request counts for several: its handler needs as much more time."""
 BYTES_PER_COUNT = 512
 REQUESTS_PER_STEP = 8
-"""Requests that waited and are served before the clock is read again, 0.1 ms each: a turn of the loop costs as much as a
-fraction of one, also where the machine is so busy that the time of a turn is over after the first."""
+"""Requests that waited and are served before the clock is read again, 0.1 ms each: a turn of the loop costs as much as
+a fraction of one, also where the machine is so busy that the time of a turn is over after the first."""
 _UNCOUNTED = 8
 """After this many requests the end of the turn is awaited, which costs a callback: a request that comes alone does not
 pay for it."""

@@ -1,7 +1,7 @@
 """Ends a client whose library has locked itself up, which no signal and no timeout would end.
 
-librdkafka 2.16 waits for itself for ever when a broker is decommissioned while the answer about the end of a leader's
-epoch fails: its main thread and the broker's thread each hold the lock that the other one needs
+librdkafka 2.16 waits for itself without end when a broker is decommissioned while the answer about the end of a
+leader's epoch fails: its main thread and the broker's thread each hold the lock that the other one needs
 (https://github.com/confluentinc/librdkafka/issues/5476). A main thread that has nothing to do wakes up every second.
 """
 

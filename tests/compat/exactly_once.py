@@ -492,7 +492,7 @@ class Work:
         """Add records to each input partition; they are in the log when this returns.
 
         A broker of Apache Kafka that was started just now knows no topics for a moment, and librdkafka fails the queued
-        records of a topic that it takes for unknown: these are sent again.
+        records of a topic that it considers unknown: these are sent again.
         """
         left = [(partition, begin + number) for partition, begin in self.fed.items() for number in range(count)]
         for partition in self.fed:

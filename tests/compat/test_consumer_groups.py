@@ -240,7 +240,7 @@ def test_static_member_of_librdkafka_keeps_its_partitions(
     bootstrap: str, new_topic: NewTopicFactory, unique: Unique, join: Callable[..., Member]
 ) -> None:
     topic, group = new_topic(4), unique("static")
-    # While it is away its session must not end, however long its return takes.
+    # While it is away its session must not end, however long its return is.
     session = ("--add-config", "consumer.session.timeout.ms=60000")
     words = ("--bootstrap-server", bootstrap, "--alter", "--entity-type", "groups", "--entity-name", group)
     with contextlib.redirect_stdout(io.StringIO()):

@@ -136,7 +136,7 @@ def test_transaction_that_lasts_too_long_is_aborted(new_work: NewWork, admin: Ad
     with new_work(inputs=2, outputs=1) as work:
         slow = work.copier(kind, [0], aborts=0, timeout_ms=5000)
         work.feed(1)
-        # The first transaction of a JVM may take as long as the timeout.
+        # The first transaction of a JVM may last as long as the timeout.
         slow.until_committed(0)
         slow.hold("offsets")
         work.feed(INPUTS)

@@ -24,7 +24,7 @@ class Options:
 
     topic: str = field(metadata=FIXED)
     bootstrap_server: str = "localhost:9092"
-    source: str = "kafka"
+    source: str = field(default="kafka", metadata=FIXED)
     sink: str = field(default="console", metadata=FIXED)
     output_topic: str | None = field(default=None, metadata=FIXED)
     output_path: str | None = None
@@ -68,7 +68,7 @@ def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], 
         "--source",
         choices=SOURCES,
         default="kafka",
-        help="the reader: kafka is Spark's connector; gregor is refused in this version. Default: %(default)s",
+        help="kafka: Spark's Kafka connector; gregor: the source in Python, without jars. Default: %(default)s",
     )
     add("--sink", choices=sinks, default="console", help="output of the result; default: %(default)s")
     add("--output-topic", metavar="NAME", help="for the sinks to a topic: the topic for the rows of the result")
@@ -120,18 +120,10 @@ def parse_options(
     if master is not None:
         given["conf"] = [*given["conf"], ("spark.master", master)]
     options = kind(**given | {name: dict(given[name]) for name in PAIRS})
-    problem = _common_problem(options) or problem_of(options)
+    problem = problem_of(options)
     if problem is not None:
         parser.error(problem)
     return options
-
-
-def _common_problem(options: Options) -> str | None:
-    if options.source == "gregor":
-        return (
-            "--source gregor: the jobs of this version read topics by Spark's Kafka connector only; use --source kafka"
-        )
-    return None
 
 
 def positive(text: str) -> int:

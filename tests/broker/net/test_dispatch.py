@@ -15,6 +15,7 @@ from gregor.protocol.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     LeaveGroupRequest,
+    LeaveGroupResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
@@ -116,6 +117,31 @@ def test_a_postponed_request_that_waits_or_fails_is_like_any_other(
     harness.parked[0].set_result(SyncGroupResponse())
     turn(loop)
     assert harness.answers() == list(range(1, MAX_IN_A_TURN + 2))
+
+
+def test_a_change_is_made_although_its_client_has_left(harness: Harness, loop: asyncio.AbstractEventLoop) -> None:
+    """A consumer that closes sends LeaveGroup, and its connection may end before the turn of the request."""
+    left: list[str] = []
+
+    async def leave(broker: Any, request: LeaveGroupRequest, call: Any) -> LeaveGroupResponse:
+        await asyncio.sleep(0)
+        left.append(request.group_id)
+        return LeaveGroupResponse()
+
+    entries = [
+        Entry(ApiKey.HEARTBEAT, 0, 4, harness.heartbeat, eager=True),
+        Entry(ApiKey.LEAVE_GROUP, 0, 5, leave, changes=True, eager=True),
+    ]
+    harness.broker.handlers.update({entry.key.value: entry for entry in entries})
+    harness.send(b"".join(heartbeat(number) for number in range(1, MAX_IN_A_TURN)))
+    transport, leaving = harness.connect()
+    harness.send(frame(LeaveGroupRequest(group_id="g"), 5, 1), leaving)
+    leaving.close()
+    assert left == []
+    for _ in range(8):
+        turn(loop)
+    assert left == ["g"]
+    assert not transport.written
 
 
 def test_a_repeated_request_is_decoded_once(harness: Harness) -> None:

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql import SparkSession
 
+from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs import dedup, route, sessions, statement, top, two_topics
 from gregor.spark_jobs.jobs.common.job import Job
 from tests.spark_jobs.jobs.running import MINUTE, SECOND, Event, forget_last_commit, grow, json_rows, run_job, send
@@ -63,8 +64,17 @@ class Pipe:
         grow(self.topics, self.source, 2)
 
 
-def test_dedup_writes_each_record_once(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
-    pipe = Pipe(spark, topics, tmp_path, dedup.JOB, "--within", "10 minutes")
+def test_a_limit_per_batch_is_refused_where_the_source_would_end_too_early(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    pipe = Pipe(spark, topics, tmp_path, dedup.JOB, "--source", "gregor", "--max-offsets-per-trigger", "5")
+    with pytest.raises(JobError, match="Leave the limit out"):
+        pipe.run([])
+
+
+@pytest.mark.parametrize("source", ["kafka", "gregor"])
+def test_dedup_writes_each_record_once(spark: SparkSession, topics: Topics, tmp_path: Path, source: str) -> None:
+    pipe = Pipe(spark, topics, tmp_path, dedup.JOB, "--within", "10 minutes", "--source", source)
     chance = random.Random(2)
     unique = [Event(b"\xff%d" % number, None, START + number * SECOND) for number in range(60)]
     first = unique[:40] + chance.choices(unique[:40], k=30)
@@ -76,8 +86,10 @@ def test_dedup_writes_each_record_once(spark: SparkSession, topics: Topics, tmp_
     second = [event._replace(partition=1) for event in [*unique[40:], *chance.choices(unique, k=30), behind]]
     dropped = pipe.run(second)
     written = topics.read(pipe.target, 1)
-    assert Counter(written) == {(None, event.value): 1 for event in unique}
-    assert dropped == 1
+    # Spark drops by the watermark of the batch before. Behind a connector in Java it runs one without data at an end.
+    late = [] if dropped else [behind]
+    assert Counter(written) == {(None, event.value): 1 for event in [*unique, *late]}
+    assert dropped == (1 if source == "kafka" else 0)
 
 
 def test_route_filters_maps_and_keeps_bytes(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
