@@ -14,7 +14,7 @@ FIXED = Options("clicks").fixed()
 
 
 def test_identity_has_the_options_that_decide_the_state() -> None:
-    assert FIXED == {"--topic": "clicks", "--sink": "console", "--output-topic": None}
+    assert FIXED == {"--topic": "clicks", "--source": "kafka", "--sink": "console", "--output-topic": None}
 
 
 def test_same_job_with_the_same_options_continues() -> None:
