@@ -48,5 +48,5 @@ def test_the_loop_goes_on(tmp_path: Path) -> None:
     print(f"\nstarting the worker: {starting}\ncompacting {TOTAL_BYTES // 1_000_000} MB: {lag}")
     assert result.records_kept == KEYS
     assert lag.within(), lag
-    # A fork, whose price is the size of this process: many times a broker's.
-    assert starting.within(30), starting
+    # A fork, whose price is the size of this process, many times that of a broker: its time on the processor is judged.
+    assert starting.busy_ms < 30, starting
