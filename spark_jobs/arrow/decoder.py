@@ -28,7 +28,7 @@ from gregor.protocol.records.compression import NONE, DecompressionError, decomp
 from gregor.protocol.records.control import ABORT, control_type
 from gregor.protocol.records.message_sets import Message, iter_messages
 from gregor.spark_jobs.arrow.columns import Malformed, parse
-from gregor.spark_jobs.arrow.plan import Filters
+from gregor.spark_jobs.arrow.plan import NO_FILTERS, Filters
 from gregor.spark_jobs.arrow.rows import BatchNumbers, RowBuilder
 from gregor.spark_jobs.arrow.varints import Octets, Positions
 
@@ -116,7 +116,7 @@ class Decoder:
         end_offset: int,
         *,
         aborted: AbortedTransactions | None = None,
-        filters: Filters = Filters(),  # noqa: B008
+        filters: Filters = NO_FILTERS,
         checks_crc: bool = True,
     ) -> None:
         """`aborted`: with read_committed. The rows have offsets from `start_offset` on and below `end_offset`."""

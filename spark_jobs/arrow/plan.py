@@ -40,6 +40,9 @@ class Filters:
     max_timestamp_ms: int | None = None
 
 
+NO_FILTERS = Filters()
+
+
 @dataclass(frozen=True)
 class ReadPlan:
     """One range, and how it is read."""
@@ -52,7 +55,7 @@ class ReadPlan:
     fail_on_data_loss: bool = True
     columns: tuple[str, ...] | None = None
     """The columns wanted, of `schema(include_headers)`, in this order; None: all."""
-    filters: Filters = Filters()
+    filters: Filters = NO_FILTERS
     max_batch_rows: int = MAX_BATCH_ROWS
     """Of one Arrow record batch."""
 

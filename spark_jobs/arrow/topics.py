@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow.files import FilesReader
-from gregor.spark_jobs.arrow.plan import Filters, Mode, PartitionRange, ReadPlan
+from gregor.spark_jobs.arrow.plan import NO_FILTERS, Filters, Mode, PartitionRange, ReadPlan
 from gregor.spark_jobs.arrow.reader import decoder_of, read
 from gregor.spark_jobs.arrow.rows import RowBuilder
 from gregor.spark_jobs.arrow.schema import schema
@@ -36,7 +36,7 @@ def read_topic(
     partitions: Iterable[int] | None = None,
     start_offsets: Mapping[int, int] | None = None,
     end_offsets: Mapping[int, int] | None = None,
-    filters: Filters = Filters(),  # noqa: B008
+    filters: Filters = NO_FILTERS,
     columns: Sequence[str] | None = None,
     include_headers: bool = False,
     mode: Mode = "auto",
@@ -78,7 +78,7 @@ def read_folder(
     topic: str,
     *,
     partitions: Iterable[int] | None = None,
-    filters: Filters = Filters(),  # noqa: B008
+    filters: Filters = NO_FILTERS,
     columns: Sequence[str] | None = None,
     include_headers: bool = False,
     read_committed: bool = False,

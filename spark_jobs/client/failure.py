@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gregor.protocol.errors import ErrorCode
 from gregor.spark_jobs.errors import JobError
 
@@ -25,3 +27,8 @@ class KafkaFailure(JobError):
     def retriable(self) -> bool:
         """Return whether the same request may succeed later, or at another broker."""
         return self.code.retriable
+
+
+def decisive(failures: Sequence[KafkaFailure]) -> KafkaFailure | None:
+    """Return the failure that decides about a request in parts: one that no retry mends, else the first; or None."""
+    return next((failure for failure in failures if not failure.retriable), failures[0] if failures else None)

@@ -10,7 +10,7 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ListOffsetsRequest, OffsetCommitRequest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster, CoordinatorKind
-from gregor.spark_jobs.client.failure import KafkaFailure
+from gregor.spark_jobs.client.failure import KafkaFailure, decisive
 from gregor.spark_jobs.client.settings import READ_COMMITTED
 
 LATEST = -1
@@ -73,7 +73,7 @@ def _list_once(
             failures += _list_at(cluster, leader, partitions, isolation, found)
         except KafkaFailure as failure:
             failures.append(failure)
-    return next((failure for failure in failures if not failure.retriable), failures[0] if failures else None)
+    return decisive(failures)
 
 
 def _list_at(

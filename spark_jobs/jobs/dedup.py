@@ -64,11 +64,6 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     return writer_of(spark, options, Result(routed(deduplicated(rows, options.id, options.within)), is_records=True))
 
 
-def problem_of(options: Options) -> str | None:
-    """Return what is wrong with the options, or None."""
-    return value_problem(options)
-
-
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_value_arguments(parser, default="bytes")
     add = parser.add_argument
@@ -94,7 +89,7 @@ JOB = Job(
     build=build,
     options=Options,
     add_arguments=_add_arguments,
-    problem=problem_of,
+    problem=value_problem,
     prepare=with_schema,
 )
 

@@ -24,6 +24,7 @@ try:
         value_problem,
         with_schema,
     )
+    from gregor.spark_jobs.jobs.common.windowed import MODES, mode_problem
 except ModuleNotFoundError as error:
     if error.name != "gregor":
         raise
@@ -51,7 +52,6 @@ examples:
     --mode append --query "SELECT o.value.id AS key, o.value.amount, p.value.amount AS paid FROM orders o
     JOIN payments p ON o.value.id = p.value.id AND p.time BETWEEN o.time AND o.time + INTERVAL '1 hour'"
 """
-MODES = ("update", "append")
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,9 @@ def table_name(topic: str) -> str:
 
 def problem_of(options: Options) -> str | None:
     """Return what is wrong with the options, or None."""
-    if options.sink == "parquet" and options.mode == "update":
-        return "--sink parquet cannot hold updates: a folder of files only grows; use --mode append"
+    problem = mode_problem(options.sink, options.mode)
+    if problem is not None:
+        return problem
     names = [table_name(topic) for topic in options.topics]
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:

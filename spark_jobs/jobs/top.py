@@ -24,6 +24,7 @@ try:
         value_problem,
         with_schema,
     )
+    from gregor.spark_jobs.jobs.common.windowed import add_window_arguments, mode_for, mode_problem
 except ModuleNotFoundError as error:
     if error.name != "gregor":
         raise
@@ -47,7 +48,6 @@ examples:
     --window "1 hour" --slide "1 minute" --chart pages.svg
 """
 MAX_TRACKED = 1_000_000
-MODES = ("update", "append")
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     top = heavy_hitters(
         rows, options.key, options.count, options.window, options.slide, options.watermark, options.tracked
     )
-    mode = options.mode or ("append" if options.sink == "parquet" else "update")
+    mode = mode_for(options.sink, options.mode)
     title = f"the {options.count} most frequent {options.key} of {options.topic}, windows of {options.window}"
     charts = [Chart(options.chart, title, "window_start", "key", "count").observer()] if options.chart else []
     return writer_of(spark, options, Result(top, mode, ("window_start", "rank")), charts)
@@ -82,8 +82,9 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
 
 def problem_of(options: Options) -> str | None:
     """Return what is wrong with the options, or None."""
-    if options.sink == "parquet" and options.mode == "update":
-        return "--sink parquet cannot hold updates: a folder of files only grows; use --mode append"
+    problem = mode_problem(options.sink, options.mode)
+    if problem is not None:
+        return problem
     if options.tracked < options.count or options.tracked > MAX_TRACKED:
         return f"--tracked must be from --count ({options.count}) to {MAX_TRACKED:,}"
     return value_problem(options)
@@ -102,20 +103,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keys that a window holds: with more than three quarters of it the counts are estimates; "
         "default: %(default)s",
     )
-    add("--window", default="1 minute", metavar="TIME", help="length of a window; default: %(default)s")
-    add("--slide", metavar="TIME", help="time between the starts of windows; default: their length, so none overlap")
-    add(
-        "--watermark",
-        default="10 minutes",
-        metavar="TIME",
-        help="a record is dropped if its window ended this long before the highest event time; default: %(default)s",
-    )
-    add(
-        "--mode",
-        choices=MODES,
-        help="update: windows that changed, in each batch; append: each window once, when it is finished. "
-        "Default: append for parquet, else update",
-    )
+    add_window_arguments(parser, "windows")
     add("--chart", metavar="FILE.svg", help="chart of this run: the counts of the largest keys")
 
 

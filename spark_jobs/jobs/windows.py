@@ -26,6 +26,7 @@ try:
         value_problem,
         with_schema,
     )
+    from gregor.spark_jobs.jobs.common.windowed import add_window_arguments, mode_for, mode_problem
 except ModuleNotFoundError as error:
     if error.name != "gregor":
         raise
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-MODES = ("update", "append")
 EXAMPLES = f"""\
 {COLUMNS_HELP}
 examples:
@@ -75,7 +75,7 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
 
     rows = decoded_stream(spark, JOB.name, options)
     counts = windowed(rows, options.key, options.window, options.slide, options.watermark, dict(options.sum))
-    mode = options.mode or ("append" if options.sink == "parquet" else "update")
+    mode = mode_for(options.sink, options.mode)
     observers = []
     if options.chart is not None:
         shown = options.sum[0][0] if options.sum else "count"
@@ -86,29 +86,18 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
 
 def problem_of(options: Options) -> str | None:
     """Return what is wrong with the options, or None."""
-    if options.sink == "parquet" and options.mode == "update":
-        return "--sink parquet cannot hold updates: a folder of files only grows; use --mode append"
-    return sum_problem(options.sum, {"window_start", "window_end"}) or value_problem(options)
+    return (
+        mode_problem(options.sink, options.mode)
+        or sum_problem(options.sum, {"window_start", "window_end"})
+        or value_problem(options)
+    )
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_value_arguments(parser)
     add = parser.add_argument
     add("--key", default="key", metavar="EXPR", help="group by this; default: the key of the record")
-    add("--window", default="1 minute", metavar="TIME", help="length of a window; default: %(default)s")
-    add("--slide", metavar="TIME", help="time between the starts of windows; default: their length, so none overlap")
-    add(
-        "--watermark",
-        default="10 minutes",
-        metavar="TIME",
-        help="a record is dropped if its window ended this long before the highest event time; default: %(default)s",
-    )
-    add(
-        "--mode",
-        choices=MODES,
-        help="update: rows that changed, in each batch; append: each window once, when it is finished. "
-        "Default: append for parquet, else update",
-    )
+    add_window_arguments(parser, "rows")
     add("--sum", type=pair, action="append", default=[], metavar="NAME=EXPR", help="a sum per window; may be repeated")
     add("--chart", metavar="FILE.svg", help="chart of this run: the first sum, or the counts, of the largest keys")
 

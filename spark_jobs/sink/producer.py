@@ -14,7 +14,7 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ProduceRequest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster
-from gregor.spark_jobs.client.failure import KafkaFailure
+from gregor.spark_jobs.client.failure import KafkaFailure, decisive
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.sink.batches import Headers, PartitionBatches, max_size_bytes
 from gregor.spark_jobs.sink.identity import ProducerIdentity
@@ -129,7 +129,7 @@ class Producer:
                     failures += self._produce(leader, request, unsent)
                 except KafkaFailure as failure:
                     failures.append(failure)
-        return next((one for one in failures if not one.retriable), failures[0] if failures else None)
+        return decisive(failures)
 
     def _requests(
         self, unsent: Mapping[TopicPartition, tuple[bytearray, int]], partitions: list[TopicPartition]

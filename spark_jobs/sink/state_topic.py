@@ -14,8 +14,8 @@ from gregor.protocol.messages import (
     FetchRequest,
     FetchResponse,
 )
-from gregor.protocol.records.batch import RecordBatch, iter_batches
-from gregor.protocol.records.control import ABORT
+from gregor.protocol.records.batch import iter_batches
+from gregor.protocol.records.control import ABORT, control_type
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.failure import KafkaFailure
@@ -172,15 +172,10 @@ class StateTopic:
             while aborted and aborted[0][0] <= batch.last_offset:
                 open_aborted.add(aborted.pop(0)[1])
             if batch.is_control:
-                if batch.record_count and _marker_type(batch) == ABORT:
+                if batch.record_count and control_type(next(batch.records())) == ABORT:
                     open_aborted.discard(batch.producer_id)
             elif not (batch.is_transactional and batch.producer_id in open_aborted):
                 for record in batch.records():
                     if record.offset >= offset and record.key == self._key:
                         self._value = record.value
             self._next_offset = max(offset, batch.next_offset)
-
-
-def _marker_type(batch: RecordBatch) -> int:
-    key = next(batch.records()).key or b""
-    return int.from_bytes(key[2:4])
