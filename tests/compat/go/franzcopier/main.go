@@ -32,6 +32,11 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
+	// Before the first fetch, as initTransactions of the Java client: a killed instance may have left pending offsets, and
+	// the fetch of stable offsets waits until its transaction is aborted.
+	if err := patiently(func() error { return initialise(session) }); err != nil {
+		panic(err)
+	}
 	copier.Print("ready")
 	for number := 0; !commands.Stopped(); {
 		wait, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
@@ -53,16 +58,26 @@ func main() {
 	copier.Print("closed")
 }
 
+// initialise gets a producer id, which aborts the transaction of an earlier instance.
+func initialise(session *kgo.GroupTransactSession) error {
+	_, _, err := session.Client().ProducerID(context.Background())
+	return err
+}
+
+// patiently waits until the transaction of a killed instance is aborted: franz-go leaves that to its user.
+func patiently(begin func() error) error {
+	err := begin()
+	for until := time.Now().Add(30 * time.Second); errors.Is(err, kerr.ConcurrentTransactions) && time.Now().Before(until); {
+		time.Sleep(20 * time.Millisecond)
+		err = begin()
+	}
+	return err
+}
+
 func copyRecords(commands *copier.Commands, session *kgo.GroupTransactSession, records []*kgo.Record, number int) error {
 	ctx, fate := context.Background(), commands.Fate()
 	commands.Phase("begun", number, fate)
-	// franz-go leaves it to its user to wait until the transaction of a killed instance is aborted.
-	err := session.Begin()
-	for until := time.Now().Add(30 * time.Second); errors.Is(err, kerr.ConcurrentTransactions) && time.Now().Before(until); {
-		time.Sleep(20 * time.Millisecond)
-		err = session.Begin()
-	}
-	if err != nil {
+	if err := patiently(session.Begin); err != nil {
 		return err
 	}
 	var copies []*kgo.Record
