@@ -20,6 +20,7 @@ JOBS: dict[str, tuple[str, str]] = {
     "route": ("route", "filter, map and copy records to other topics and clusters"),
     "sessions": ("sessions", "count and sum records by key in sessions of activity"),
     "sql": ("statement", "run one SQL statement over topics as tables"),
+    "table": ("table", "write a topic to a table: all its records, or the latest row of each key"),
     "top": ("top", "find the most frequent keys of each window, in bounded memory"),
     "windows": ("windows", "count and sum records by key in tumbling or sliding windows"),
     "wordcount": ("wordcount", "count the words of a topic as they arrive: to the console, to a topic or to Parquet"),

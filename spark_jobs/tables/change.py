@@ -12,13 +12,82 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from gregor.spark_jobs.tables.target import DAY, DELETE, HOUR, OFFSET, PARTITION, TIMESTAMP, Layout
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.tables.target import DAY, DELETE, HOUR, OFFSET, PARTITION, POSITION, TIMESTAMP, Layout
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _HOUR_MICROS = 3_600_000_000
+_RECORD_KEY, _PLACE = "_gregor_key", "_gregor_place"
+_OWN = {*POSITION, DELETE, _RECORD_KEY, _PLACE, DAY, HOUR}
+
+
+def table_rows(
+    rows: DataFrame, columns: Sequence[tuple[str, str]] = (), key_columns: Sequence[str] = ()
+) -> DataFrame:
+    """Return the columns of the table and POSITION from decoded rows, and with key columns DELETE for tombstones.
+
+    `columns` are names and expressions; without them the table has `key` and the fields of the value, or the value. Of
+    a tombstone a key column is the record's key, cast to the type of the column; several ones are fields of a JSON
+    object. A null in a key column fails the query.
+    """
+    chosen = list(columns) or default_columns(rows.schema)
+    names = [name for name, _ in chosen]
+    refuse_names(names, key_columns)
+    named = rows.select(
+        *[F.expr(expression).alias(name) for name, expression in chosen],
+        F.col("partition").alias(PARTITION),
+        F.col("offset").alias(OFFSET),
+        F.col("timestamp").alias(TIMESTAMP),
+        F.col("value").isNull().alias(DELETE),
+        F.col("key").alias(_RECORD_KEY),
+        F.concat_ws("", "topic", F.lit("-"), "partition", F.lit(" at offset "), "offset").alias(_PLACE),
+    )
+    if not key_columns:
+        return named.drop(DELETE, _RECORD_KEY, _PLACE)
+    for name in key_columns:
+        column = F.coalesce(F.col(quoted(name)), F.when(F.col(DELETE), _of_key(named, name, key_columns)))
+        text = F.concat(
+            F.lit("the record "), _PLACE, F.lit(f" has no value for the key column {name}; leave such records out of "),
+            F.lit("the topic, or choose other --key-columns"),
+        )  # fmt: skip
+        named = named.withColumn(name, F.coalesce(column, F.raise_error(text)))
+    return named.drop(_RECORD_KEY, _PLACE)
+
+
+def default_columns(schema: StructType) -> list[tuple[str, str]]:
+    """Return the names and expressions of the columns of a table to which the user gives none."""
+    value = schema["value"].dataType
+    if not isinstance(value, StructType):
+        return [("key", "key"), ("value", "value")]
+    fields = [(one.name, f"value.{quoted(one.name)}") for one in value.fields]
+    return fields if any(name.lower() == "key" for name, _ in fields) else [("key", "key"), *fields]
+
+
+def refuse_names(names: Sequence[str], key_columns: Sequence[str]) -> None:
+    """Raise JobError for columns with a name of the table's own or twice, and for key columns that are none of them."""
+    lower = [name.lower() for name in names]
+    wrong = next((name for name in names if name.lower() in _OWN or lower.count(name.lower()) > 1), None)
+    if wrong is not None:
+        raise JobError(
+            f"the table cannot have the column {wrong}: the name is there already. Give the columns of the table by "
+            "--column NAME=EXPR, with other names"
+        )
+    missing = next((name for name in key_columns if name not in names), None)
+    if missing is not None:
+        raise JobError(f"--key-columns {missing} is no column of the table; its columns are {', '.join(names)}")
+
+
+def _of_key(rows: DataFrame, name: str, key_columns: Sequence[str]) -> Column:
+    """Return a key column of a tombstone, from the key of the record."""
+    kind = rows.schema[name].dataType
+    if len(key_columns) == 1:
+        return F.col(_RECORD_KEY).try_cast(kind)
+    fields = StructType([rows.schema[one] for one in key_columns])
+    return F.from_json(_RECORD_KEY, fields).getField(name)
 
 
 def newest_by_partition(rows: DataFrame, key_columns: Sequence[str]) -> DataFrame:

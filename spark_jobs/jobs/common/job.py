@@ -141,7 +141,7 @@ def start(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:
     checkpoint = checkpoint_of(options)
     writer = job.build(spark, options)
     if checkpoint is not None:
-        claim(spark, checkpoint, job.name, options.fixed())
+        claim(spark, checkpoint, job.name, options.fixed(), options.evolving())
         writer = writer.option("checkpointLocation", checkpoint)
     if options.trigger == "available-now":
         return writer.trigger(availableNow=True).start()
