@@ -49,8 +49,8 @@ examples:
 
   # payments with their order, at most an hour apart
   gregor spark sql --topic orders,payments --value-format json --schema "id STRING, amount DOUBLE" \\
-    --watermark "2 hours" --mode append --query "SELECT o.value.id AS key, o.value.amount, p.value.amount AS paid FROM orders o
-    JOIN payments p ON o.value.id = p.value.id AND p.time BETWEEN o.time AND o.time + INTERVAL '1 hour'"
+    --watermark "2 hours" --mode append --query "SELECT o.value.id AS key, o.value.amount, p.value.amount AS paid
+    FROM orders o JOIN payments p ON o.value.id = p.value.id AND p.time BETWEEN o.time AND o.time + INTERVAL '1 hour'"
 """
 
 

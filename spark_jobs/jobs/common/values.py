@@ -78,7 +78,7 @@ def add_value_arguments(parser: argparse.ArgumentParser, time: bool = True, defa
         "--schema-file",
         metavar="FILE",
         help="the schema in a file: DDL, .avsc for avro, .proto or a descriptor set for protobuf. It gives the columns "
-        "that are read; a registry has those that the records were written with. Default with the URL of a registry: the "
+        "that are read; the schemas of the writers are those of the registry. Default with the URL of a registry: the "
         "newest schema of the subject TOPIC-value, shown, and kept in the checkpoint",
     )
     add("--message", metavar="NAME", help="for protobuf: the full name of the message; default: the first of the file")
