@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 try:
@@ -86,7 +87,7 @@ class Options(ValueOptions):
 def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the topic to the table that the options name."""
     from gregor.spark_jobs.sink.foreach_batch import owner_of
-    from gregor.spark_jobs.tables.change import table_rows
+    from gregor.spark_jobs.tables.change import table_rows, with_key_problem
     from gregor.spark_jobs.tables.target import DELETE
     from gregor.spark_jobs.tables.writer import TableWriter
 
@@ -94,7 +95,9 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     stored = read_identity(Folder(spark, options.checkpoint))
     if stored is not None:
         refuse_other(options.checkpoint, stored, JOB.name, options.fixed(), options.evolving())
-    rows = table_rows(decoded_stream(spark, JOB.name, committed_only(options)), options.column, options.key_columns)
+    keyed = partial(with_key_problem, columns=options.column, key_columns=options.key_columns)
+    decoded = decoded_stream(spark, JOB.name, committed_only(options), then=keyed)
+    rows = table_rows(decoded, options.column, options.key_columns)
     target = open_target(options.sink, spark, options.path, Layout(options.partition_by))
     check_owner(spark, options, target)
     target.ensure_schema(rows.drop(DELETE).schema)
@@ -200,7 +203,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="before the first batch read the whole topic, and delete the rows of keys that it has not: for a run after "
         "a pause longer than delete.retention.ms of the topic, in which tombstones may have been removed",
     )
-    parser.set_defaults(output_topic=None, output_path=None, transactional_id=None, rows=20)
+    parser.set_defaults(output_topic=None, output_path=None)
 
 
 JOB = Job(

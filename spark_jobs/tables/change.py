@@ -8,7 +8,7 @@ batches: a table row keeps its partition and offset, and as `_timestamp` the lat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -21,41 +21,38 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _HOUR_MICROS = 3_600_000_000
-_RECORD_KEY, _PLACE = "_gregor_key", "_gregor_place"
-_OWN = {*POSITION, DELETE, _RECORD_KEY, _PLACE, DAY, HOUR}
+_OWN = {*POSITION, DELETE, DAY, HOUR}
 
 
 def table_rows(
     rows: DataFrame, columns: Sequence[tuple[str, str]] = (), key_columns: Sequence[str] = ()
 ) -> DataFrame:
-    """Return the columns of the table and POSITION from decoded rows, and with key columns DELETE for tombstones.
+    """Return the columns of the table and POSITION from decoded rows, and with key columns DELETE.
 
-    `columns` are names and expressions; without them the table has `key` and the fields of the value, or the value. Of
-    a tombstone a key column is the record's key, cast to the type of the column; several ones are fields of a JSON
-    object. A null in a key column fails the query.
+    `columns` are names and expressions; without them the table has `key` and the fields of the value, or the value.
     """
-    chosen = list(columns) or default_columns(rows.schema)
-    names = [name for name, _ in chosen]
-    refuse_names(names, key_columns)
-    named = rows.select(
-        *[F.expr(expression).alias(name) for name, expression in chosen],
+    chosen = dict(columns or default_columns(rows.schema))
+    keys = _key_values(rows, chosen, key_columns)
+    return rows.select(
+        *[keys.get(name, F.expr(expression)).alias(name) for name, expression in chosen.items()],
         F.col("partition").alias(PARTITION),
         F.col("offset").alias(OFFSET),
         F.col("timestamp").alias(TIMESTAMP),
-        F.col("value").isNull().alias(DELETE),
-        F.col("key").alias(_RECORD_KEY),
-        F.concat_ws("", "topic", F.lit("-"), "partition", F.lit(" at offset "), "offset").alias(_PLACE),
+        *([_is_deletion(rows).alias(DELETE)] if key_columns else []),
     )
-    if not key_columns:
-        return named.drop(DELETE, _RECORD_KEY, _PLACE)
-    for name in key_columns:
-        column = F.coalesce(F.col(quoted(name)), F.when(F.col(DELETE), _of_key(named, name, key_columns)))
-        text = F.concat(
-            F.lit("the record "), _PLACE, F.lit(f" has no value for the key column {name}; leave such records out of "),
-            F.lit("the topic, or choose other --key-columns"),
-        )  # fmt: skip
-        named = named.withColumn(name, F.coalesce(column, F.raise_error(text)))
-    return named.drop(_RECORD_KEY, _PLACE)
+
+
+def with_key_problem(
+    rows: DataFrame, columns: Sequence[tuple[str, str]] = (), key_columns: Sequence[str] = ()
+) -> DataFrame:
+    """Return decoded rows whose `problem` names a key column that is null; raise JobError for impossible columns."""
+    chosen = list(columns) or default_columns(rows.schema)
+    refuse_names([name for name, _ in chosen], key_columns)
+    found = rows
+    for name, value in _key_values(rows, dict(chosen), key_columns).items():
+        missing = F.when(value.isNull(), f"the record has no value for the key column {name}")
+        found = found.withColumn("problem", F.coalesce("problem", missing))
+    return found
 
 
 def default_columns(schema: StructType) -> list[tuple[str, str]]:
@@ -81,13 +78,20 @@ def refuse_names(names: Sequence[str], key_columns: Sequence[str]) -> None:
         raise JobError(f"--key-columns {missing} is no column of the table; its columns are {', '.join(names)}")
 
 
-def _of_key(rows: DataFrame, name: str, key_columns: Sequence[str]) -> Column:
-    """Return a key column of a tombstone, from the key of the record."""
-    kind = rows.schema[name].dataType
+def _is_deletion(rows: DataFrame) -> Column:
+    return F.col(DELETE) if DELETE in rows.columns else F.col("value").isNull()
+
+
+def _key_values(rows: DataFrame, chosen: Mapping[str, str], key_columns: Sequence[str]) -> dict[str, Column]:
+    """Return the key columns. Of a tombstone one is the key of the record, cast to the type of the column; several are
+    fields of a JSON object, which the key is."""
+    types = rows.select(*[F.expr(chosen[name]).alias(name) for name in key_columns]).schema
     if len(key_columns) == 1:
-        return F.col(_RECORD_KEY).try_cast(kind)
-    fields = StructType([rows.schema[one] for one in key_columns])
-    return F.from_json(_RECORD_KEY, fields).getField(name)
+        of_key = {name: F.col("key").try_cast(types[name].dataType) for name in key_columns}
+    else:
+        of_key = {name: F.from_json("key", types).getField(name) for name in key_columns}
+    deleted = _is_deletion(rows)
+    return {name: F.coalesce(F.expr(chosen[name]), F.when(deleted, of_key[name])) for name in key_columns}
 
 
 def newest_by_partition(rows: DataFrame, key_columns: Sequence[str]) -> DataFrame:
