@@ -18,8 +18,8 @@ POSITION = (PARTITION, OFFSET, TIMESTAMP)
 DELETE = "_gregor_delete"
 """The column of changes that is true if the row is to be deleted; no column of the table."""
 DAY, HOUR = "day", "hour"
-"""The columns that partition a table by time, in UTC: a date, and the hour of that day. They begin with a letter, because
-readers of folders skip names that begin with an underscore."""
+"""The columns that partition a table by time, in UTC: a date, and the hour of that day. They begin with a letter,
+because readers of folders skip names that begin with an underscore."""
 UNITS = ("day", "hour")
 
 
