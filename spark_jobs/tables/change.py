@@ -8,17 +8,88 @@ batches: a table row keeps its partition and offset, and as `_timestamp` the lat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from gregor.spark_jobs.tables.target import DAY, DELETE, HOUR, OFFSET, PARTITION, TIMESTAMP, Layout
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.tables.target import DAY, DELETE, HOUR, OFFSET, PARTITION, POSITION, TIMESTAMP, Layout
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _HOUR_MICROS = 3_600_000_000
+_OWN = {*POSITION, DELETE, DAY, HOUR}
+
+
+def table_rows(rows: DataFrame, columns: Sequence[tuple[str, str]] = (), key_columns: Sequence[str] = ()) -> DataFrame:
+    """Return the columns of the table and POSITION from decoded rows, and with key columns DELETE.
+
+    `columns` are names and expressions; without them the table has `key` and the fields of the value, or the value.
+    """
+    chosen = dict(columns or default_columns(rows.schema))
+    keys = _key_values(rows, chosen, key_columns)
+    return rows.select(
+        *[keys.get(name, F.expr(expression)).alias(name) for name, expression in chosen.items()],
+        F.col("partition").alias(PARTITION),
+        F.col("offset").alias(OFFSET),
+        F.col("timestamp").alias(TIMESTAMP),
+        *([_is_deletion(rows).alias(DELETE)] if key_columns else []),
+    )
+
+
+def with_key_problem(
+    rows: DataFrame, columns: Sequence[tuple[str, str]] = (), key_columns: Sequence[str] = ()
+) -> DataFrame:
+    """Return decoded rows whose `problem` names a key column that is null; raise JobError for impossible columns."""
+    chosen = list(columns) or default_columns(rows.schema)
+    refuse_names([name for name, _ in chosen], key_columns)
+    found = rows
+    for name, value in _key_values(rows, dict(chosen), key_columns).items():
+        missing = F.when(value.isNull(), f"the record has no value for the key column {name}")
+        found = found.withColumn("problem", F.coalesce("problem", missing))
+    return found
+
+
+def default_columns(schema: StructType) -> list[tuple[str, str]]:
+    """Return the names and expressions of the columns of a table to which the user gives none."""
+    value = schema["value"].dataType
+    if not isinstance(value, StructType):
+        return [("key", "key"), ("value", "value")]
+    fields = [(one.name, f"value.{quoted(one.name)}") for one in value.fields]
+    return fields if any(name.lower() == "key" for name, _ in fields) else [("key", "key"), *fields]
+
+
+def refuse_names(names: Sequence[str], key_columns: Sequence[str]) -> None:
+    """Raise JobError for columns with a name of the table's own or twice, and for key columns that are none of them."""
+    lower = [name.lower() for name in names]
+    wrong = next((name for name in names if name.lower() in _OWN or lower.count(name.lower()) > 1), None)
+    if wrong is not None:
+        raise JobError(
+            f"the table cannot have the column {wrong}: the name is there already. Give the columns of the table by "
+            "--column NAME=EXPR, with other names"
+        )
+    missing = next((name for name in key_columns if name not in names), None)
+    if missing is not None:
+        raise JobError(f"--key-columns {missing} is no column of the table; its columns are {', '.join(names)}")
+
+
+def _is_deletion(rows: DataFrame) -> Column:
+    return F.col(DELETE) if DELETE in rows.columns else F.col("value").isNull()
+
+
+def _key_values(rows: DataFrame, chosen: Mapping[str, str], key_columns: Sequence[str]) -> dict[str, Column]:
+    """Return the key columns. Of a tombstone one is the key of the record, cast to the type of the column; several are
+    fields of a JSON object, which the key is."""
+    types = rows.select(*[F.expr(chosen[name]).alias(name) for name in key_columns]).schema
+    if len(key_columns) == 1:
+        of_key = {name: F.col("key").try_cast(types[name].dataType) for name in key_columns}
+    else:
+        of_key = {name: F.from_json("key", types).getField(name) for name in key_columns}
+    deleted = _is_deletion(rows)
+    return {name: F.coalesce(F.expr(chosen[name]), F.when(deleted, of_key[name])) for name in key_columns}
 
 
 def newest_by_partition(rows: DataFrame, key_columns: Sequence[str]) -> DataFrame:

@@ -17,8 +17,9 @@ POSITION = (PARTITION, OFFSET, TIMESTAMP)
 """The columns of every table that hold the place of a row in its topic."""
 DELETE = "_gregor_delete"
 """The column of changes that is true if the row is to be deleted; no column of the table."""
-DAY, HOUR = "_day", "_hour"
-"""The columns that partition a table by time, in UTC: a date, and the hour of that day."""
+DAY, HOUR = "day", "hour"
+"""The columns that partition a table by time, in UTC: a date, and the hour of that day. They begin with a letter, because
+readers of folders skip names that begin with an underscore."""
 UNITS = ("day", "hour")
 
 

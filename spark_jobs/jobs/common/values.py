@@ -75,7 +75,9 @@ class RegistryAction(argparse.Action):
         namespace.schema_registry, namespace.registry_url = True, values
 
 
-def add_value_arguments(parser: argparse.ArgumentParser, time: bool = True, default: str = "text") -> None:
+def add_value_arguments(
+    parser: argparse.ArgumentParser, time: bool = True, default: str = "text", sinks: bool = True
+) -> None:
     """Add the arguments of the fields of `ValueOptions`."""
     add = parser.add_argument
     add("--value-format", choices=KINDS, default=default, help="format of the values; default: %(default)s")
@@ -106,14 +108,17 @@ def add_value_arguments(parser: argparse.ArgumentParser, time: bool = True, defa
     add(
         "--dead-letter-topic",
         metavar="NAME",
-        help="topic for the records that cannot be decoded, with the reason. With --sink exactly-once to the cluster of "
-        "the input, without --chart and --as-table, they are in the transaction of the result: once. Else they are "
+        help="topic for the records that cannot be decoded, with the reason. With --sink exactly-once to the cluster "
+        "of the input, without --chart and --as-table, they are in the transaction of the result: once. Else they are "
         "stored before the batch commits: at least once. Default: such a record ends the job",
     )
     if time:
         add("--time", default="timestamp", metavar="EXPR", help="the event time; default: the timestamp of the record")
     else:
         parser.set_defaults(time="timestamp")
+    if not sinks:
+        parser.set_defaults(transactional_id=None, rows=20)
+        return
     add(
         "--transactional-id",
         metavar="NAME",
