@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs.common.checkpoint import claim
-from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE as DEAD_LETTER_GUARANTEE
+from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE, GUARANTEE_IN_TRANSACTION
 from gregor.spark_jobs.jobs.common.failures import explained
 from gregor.spark_jobs.jobs.common.options import Options, add_common_arguments, parse_options
 from gregor.spark_jobs.jobs.common.sinks import SINKS, Sink, checkpoint_of
@@ -137,7 +137,7 @@ class Job:
             if options.sink != "console":
                 terminal.line(f"{self.name} to {options.sink}: {self._sink_of(options).guarantee}")
             if getattr(options, "dead_letter_topic", None) is not None:
-                terminal.line(DEAD_LETTER_GUARANTEE)
+                terminal.line(GUARANTEE_IN_TRANSACTION if options.letters_in_transaction else GUARANTEE)
             return run_to_end(query, terminal.progress)
         except PySparkException as error:
             raise JobError(reason(error)) from error
