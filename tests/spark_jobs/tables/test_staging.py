@@ -146,7 +146,10 @@ def test_names_of_spark_become_names_of_the_batch() -> None:
     batch = Batch(QUERY, 12)
     for staged, final in (
         ("part-00003-ab-cd-c000.snappy.parquet", "0f3a5b1c-0000000012-00003-000.snappy.parquet"),
-        ("day=2024-01-02/hour=5/part-00000-ab.c001.parquet", "day=2024-01-02/hour=5/0f3a5b1c-0000000012-00000-001.parquet"),
+        (
+            "day=2024-01-02/hour=5/part-00000-ab.c001.parquet",
+            "day=2024-01-02/hour=5/0f3a5b1c-0000000012-00000-001.parquet",
+        ),
     ):
         assert is_data(staged)
         assert final_name(staged, batch) == final
