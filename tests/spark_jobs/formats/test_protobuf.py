@@ -107,7 +107,9 @@ def an_order(kind: Any, chance: random.Random) -> Any:
 
 def as_row(order: Any) -> dict[str, Any]:
     """Return the row by the JSON mapping of Protobuf, independent of the decoder."""
-    row = json_format.MessageToDict(order, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    row: dict[str, Any] = json_format.MessageToDict(
+        order, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
     row["id"], row["large"] = int(row["id"]), Decimal(row["large"])
     row["kind"] = str(row["kind"])
     row["by_name"] = sorted(row["by_name"].items())

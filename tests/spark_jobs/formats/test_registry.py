@@ -44,9 +44,9 @@ def test_user_and_password_of_the_url_are_sent_and_never_shown() -> None:
 
 
 def test_an_unknown_id_and_an_unreachable_registry_are_errors_of_the_job() -> None:
-    with fake_registry() as registry:
-        with pytest.raises(JobError, match="does not have the schema 7: Schema not found; check that it is the reg"):
-            schema_by_id(registry.url, 7)
+    unknown = "does not have the schema 7: Schema not found; check that it is the registry"
+    with fake_registry() as registry, pytest.raises(JobError, match=unknown):
+        schema_by_id(registry.url, 7)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with pytest.raises(JobError, match=f"the schema registry http://127.0.0.1:{port} does not answer: .*refused"):
