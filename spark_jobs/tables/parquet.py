@@ -1,8 +1,8 @@
 """A folder of Parquet files that only grows, in which a reader finds each row once.
 
-Nothing but the files tells a reader of Parquet which rows are there. Each file appears by a rename, whole and once, with
-a name fixed by query, batch and task; between two renames a reader sees some files of the batch and not yet the others,
-and never a row twice. Rows cannot be updated, and files cannot be compacted, without such a reader seeing rows twice or
+A reader of Parquet knows the rows by the files alone. Each file appears by a rename, whole and once, with a name fixed
+by query, batch and task; between two renames a reader sees some files of the batch and not yet the others, and never a
+row twice. Rows cannot be updated, and files cannot be compacted, without such a reader seeing rows twice or
 not at all meanwhile: both are refused.
 """
 
