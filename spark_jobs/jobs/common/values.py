@@ -229,11 +229,14 @@ def read_schema_file(path: str) -> str:
         raise JobError(f"the schema file {path} cannot be read: {cause}") from error
 
 
-def decoded_batch(spark: SparkSession, options: Any, topic: str) -> DataFrame:
+def decoded_batch(
+    spark: SparkSession, options: Any, topic: str, then: Callable[[DataFrame], DataFrame] | None = None
+) -> DataFrame:
     """Return the rows that a topic has now; the first value that cannot be decoded fails the query."""
     from gregor.spark_jobs.formats.columns import decoded
 
     rows = decoded(record_batch(spark, options, topic), options.values)
+    rows = rows if then is None else then(rows)
     return refused(rows, [name for name in rows.columns if name not in ("problem", *RAW)])
 
 
