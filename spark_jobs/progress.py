@@ -18,11 +18,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from gregor.spark_jobs.errors import JobError
 
 Report = Callable[[str], None]
+Ended = Callable[[list[StreamingQueryProgress]], bool]  # of the reports of a query whose source has no end
 Offsets = dict[str, dict[str, int]]  # topic -> partition -> offset
 POLL_S = 0.3
 _RAISED = re.compile(r"^(?:pyspark\.errors|gregor\.spark_jobs)\.[\w.]+: (.*)$", re.MULTILINE)
 DEAD_LETTERS = "dead_letters"
 """The name of the observation that counts the records without a decodable value."""
+ROWS = "rows"
+"""The name of the observation that counts the records of a batch, for a source that also counts those left out."""
 
 
 class Progress:
@@ -41,22 +44,29 @@ class Progress:
 
     def update(self, reports: list[StreamingQueryProgress]) -> None:
         for progress in reports:
-            if progress.batchId <= self._last_batch or progress.numInputRows == 0:
+            records = records_of(progress)
+            if progress.batchId <= self._last_batch or records == 0:
                 continue  # reported already, or the idle report that Spark repeats every ten seconds
             self._last_batch = progress.batchId
             self.batches += 1
-            self.records += progress.numInputRows
+            self.records += records
             self.dropped += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
             observed = progress.observedMetrics.get(DEAD_LETTERS)
             self.dead_letters += observed["records"] if observed is not None else 0
             self._report(self.line(progress))
 
     def line(self, progress: StreamingQueryProgress) -> str:
-        text = f"batch {progress.batchId}: {progress.numInputRows:,} records, {self.records:,} in this run"
+        text = f"batch {progress.batchId}: {records_of(progress):,} records, {self.records:,} in this run"
         sources = json.loads(progress.json)["sources"]  # the attributes hold offsets as the repr of a dict
         waiting = sum(records_waiting(source.get("endOffset"), source.get("latestOffset")) for source in sources)
         rate = f"{progress.processedRowsPerSecond:,.0f} records/s"
         return f"{text}, {waiting:,} waiting, {rate}, {progress.batchDuration / 1000:,.1f} s"
+
+
+def records_of(progress: StreamingQueryProgress) -> int:
+    """Return the number of records of a batch."""
+    observed = progress.observedMetrics.get(ROWS)
+    return progress.numInputRows if observed is None else int(observed["records"])
 
 
 def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:
@@ -64,13 +74,16 @@ def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:
     return sum(
         max(0, offset - (end or {}).get(topic, {}).get(partition, offset))
         for topic, partitions in (latest or {}).items()
-        if not topic.startswith("#")  # the ids of topics, in the offsets of format("gregor")
+        if isinstance(partitions, dict)  # else the position of another source: of files, of generated rows
+        and not topic.startswith("#")  # the ids of topics, in the offsets of format("gregor")
         for partition, offset in partitions.items()
     )
 
 
-def run_to_end(query: StreamingQuery, report: Report, timeout_s: float = math.inf) -> Progress:
-    """Wait until the query ends by itself, or stop it on SIGINT or SIGTERM.
+def run_to_end(
+    query: StreamingQuery, report: Report, timeout_s: float = math.inf, ended: Ended | None = None
+) -> Progress:
+    """Wait until the query ends by itself, or stop it on SIGINT or SIGTERM, or when `ended` is true of its reports.
 
     Raise JobError if the query fails, or does not end within the timeout.
     """
@@ -79,7 +92,10 @@ def run_to_end(query: StreamingQuery, report: Report, timeout_s: float = math.in
     with stop_signals() as stopped:
         try:
             while not stopped.is_set() and not query.awaitTermination(POLL_S):  # type: ignore[arg-type]  # accepts floats
-                progress.update(query.recentProgress)
+                reports = query.recentProgress
+                progress.update(reports)
+                if ended is not None and ended(reports):
+                    break
                 if time.monotonic() > deadline:
                     raise JobError(f"the query did not end within {timeout_s:.0f} s")
             progress.update(query.recentProgress)

@@ -10,20 +10,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.jobs.common.checkpoint import claim
+from gregor.spark_jobs.jobs.common.checkpoint import Folder, claim
 from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE as DEAD_LETTER_GUARANTEE
 from gregor.spark_jobs.jobs.common.failures import explained
 from gregor.spark_jobs.jobs.common.options import Options, add_common_arguments, parse_options
 from gregor.spark_jobs.jobs.common.sinks import SINKS, checkpoint_of
-from gregor.spark_jobs.jobs.common.sources import BY_OTHER_NAMES, require_topics
+from gregor.spark_jobs.jobs.common.sources import BY_OTHER_NAMES, require_topics, stream_options
 from gregor.spark_jobs.jobs.common.terminal import Terminal
+from gregor.spark_jobs.source.checkpoint import commit_last_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from gregor.spark_jobs.progress import Progress
+    from gregor.spark_jobs.progress import Ended, Progress
 
 STATE_STORE = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -64,8 +65,12 @@ class Job:
     prepare: Callable[[SparkSession, Any], Any] | None = None
     """Returns the options completed by the cluster or an old checkpoint, such as an inferred schema."""
     sinks: tuple[str, ...] = tuple(SINKS)
-    topic_help: str = "the topics to read"
+    topic_help: str | None = "the topics to read"
+    """None if the job reads no topic: then it has no arguments for one."""
     done: str = "processed"
+    dead_letters: str = DEAD_LETTER_GUARANTEE
+    ended: Callable[[Any], Ended] | None = None
+    """Returns, for a job whose source has no end, the function that decides when the run ends."""
 
     def parse(self, argv: Sequence[str] | None = None, prog: str | None = None) -> Any:
         """Parse the arguments; end the program with code 2 and a message if they are wrong."""
@@ -116,14 +121,18 @@ class Job:
 
         from gregor.spark_jobs.progress import reason, run_to_end
 
-        spark = open_session(f"{self.name} of {options.topic}", options.conf)
+        spark = open_session(f"{self.name} of {options.topic or options.output_topic}", options.conf)
         try:
             query = start(spark, self, options)
             if options.sink != "console":
                 terminal.line(f"{self.name} to {options.sink}: {SINKS[options.sink].guarantee}")
             if getattr(options, "dead_letter_topic", None) is not None:
-                terminal.line(DEAD_LETTER_GUARANTEE)
-            return run_to_end(query, terminal.progress)
+                terminal.line(self.dead_letters)
+            ended = None if self.ended is None else self.ended(options)
+            progress = run_to_end(query, terminal.progress, ended=ended)
+            for line in commit_end(spark, options):
+                terminal.line(line)
+            return progress
         except PySparkException as error:
             raise JobError(reason(error)) from error
         finally:
@@ -146,3 +155,20 @@ def start(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:
     if options.trigger == "available-now":
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=options.interval).start()
+
+
+def commit_end(spark: SparkSession, options: Options) -> list[str]:
+    """Commit the end of the last batch, once the query has ended, to the group that the options name, if they do.
+
+    Return the line about what was not committed, so that a lag tool shows an older position. Without a checkpoint no
+    run continues there, and nothing is committed.
+    """
+    checkpoint = checkpoint_of(options)
+    if options.source != "gregor" or checkpoint is None or not options.topics:
+        return []
+    servers = {"kafka.bootstrap.servers": options.bootstrap_server}
+    try:
+        commit_last_batches(Folder(spark, checkpoint), stream_options(options) | servers)
+    except JobError as error:
+        return [f"the end of the last batch was not committed to the group of the query: {error}"]
+    return []

@@ -64,7 +64,7 @@ def topic_problem(options: Options) -> str | None:
     """Return what a topic sink misses."""
     if options.output_topic is None:
         return f"--sink {options.sink} needs --output-topic"
-    if options.checkpoint is None:
+    if options.checkpoint is None and (options.needs_checkpoint or options.sink == "exactly-once"):
         return f"--sink {options.sink} needs --checkpoint, a folder that keeps the state between runs"
     same_cluster = getattr(options, "output_bootstrap_server", None) in (None, options.bootstrap_server)
     if same_cluster and options.output_topic in options.topics:
@@ -150,7 +150,12 @@ def open_exactly_once(spark: SparkSession, options: Options, result: Result) -> 
     servers, topic = output_servers(options), options.output_topic
     transactional_id = getattr(options, "transactional_id", None)
     assert topic is not None and transactional_id is not None
-    produce = exactly_once(transactional_id, {**options.client, "kafka.bootstrap.servers": servers, "topic": topic})
+    names_topics = result.is_records and "topic" in result.frame.columns
+    produce = exactly_once(
+        transactional_id,
+        # The option would replace the column.
+        {**options.client, "kafka.bootstrap.servers": servers, **({} if names_topics else {"topic": topic})},
+    )
 
     def write(batch: DataFrame, batch_id: int) -> None:
         produce(with_default_topic(records_of(batch, result), topic), batch_id)

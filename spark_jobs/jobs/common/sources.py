@@ -28,12 +28,16 @@ def record_stream(spark: SparkSession, options: Options, topic: str | None = Non
     from gregor.spark_jobs.sources import stream_topic
 
     _require_readers(spark, options)
+    given = stream_options(options)
+    return stream_topic(spark, options.bootstrap_server, topic or options.topic, given, options.source)
+
+
+def stream_options(options: Options) -> dict[str, str]:
+    """Return the options of the source of a stream, without those that select topics by --topic."""
     source = options.client | {"startingOffsets": options.starting_offsets}
     if options.max_offsets_per_trigger is not None:
         source["maxOffsetsPerTrigger"] = str(options.max_offsets_per_trigger)
-    return stream_topic(
-        spark, options.bootstrap_server, topic or options.topic, source | options.source_options, options.source
-    )
+    return source | options.source_options
 
 
 def record_batch(spark: SparkSession, options: Options, topic: str | None = None) -> DataFrame:
@@ -79,5 +83,5 @@ def require_topics(servers: str, topics: list[str], client: dict[str, str]) -> N
         what = f"the topic {missing[0]} does" if len(missing) == 1 else f"the topics {', '.join(missing)} do"
         raise JobError(
             f"{what} not exist at {servers}; create it with "
-            f"`gregor topics --bootstrap-server {servers} --create --topic {missing[0]}`, or correct --topic"
+            f"`gregor topics --bootstrap-server {servers} --create --topic {missing[0]}`, or correct the name"
         )

@@ -78,5 +78,22 @@ def json_rows(topics: Topics, topic: str, partitions: int = 1) -> list[dict[str,
     return [json.loads(value) for _, value in topics.read(topic, partitions) if value is not None]
 
 
+def committed(topics: Topics, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    """Return the keys and values that a read_committed consumer receives up to the end of partition 0."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    settings = {"bootstrap.servers": topics.bootstrap, "group.id": "t", "enable.partition.eof": True}
+    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        records = []
+        while (message := consumer.poll(CLIENT_S)) is not None and message.error() is None:
+            records.append((message.key(), message.value()))
+        assert message is not None and message.error().code() == KafkaError._PARTITION_EOF
+        return records
+    finally:
+        consumer.close()
+
+
 def start_of_window(time_ms: float, length_ms: int) -> int:
     return math.floor(time_ms / length_ms) * length_ms

@@ -10,15 +10,24 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql import SparkSession
 
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs import dedup, route, sessions, statement, top, two_topics
 from gregor.spark_jobs.jobs.common.job import Job
-from tests.spark_jobs.jobs.running import MINUTE, SECOND, Event, forget_last_commit, grow, json_rows, run_job, send
+from tests.spark_jobs.jobs.running import (
+    MINUTE,
+    SECOND,
+    Event,
+    committed,
+    forget_last_commit,
+    grow,
+    json_rows,
+    run_job,
+    send,
+)
 from tests.spark_jobs.jobs.running import start_of_window as floor
-from tests.spark_jobs.topics import CLIENT_S, Topics
+from tests.spark_jobs.topics import Topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat]
 
@@ -27,21 +36,6 @@ START = 1_700_000_000_000
 
 def epoch_ms(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
-
-
-def committed(topics: Topics, topic: str) -> list[bytes | None]:
-    """Return the values that a read_committed consumer receives up to the end of partition 0."""
-    settings = {"bootstrap.servers": topics.bootstrap, "group.id": "t", "enable.partition.eof": True}
-    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        values = []
-        while (message := consumer.poll(CLIENT_S)) is not None and message.error() is None:
-            values.append(message.value())
-        assert message is not None and message.error().code() == KafkaError._PARTITION_EOF
-        return values
-    finally:
-        consumer.close()
 
 
 class Pipe:
@@ -166,7 +160,7 @@ def test_an_exactly_once_sink_writes_no_row_of_a_repeated_batch_again(
     pipe.run(first)
     pipe.break_off()
     pipe.run([event._replace(partition=1) for event in second])
-    assert Counter(committed(topics, pipe.target)) == Counter(event.value for event in [*first, *second])
+    assert Counter(committed(topics, pipe.target)) == Counter((None, event.value) for event in [*first, *second])
 
 
 def test_top_keys_of_windows(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
