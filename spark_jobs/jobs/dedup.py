@@ -41,7 +41,7 @@ examples:
   gregor spark dedup --topic payments --sink topic --output-topic payments-once --checkpoint ./payments.checkpoint
 
   # duplicates have the same id, by the time in the record
-  gregor spark dedup --topic payments --format json --schema "id STRING, at TIMESTAMP" --id value.id \\
+  gregor spark dedup --topic payments --value-format json --schema "id STRING, at TIMESTAMP" --id value.id \\
     --time value.at --within "1 hour" --sink topic --output-topic payments-once --checkpoint ./payments.checkpoint
 """
 
@@ -50,7 +50,7 @@ examples:
 class Options(ValueOptions):
     """The options of the job."""
 
-    format: str = field(default="bytes", metadata=FIXED)
+    value_format: str = field(default="bytes", metadata=FIXED)
     id: str = field(default="struct(raw_key, raw_value)", metadata=FIXED)
     within: str = field(default="10 minutes", metadata=FIXED)
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 try:
     from gregor.spark_jobs.errors import JobError
+    from gregor.spark_jobs.formats.types import canonical, ddl_of, struct_of
     from gregor.spark_jobs.jobs.common.checkpoint import Folder, read_identity
     from gregor.spark_jobs.jobs.common.job import Job
     from gregor.spark_jobs.jobs.common.options import FIXED, add_pairs
     from gregor.spark_jobs.jobs.common.options import Options as CommonOptions
     from gregor.spark_jobs.jobs.common.sinks import Result, writer_of
-    from gregor.spark_jobs.jobs.common.values import canonical, ddl_of, read_schema_file, struct_of
+    from gregor.spark_jobs.jobs.common.values import read_schema_file
 except ModuleNotFoundError as error:
     if error.name != "gregor":
         raise
@@ -89,8 +90,10 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
 
 def rows_of(spark: SparkSession, options: Options) -> DataFrame:
     """Return the rows of the files as a stream."""
+    from pyspark.sql import functions as F
     from pyspark.sql.types import StringType, StructField, StructType
 
+    from gregor.spark_jobs.formats.columns import decoded_json
     from gregor.spark_jobs.transforms import files
 
     schema = struct_of(options.schema) if options.schema is not None else None
@@ -107,14 +110,16 @@ def rows_of(spark: SparkSession, options: Options) -> DataFrame:
         return files.rows_of_csv(frame)
     if options.format == "whole":
         return files.rows_of_whole_files(frame)
-    return files.rows_of_json(frame, schema) if options.format == "json" else files.rows_of_text(frame)
+    if options.format == "text":
+        return files.rows_of_text(frame)
+    return files.rows_of_json(frame, None if schema is None else decoded_json(F.col("value"), schema))
 
 
 def with_schema(spark: SparkSession, options: Options) -> Options:
     """Return the options with the schema of the files: given, kept in the checkpoint, or inferred and shown."""
     if options.schema is not None:
         text = read_schema_file(options.schema[1:]) if options.schema.startswith("@") else options.schema
-        return replace(options, schema=canonical(text))
+        return replace(options, schema=canonical(" ".join(text.split())))
     if options.format != "csv":
         return options
     assert options.checkpoint is not None

@@ -43,7 +43,7 @@ examples:
   gregor spark generate --output-topic load --rate 10000 --keys 1000 --seconds 60
 
   # a million random values of 1,000 bytes without keys, as fast as they are written
-  gregor spark generate --output-topic load --format bytes --size 1000 --rows 1000000 --once
+  gregor spark generate --output-topic load --value-format bytes --size 1000 --rows 1000000 --once
 
   # purchases of users of whom a few buy most, each exactly once also when the run is interrupted and started again
   gregor spark generate --output-topic orders --keys 500 --distribution zipf --rate 100 --column user=key \\
@@ -63,7 +63,7 @@ class Options(CommonOptions):
     rate: int = 1000
     rows: int | None = None
     seconds: int | None = None
-    format: str = field(default="json", metadata=FIXED)
+    value_format: str = field(default="json", metadata=FIXED)
     size: int = field(default=100, metadata=FIXED)
     keys: int | None = field(default=None, metadata=FIXED)
     distribution: str = field(default="uniform", metadata=FIXED)
@@ -96,7 +96,7 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
         options.keys,
         options.distribution,
         options.skew,
-        options.format,
+        options.value_format,
         options.size,
         dict(options.column),
         options.seed,
@@ -169,8 +169,8 @@ def problem_of(options: Options) -> str | None:
         return "--seconds limits a run at a rate; leave it out with --once"
     if options.transactional_id is not None and options.sink != "exactly-once":
         return "--transactional-id needs --sink exactly-once"
-    if options.format == "bytes" and names:
-        return "--column is a field of a JSON object; leave it out, or --format bytes"
+    if options.value_format == "bytes" and names:
+        return "--column is a field of a JSON object; leave out one of --column and --value-format bytes"
     if len(set(names)) < len(names) or "filler" in names:
         return "each --column needs a name of its own, other than filler"
     if options.keys is None and options.distribution != "uniform":
@@ -211,7 +211,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="end this long after the first batch; the batch that is being written then is broken off",
     )
-    add("--format", choices=FORMATS, default="json", help="JSON objects or random bytes; default: %(default)s")
+    add("--value-format", choices=FORMATS, default="json", help="JSON objects or random bytes; default: %(default)s")
     add(
         "--size",
         type=positive,

@@ -43,7 +43,7 @@ examples:
   # visits: clicks of a user less than 30 minutes apart
   gregor spark sessions --topic clicks --gap "30 minutes" --watermark "5 minutes" --chart visits.svg
 
-  gregor spark sessions --topic clicks --format json --schema "user STRING, seconds DOUBLE" --key value.user \\
+  gregor spark sessions --topic clicks --value-format json --schema "user STRING, seconds DOUBLE" --key value.user \\
     --sum seconds=value.seconds --sink topic --output-topic visits --checkpoint ./visits.checkpoint
 """
 

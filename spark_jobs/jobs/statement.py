@@ -44,13 +44,13 @@ and `value` of the result are the record for --sink topic; without `value` the v
 
 examples:
   # orders per country
-  gregor spark sql --topic orders --format json --schema "country STRING, amount DOUBLE" \\
+  gregor spark sql --topic orders --value-format json --schema "country STRING, amount DOUBLE" \\
     --query "SELECT value.country AS key, count(*) AS orders, sum(value.amount) AS amount FROM orders GROUP BY 1"
 
   # payments with their order, at most an hour apart
-  gregor spark sql --topic orders,payments --format json --schema "id STRING, amount DOUBLE" --watermark "2 hours" \\
-    --mode append --query "SELECT o.value.id AS key, o.value.amount, p.value.amount AS paid FROM orders o
-    JOIN payments p ON o.value.id = p.value.id AND p.time BETWEEN o.time AND o.time + INTERVAL '1 hour'"
+  gregor spark sql --topic orders,payments --value-format json --schema "id STRING, amount DOUBLE" \\
+    --watermark "2 hours" --mode append --query "SELECT o.value.id AS key, o.value.amount, p.value.amount AS paid
+    FROM orders o JOIN payments p ON o.value.id = p.value.id AND p.time BETWEEN o.time AND o.time + INTERVAL '1 hour'"
 """
 
 

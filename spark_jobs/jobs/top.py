@@ -44,7 +44,7 @@ examples:
   gregor spark top --topic clicks
 
   # the three most visited pages of the last hour, every minute, as a chart too
-  gregor spark top --topic clicks --format json --schema "page STRING" --key value.page --count 3 \\
+  gregor spark top --topic clicks --value-format json --schema "page STRING" --key value.page --count 3 \\
     --window "1 hour" --slide "1 minute" --chart pages.svg
 """
 MAX_TRACKED = 1_000_000

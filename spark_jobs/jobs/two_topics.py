@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = f"""\
 {COLUMNS_HELP}
---sink topic writes the key and one JSON object of all columns; both values have the same --format and --schema.
+--sink topic writes the key and one JSON object of all columns; both values have the same --value-format and --schema.
 
 examples:
   # each payment with the order of the same key, at most an hour apart
@@ -99,8 +99,8 @@ def problem_of(options: Options) -> str | None:
     """Return what is wrong with the options, or None."""
     if options.as_table and (options.within or options.watermark):
         return "--within and --watermark are of the join of two streams; leave them out with --as-table"
-    if options.format == "bytes":
-        return "--format bytes does not fit JSON objects of both values; use text or json"
+    if options.value_format == "bytes":
+        return "--value-format bytes does not fit JSON objects of both values; use text or json"
     return value_problem(options)
 
 

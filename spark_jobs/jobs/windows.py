@@ -46,7 +46,7 @@ examples:
   gregor spark windows --topic clicks --window "1 minute"
 
   # page views and seconds per user in the last ten minutes, every minute, as a chart too
-  gregor spark windows --topic clicks --format json --schema "user STRING, seconds DOUBLE, at TIMESTAMP" \\
+  gregor spark windows --topic clicks --value-format json --schema "user STRING, seconds DOUBLE, at TIMESTAMP" \\
     --key value.user --time value.at --sum seconds=value.seconds --window "10 minutes" --slide "1 minute" \\
     --chart views.svg
 

@@ -9,9 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
-
-from gregor.spark_jobs.transforms.values import decoded_json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -27,16 +24,16 @@ def rows_of_text(lines: DataFrame) -> DataFrame:
     return lines.select("value", F.col("value").cast("binary").alias("content"), *file_columns(), no_problem())
 
 
-def rows_of_json(lines: DataFrame, schema: T.StructType | None) -> DataFrame:
-    """Return the rows of JSON lines, with `value` as text, or as a struct with a schema. Empty lines are left out."""
+def rows_of_json(lines: DataFrame, parsed: tuple[Column, Column] | None = None) -> DataFrame:
+    """Return the rows of JSON lines; empty lines are left out.
+
+    `parsed` are the struct and the problem of a line, decoded with a schema; without them `value` is the text.
+    """
+    is_json = F.try_parse_json("value").isNotNull()
+    value, problem = parsed or (F.col("value"), F.when(~is_json, "the line is not JSON"))
+    content = F.col("value").cast("binary").alias("content")
     filled = lines.filter(F.trim("value") != "")
-    content = F.col("value").cast("binary")
-    if schema is None:
-        value = F.col("value")
-        problem = F.when(F.try_parse_json("value").isNull(), "the line is not JSON")
-    else:
-        value, problem = decoded_json(content, schema)
-    return filled.select(value.alias("value"), content.alias("content"), *file_columns(), problem.alias("problem"))
+    return filled.select(value.alias("value"), content, *file_columns(), problem.alias("problem"))
 
 
 def rows_of_csv(rows: DataFrame) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from gregor.spark_jobs.jobs.common.checkpoint import Folder, claim
 from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE as DEAD_LETTER_GUARANTEE
 from gregor.spark_jobs.jobs.common.failures import explained
 from gregor.spark_jobs.jobs.common.options import Options, add_common_arguments, parse_options
-from gregor.spark_jobs.jobs.common.sinks import SINKS, checkpoint_of
+from gregor.spark_jobs.jobs.common.sinks import SINKS, Sink, checkpoint_of
 from gregor.spark_jobs.jobs.common.sources import BY_OTHER_NAMES, require_topics, stream_options
 from gregor.spark_jobs.jobs.common.terminal import Terminal
 from gregor.spark_jobs.source.checkpoint import commit_last_batches
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from gregor.spark_jobs.packages import Package
     from gregor.spark_jobs.progress import Ended, Progress
 
 STATE_STORE = {
@@ -43,6 +44,11 @@ def no_arguments(parser: argparse.ArgumentParser) -> None:
 def no_problem(options: Any) -> str | None:
     """Return None: any options fit."""
     return None
+
+
+def no_needs(options: Any) -> tuple[Mapping[str, str], Sequence[Package]]:
+    """Return no settings and no packages."""
+    return {}, ()
 
 
 def input_topics(options: Any) -> list[str]:
@@ -65,6 +71,10 @@ class Job:
     prepare: Callable[[SparkSession, Any], Any] | None = None
     """Returns the options completed by the cluster or an old checkpoint, such as an inferred schema."""
     sinks: tuple[str, ...] = tuple(SINKS)
+    sink: Sink | None = None
+    """The output of a job that has only one, without `sinks`."""
+    session: Callable[[Any], tuple[Mapping[str, str], Sequence[Package]]] = no_needs
+    """Returns the settings and the packages of Spark that the options need; a setting of the user has precedence."""
     topic_help: str | None = "the topics to read"
     """None if the job reads no topic: then it has no arguments for one."""
     done: str = "processed"
@@ -85,7 +95,10 @@ class Job:
         return parse_options(parser, self.options, self._problem_of, argv)
 
     def _problem_of(self, options: Any) -> str | None:
-        return SINKS[options.sink].problem(options) or self.problem(options)
+        return self._sink_of(options).problem(options) or self.problem(options)
+
+    def _sink_of(self, options: Any) -> Sink:
+        return self.sink or SINKS[options.sink]
 
     def main(self, argv: Sequence[str] | None = None, prog: str | None = None) -> int:
         """Run the job; return the exit code: 0 ended or stopped by a signal, 1 failed, 2 wrong arguments."""
@@ -121,11 +134,14 @@ class Job:
 
         from gregor.spark_jobs.progress import reason, run_to_end
 
-        spark = open_session(f"{self.name} of {options.topic or options.output_topic}", options.conf)
+        settings, packages = self.session(options)
+        conf = {**settings, **options.conf}
+        spark = open_session(f"{self.name} of {options.topic or options.output_topic}", conf, packages=packages)
         try:
-            query = start(spark, self, options)
+            options = completed(spark, self, options)
+            query = start_completed(spark, self, options)
             if options.sink != "console":
-                terminal.line(f"{self.name} to {options.sink}: {SINKS[options.sink].guarantee}")
+                terminal.line(f"{self.name} to {options.sink}: {self._sink_of(options).guarantee}")
             if getattr(options, "dead_letter_topic", None) is not None:
                 terminal.line(self.dead_letters)
             ended = None if self.ended is None else self.ended(options)
@@ -142,15 +158,23 @@ class Job:
 
 def start(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:
     """Start the query and return it at once; raise JobError if the checkpoint or the output belongs to another run."""
+    return start_completed(spark, job, completed(spark, job, options))
+
+
+def completed(spark: SparkSession, job: Job, options: Any) -> Any:
+    """Return the options completed by the cluster or an old checkpoint."""
+    return options if job.prepare is None else job.prepare(spark, options)
+
+
+def start_completed(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:
+    """Start the query with options that are complete."""
     for key, value in STATE_STORE.items():
         if not spark.sparkContext.getConf().contains(key):
             spark.conf.set(key, value)
-    if job.prepare is not None:
-        options = job.prepare(spark, options)
     checkpoint = checkpoint_of(options)
     writer = job.build(spark, options)
     if checkpoint is not None:
-        claim(spark, checkpoint, job.name, options.fixed())
+        claim(spark, checkpoint, job.name, options.fixed(), options.evolving())
         writer = writer.option("checkpointLocation", checkpoint)
     if options.trigger == "available-now":
         return writer.trigger(availableNow=True).start()

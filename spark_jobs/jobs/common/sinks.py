@@ -47,16 +47,19 @@ class Result:
 
 @dataclass(frozen=True)
 class Sink:
-    """A sink: `problem` returns what the options lack, or None; `open` checks the output and returns the writer."""
+    """A sink: `problem` returns what the options lack, or None; `open` checks the output and returns the writer.
+
+    The only output of a job has no `open`: the job writes to it.
+    """
 
     help: str
     guarantee: str
     problem: Callable[[Options], str | None]
-    open: Callable[[SparkSession, Options, Result], Write]
+    open: Callable[[SparkSession, Options, Result], Write] | None = None
 
 
-def console_problem(options: Options) -> str | None:
-    """Return None: the console needs no option."""
+def no_problem(options: Options) -> str | None:
+    """Return None: the output needs no option."""
     return None
 
 
@@ -178,7 +181,7 @@ def with_default_topic(records: DataFrame, topic: str) -> DataFrame:
 
 
 SINKS: dict[str, Sink] = {
-    "console": Sink("print the rows", "rows of a repeated batch are printed again", console_problem, open_console),
+    "console": Sink("print the rows", "rows of a repeated batch are printed again", no_problem, open_console),
     "topic": Sink("a topic", "at least once: a repeated batch is produced again", topic_problem, open_topic),
     "exactly-once": Sink(
         "a topic, in transactions",
@@ -203,7 +206,9 @@ def writer_of(
     spark: SparkSession, options: Options, result: Result, observers: Sequence[Write] = ()
 ) -> DataStreamWriter:
     """Return the writer of a query to the sink that the options name; each observer sees a batch before the sink."""
-    write = SINKS[options.sink].open(spark, options, result)
+    sink = SINKS[options.sink]
+    assert sink.open is not None
+    write = sink.open(spark, options, result)
 
     def write_all(batch: DataFrame, batch_id: int) -> None:
         if result.each is not None:

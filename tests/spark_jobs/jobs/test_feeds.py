@@ -45,7 +45,7 @@ def test_generated_records_are_there_once_after_a_repeated_batch(
 
 def test_generated_records_at_a_rate_end_with_the_last_one(spark: SparkSession, topics: Topics) -> None:
     target = topics.create(1)
-    arguments = ["--output-topic", target, "--format", "bytes", "--size", "33", "--interval", "100 milliseconds"]
+    arguments = ["--output-topic", target, "--value-format", "bytes", "--size", "33", "--interval", "100 milliseconds"]
     options = generate.JOB.parse(["-b", topics.bootstrap, *arguments, "--rate", "200", "--rows", "50"])
     from gregor.spark_jobs.jobs.common.job import start
     from gregor.spark_jobs.progress import run_to_end
