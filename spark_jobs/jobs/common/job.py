@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -132,28 +133,34 @@ class Job:
         require_topics(options.bootstrap_server, self.topics(options), options.client)
         from pyspark.errors import PySparkException
 
-        from gregor.spark_jobs.progress import reason, run_to_end
+        from gregor.spark_jobs.progress import reason
 
         settings, packages = self.session(options)
         conf = {**settings, **options.conf}
         spark = open_session(f"{self.name} of {options.topic or options.output_topic}", conf, packages=packages)
         try:
-            options = completed(spark, self, options)
-            query = start_completed(spark, self, options)
-            if options.sink != "console":
-                terminal.line(f"{self.name} to {options.sink}: {self._sink_of(options).guarantee}")
-            if getattr(options, "dead_letter_topic", None) is not None:
-                terminal.line(self.dead_letters)
-            ended = None if self.ended is None else self.ended(options)
-            progress = run_to_end(query, terminal.progress, ended=ended)
-            for line in commit_end(spark, options):
-                terminal.line(line)
-            return progress
+            return self.run_in(spark, options, terminal)
         except PySparkException as error:
             raise JobError(reason(error)) from error
         finally:
             terminal.close()
             spark.stop()
+
+    def run_in(self, spark: SparkSession, options: Any, terminal: Terminal, timeout_s: float = math.inf) -> Progress:
+        """Run the query in a session until it ends or is stopped, and commit its last batch."""
+        from gregor.spark_jobs.progress import run_to_end
+
+        options = completed(spark, self, options)
+        query = start_completed(spark, self, options)
+        if options.sink != "console":
+            terminal.line(f"{self.name} to {options.sink}: {self._sink_of(options).guarantee}")
+        if getattr(options, "dead_letter_topic", None) is not None:
+            terminal.line(self.dead_letters)
+        ended = None if self.ended is None else self.ended(options)
+        progress = run_to_end(query, terminal.progress, timeout_s, ended)
+        for line in commit_end(spark, options):
+            terminal.line(line)
+        return progress
 
 
 def start(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:

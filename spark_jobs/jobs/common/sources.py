@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode
@@ -40,12 +41,16 @@ def stream_options(options: Options) -> dict[str, str]:
     return source | options.source_options
 
 
-def record_batch(spark: SparkSession, options: Options, topic: str | None = None) -> DataFrame:
-    """Return the records that the topics have now."""
+def record_batch(
+    spark: SparkSession, options: Options, topic: str | None = None, limits: Mapping[str, str] | None = None
+) -> DataFrame:
+    """Return the records that the topics have now, or the part of them that options of the source select."""
     from gregor.spark_jobs.sources import read_topic
 
     _require_readers(spark, options)
-    return read_topic(spark, options.bootstrap_server, topic or options.topic, options.client, options.source)
+    return read_topic(
+        spark, options.bootstrap_server, topic or options.topic, options.client | dict(limits or {}), options.source
+    )
 
 
 def _require_readers(spark: SparkSession, options: Options) -> None:
