@@ -81,7 +81,7 @@ def descriptors_of_registry(files: Iterable[tuple[str, str]]) -> str:
 
 def _require_protobuf() -> None:
     try:
-        import google.protobuf  # noqa: F401
+        import google.protobuf.message  # noqa: F401
     except ModuleNotFoundError as error:
         raise JobError(f"protobuf values need the library protobuf; {HOW_TO_INSTALL}") from error
 

@@ -18,7 +18,7 @@ try:
         COLUMNS_HELP,
         ValueOptions,
         add_value_arguments,
-        decoded_stream,
+        decoded_rows,
         value_problem,
         with_schema,
     )
@@ -60,8 +60,9 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     from gregor.spark_jobs.transforms.dedup import deduplicated
     from gregor.spark_jobs.transforms.route import routed
 
-    rows = decoded_stream(spark, JOB.name, options, raw=True)
-    return writer_of(spark, options, Result(routed(deduplicated(rows, options.id, options.within)), is_records=True))
+    rows = decoded_rows(spark, JOB.name, options, raw=True)
+    records = routed(deduplicated(rows.frame, options.id, options.within))
+    return writer_of(spark, options, Result(records, is_records=True, letters=rows.letters))
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

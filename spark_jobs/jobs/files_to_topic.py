@@ -17,6 +17,7 @@ try:
     from gregor.spark_jobs.errors import JobError
     from gregor.spark_jobs.formats.types import canonical, ddl_of, struct_of
     from gregor.spark_jobs.jobs.common.checkpoint import Folder, read_identity
+    from gregor.spark_jobs.jobs.common.dead_letters import counted
     from gregor.spark_jobs.jobs.common.job import Job
     from gregor.spark_jobs.jobs.common.options import FIXED, add_pairs
     from gregor.spark_jobs.jobs.common.options import Options as CommonOptions
@@ -73,17 +74,19 @@ class Options(CommonOptions):
     dead_letter_topic: str | None = None
     transactional_id: str | None = field(default=None, metadata=FIXED)
 
+    @property
+    def letters_in_transaction(self) -> bool:
+        """Whether dead letters are in the transaction of their batch."""
+        return self.sink == "exactly-once"
+
 
 def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the records to the sink that the options name."""
-    from pyspark.sql import functions as F
-
-    from gregor.spark_jobs.progress import DEAD_LETTERS
     from gregor.spark_jobs.transforms.files import records
 
     rows = rows_of(spark, options)
     if options.dead_letter_topic is not None:
-        rows = rows.observe(DEAD_LETTERS, F.count("problem").alias("records"))
+        rows = counted(rows, "files")
     frame = records(rows, options.key, options.file_headers, options.dead_letter_topic)
     return writer_of(spark, options, Result(frame, is_records=True))
 
@@ -226,7 +229,6 @@ JOB = Job(
     prepare=with_schema,
     sinks=("topic", "exactly-once"),
     topic_help=None,
-    dead_letters="dead letters: in the same batch as the records, with the guarantee of the sink",
 )
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 try:
     from gregor.spark_jobs.errors import JobError
     from gregor.spark_jobs.jobs.common.checkpoint import Folder, read_identity
+    from gregor.spark_jobs.jobs.common.dead_letters import counted
     from gregor.spark_jobs.jobs.common.job import Job
     from gregor.spark_jobs.jobs.common.options import FIXED, pair, positive
     from gregor.spark_jobs.jobs.common.options import Options as CommonOptions
@@ -78,7 +79,6 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the records to the sink that the options name."""
     from pyspark.sql import functions as F
 
-    from gregor.spark_jobs.progress import ROWS
     from gregor.spark_jobs.transforms.generated import Shape, generated
 
     interval_ms = interval_of(spark, options.interval)
@@ -91,7 +91,7 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     numbers = spark.readStream.format("rate-micro-batch").options(**source).load()
     if options.rows is not None:
         numbers = numbers.filter(F.col("value") < options.rows)
-    numbers = numbers.observe(ROWS, F.count("*").alias("records"))
+    numbers = counted(numbers.withColumn("problem", F.lit(None)), "rows")
     shape = Shape(
         options.keys,
         options.distribution,

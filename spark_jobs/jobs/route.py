@@ -18,7 +18,7 @@ try:
         COLUMNS_HELP,
         ValueOptions,
         add_value_arguments,
-        decoded_stream,
+        decoded_rows,
         value_problem,
         with_schema,
     )
@@ -69,9 +69,9 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the records to the sink that the options name."""
     from gregor.spark_jobs.transforms.route import routed
 
-    rows = decoded_stream(spark, JOB.name, options, raw=True)
-    records = routed(rows, options.where, options.set_key, options.set_value, options.to, options.keep_partition)
-    return writer_of(spark, options, Result(records, is_records=True))
+    rows = decoded_rows(spark, JOB.name, options, raw=True)
+    records = routed(rows.frame, options.where, options.set_key, options.set_value, options.to, options.keep_partition)
+    return writer_of(spark, options, Result(records, is_records=True, letters=rows.letters))
 
 
 def problem_of(options: Options) -> str | None:

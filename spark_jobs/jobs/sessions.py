@@ -20,7 +20,7 @@ try:
         COLUMNS_HELP,
         ValueOptions,
         add_value_arguments,
-        decoded_stream,
+        decoded_rows,
         sum_problem,
         value_problem,
         with_schema,
@@ -63,14 +63,14 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the finished sessions to the sink that the options name."""
     from gregor.spark_jobs.transforms.sessions import sessions
 
-    rows = decoded_stream(spark, JOB.name, options)
-    found = sessions(rows, options.key, options.gap, options.watermark, dict(options.sum))
+    rows = decoded_rows(spark, JOB.name, options)
+    found = sessions(rows.frame, options.key, options.gap, options.watermark, dict(options.sum))
     charts = []
     if options.chart is not None:
         shown = options.sum[0][0] if options.sum else "count"
         title = f"{shown} of {options.topic} by {options.key}, sessions with gaps below {options.gap}"
         charts.append(Chart(options.chart, title, "session_start", "key", shown).observer())
-    return writer_of(spark, options, Result(found, order=("session_start", "key")), charts)
+    return writer_of(spark, options, Result(found, order=("session_start", "key"), letters=rows.letters), charts)
 
 
 def problem_of(options: Options) -> str | None:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 EXAMPLES = f"""\
 {COLUMNS_HELP}
 The table has the columns `key` and `value`, or the fields of the value, unless --column names others, and always
-_partition, _offset and _timestamp: the place of the record in the topic.
+_topic_partition, _offset and _timestamp: the place of the record in the topic.
 
 With --key-columns the table has the latest row of each key of a compacted topic. Within a partition the highest offset
 wins, and a record without a value (a tombstone) deletes the row. Of a key that is in two partitions, as after growth of
@@ -74,7 +74,7 @@ ISOLATION = "isolation.level"
 class Options(ValueOptions):
     """The options of the job; `sink` is the format of the table."""
 
-    sink: str = field(default="", metadata=FIXED | {"argument": "--format"})
+    sink: str = field(default="", metadata={**FIXED, "argument": "--format"})
     schema: str | None = field(default=None, metadata=EVOLVING)
     path: str = field(default="", metadata=FIXED)
     key_columns: Sequence[str] = field(default=(), metadata=FIXED)
@@ -110,7 +110,7 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
 
 
 def check_owner(spark: SparkSession, options: Options, target: TableTarget) -> None:
-    """Raise JobError if a new query would append what the table has; name the deletions that a query may have missed."""
+    """Raise JobError if a new query would append what the table has; print which deletions it may have missed."""
     assert options.checkpoint is not None
     checkpoint = Folder(spark, options.checkpoint)
     is_new = not checkpoint.names("metadata")
@@ -157,7 +157,8 @@ def problem_of(options: Options) -> str | None:
         return "--reconcile needs --key-columns: only rows of keys can be deleted"
     if options.checkpoint is None and "/" not in options.path:
         return "--path without a folder needs --checkpoint, a folder that keeps the position between runs"
-    return FORMATS[options.sink].problem(bool(options.key_columns), options.compact is not None) or value_problem(options)
+    of_format = FORMATS[options.sink].problem(bool(options.key_columns), options.compact is not None)
+    return of_format or value_problem(options)
 
 
 def names(text: str) -> list[str]:
@@ -180,8 +181,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=names,
         default=[],
         metavar="NAME[,...]",
-        help="the table has the latest row of each key, which these columns are. Of a tombstone they are the key of the "
-        "record; several ones are fields of a JSON object. Default: the table has a row for each record",
+        help="the table has the latest row of each key, which these columns are. Of a tombstone they are the key of "
+        "the record; several ones are fields of a JSON object. Default: the table has a row for each record",
     )
     add(
         "--column",
@@ -200,8 +201,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--reconcile",
         action="store_true",
-        help="before the first batch read the whole topic, and delete the rows of keys that it has not: for a run after "
-        "a pause longer than delete.retention.ms of the topic, in which tombstones may have been removed",
+        help="before the first batch read the whole topic, and delete the rows of keys that it has not: for a run "
+        "after a pause longer than delete.retention.ms of the topic, in which tombstones may have been removed",
     )
     parser.set_defaults(output_topic=None, output_path=None)
 

@@ -21,7 +21,8 @@ try:
         ValueOptions,
         add_value_arguments,
         decoded_batch,
-        decoded_stream,
+        decoded_rows,
+        letters_of,
         value_problem,
         with_schema,
     )
@@ -71,31 +72,36 @@ class Options(ValueOptions):
         """The topics to read, of both sides."""
         return [*super().topics, self.right_topic]
 
+    @property
+    def needs_columns(self) -> bool:
+        """Whether each batch is joined with the table."""
+        return self.as_table
+
 
 def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the pairs to the sink that the options name."""
     from gregor.spark_jobs.transforms.join import with_latest, within_time
 
-    left = decoded_stream(spark, JOB.name, options, options.topic)
+    left = decoded_rows(spark, JOB.name, options, options.topic)
     if not options.as_table:
-        right = decoded_stream(spark, JOB.name, options, options.right_topic)
+        right = decoded_rows(spark, JOB.name, options, options.right_topic)
         pairs = within_time(
-            left,
-            right,
+            left.frame,
+            right.frame,
             options.left_key,
             options.right_key,
             options.within or WITHIN,
             options.watermark or WATERMARK,
             options.how,
         )
-        return writer_of(spark, options, Result(pairs, order=("left_time", "key")))
+        return writer_of(spark, options, Result(pairs, order=("left_time", "key"), letters=letters_of(left, right)))
 
     table = table_of(spark, options)
 
     def with_table(batch: DataFrame) -> DataFrame:
         return with_latest(batch, table(), options.left_key, options.how)
 
-    return writer_of(spark, options, Result(left, order=("left_time", "key"), each=with_table))
+    return writer_of(spark, options, Result(left.frame, order=("left_time", "key"), each=with_table))
 
 
 def table_of(spark: SparkSession, options: Options) -> Callable[[], DataFrame]:

@@ -1,9 +1,12 @@
 """The changes that the records of a compacted topic make to a table of the latest row per key.
 
-Within a partition the highest offset wins, and a tombstone deletes. A key that is in two partitions, as after growth of
-the topic, has the row of the partition that received a record of the key at the latest timestamp; of two partitions with
-the same latest timestamp, that of the higher number. The rule gives the same rows however the records are cut into
-batches: a table row keeps its partition and offset, and as `_timestamp` the latest one of its key in that partition.
+Within a partition the highest offset wins, and a tombstone deletes. A key that is in two partitions, as after growth
+of the topic, has the row of the partition that received a record of the key at the latest timestamp; of two partitions
+with the same latest timestamp, that of the higher number. A table row keeps its partition and offset, and as
+`_timestamp` the latest one of its key in that partition: rows are the same however the records are cut into batches.
+
+A deletion leaves no row. An older record of the key in another partition therefore inserts the row again if it is read
+in a later batch than the tombstone; in one batch the tombstone wins.
 """
 
 from __future__ import annotations
@@ -24,9 +27,7 @@ _HOUR_MICROS = 3_600_000_000
 _OWN = {*POSITION, DELETE, DAY, HOUR}
 
 
-def table_rows(
-    rows: DataFrame, columns: Sequence[tuple[str, str]] = (), key_columns: Sequence[str] = ()
-) -> DataFrame:
+def table_rows(rows: DataFrame, columns: Sequence[tuple[str, str]] = (), key_columns: Sequence[str] = ()) -> DataFrame:
     """Return the columns of the table and POSITION from decoded rows, and with key columns DELETE.
 
     `columns` are names and expressions; without them the table has `key` and the fields of the value, or the value.

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.tables.change import merge_statement, time_columns, with_time_columns
 from gregor.spark_jobs.tables.target import DELETE, Batch, Layout, new_fields
 

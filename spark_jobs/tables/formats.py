@@ -1,4 +1,4 @@
-"""The formats of tables, in one table: what they can do, the settings of a session that they need, and their targets."""
+"""The formats of tables: their targets, their limits, and the settings of a session that they need."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gregor.spark_jobs.packages import Package
-from gregor.spark_jobs.tables.packages import delta_package
 from gregor.spark_jobs.tables.delta import SETTINGS as DELTA_SETTINGS
 from gregor.spark_jobs.tables.delta import DeltaTarget
+from gregor.spark_jobs.tables.packages import delta_package
 from gregor.spark_jobs.tables.parquet import APPEND_ONLY, NO_COMPACTION, ParquetTarget
 from gregor.spark_jobs.tables.target import Layout, TableTarget
 

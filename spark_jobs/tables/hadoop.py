@@ -64,7 +64,9 @@ class HadoopFiles:
         target = self._path(new)
         self._files.mkdirs(target.getParent())
         if not self._files.rename(self._path(old), target):
-            raise JobError(f"{self._path(old).toString()} cannot be renamed to {target.toString()}; is one a mount point?")
+            raise JobError(
+                f"{self._path(old).toString()} cannot be renamed to {target.toString()}; is one a mount point?"
+            )
 
     def delete(self, path: str) -> None:
         """Delete a file or a folder if it is there."""

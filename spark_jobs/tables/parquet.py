@@ -1,8 +1,8 @@
 """A folder of Parquet files that only grows, in which a reader finds each row once.
 
-Nothing but the files tells a reader of Parquet which rows are there. Each file appears by a rename, whole and once, with
-a name fixed by query, batch and task; between two renames a reader sees some files of the batch and not yet the others,
-and never a row twice. Rows cannot be updated, and files cannot be compacted, without such a reader seeing rows twice or
+A reader of Parquet knows the rows by the files alone. Each file appears by a rename, whole and once, with a name fixed
+by query, batch and task; between two renames a reader sees some files of the batch and not yet the others, and never a
+row twice. Rows cannot be updated, and files cannot be compacted, without such a reader seeing rows twice or
 not at all meanwhile: both are refused.
 """
 
@@ -63,7 +63,9 @@ class ParquetTarget:
         self._publisher.recover()
         if not self._files.exists(self._schema):
             if self.exists():
-                raise JobError(f"{self._path} contains Parquet files that this job has not written; give another --path")
+                raise JobError(
+                    f"{self._path} contains Parquet files that this job has not written; give another --path"
+                )
             self._files.write(self._schema, schema.json())
             return
         existing = StructType.fromJson(json.loads(self._files.read(self._schema)))
@@ -96,4 +98,3 @@ class ParquetTarget:
     def compact(self) -> None:
         """Raise JobError: a reader would see the rows of old and new files."""
         raise JobError(NO_COMPACTION)
-

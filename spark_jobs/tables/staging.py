@@ -1,7 +1,7 @@
 """A folder of files that grows by whole batches, with a journal of renames: what was staged is published once.
 
-The journal and the staged files are in a hidden folder beside the folder, on the same file system, so that no pattern of
-a reader finds them. A batch is published in these steps; after an end anywhere between them, `recover` continues:
+The journal and the staged files are in a hidden folder beside the folder, on the same file system, so that no pattern
+of a reader finds them. A batch is published in these steps; after an end anywhere between them, `recover` continues:
 
 1. The rows are written to `staging`. A file that is there already belongs to an attempt that ended, and is deleted.
 2. `batches/<number>.renames` appears by a rename: from now on the staged files are the batch, whatever a repeated batch
@@ -77,7 +77,7 @@ class Publisher:
             self._complete(number)
 
     def publish(self, batch: Batch, stage: Callable[[str], None]) -> bool:
-        """Publish what `stage` writes to the folder that it is given; return False for a batch that is there already."""
+        """Publish what `stage` writes to the folder that it is given; return False for one that is there."""
         last = self.last()
         if last is not None and last.query_id != batch.query_id:
             raise JobError(
@@ -88,7 +88,11 @@ class Publisher:
             return False
         self._files.delete(self._staging)
         stage(self._staging)
-        renames = {name: f"{self._table}/{final_name(name, batch)}" for name in self._files.names(self._staging) if is_data(name)}
+        renames = {
+            name: f"{self._table}/{final_name(name, batch)}"
+            for name in self._files.names(self._staging)
+            if is_data(name)
+        }
         journal = json.dumps({"query_id": batch.query_id, "renames": renames}, indent=1, sort_keys=True)
         unfinished = f"{self._journals}/unfinished"
         self._files.write(unfinished, journal)

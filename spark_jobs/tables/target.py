@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructField, StructType
 
-PARTITION, OFFSET, TIMESTAMP = "_partition", "_offset", "_timestamp"
+PARTITION, OFFSET, TIMESTAMP = "_topic_partition", "_offset", "_timestamp"
 POSITION = (PARTITION, OFFSET, TIMESTAMP)
-"""The columns of every table that hold the place of a row in its topic."""
+"""The columns of every table that hold the place of a row in its topic. Iceberg reserves the name _partition."""
 DELETE = "_gregor_delete"
 """The column of changes that is true if the row is to be deleted; no column of the table."""
 DAY, HOUR = "day", "hour"
-"""The columns that partition a table by time, in UTC: a date, and the hour of that day. They begin with a letter, because
-readers of folders skip names that begin with an underscore."""
+"""The columns that partition a table by time, in UTC: a date, and the hour of that day. They begin with a letter,
+because readers of folders skip names that begin with an underscore."""
 UNITS = ("day", "hour")
 
 

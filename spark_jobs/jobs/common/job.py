@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs.common.checkpoint import Folder, claim
-from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE as DEAD_LETTER_GUARANTEE
+from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE, GUARANTEE_IN_TRANSACTION
 from gregor.spark_jobs.jobs.common.failures import explained
 from gregor.spark_jobs.jobs.common.options import Options, add_common_arguments, parse_options
 from gregor.spark_jobs.jobs.common.sinks import SINKS, Sink, checkpoint_of
@@ -79,7 +79,6 @@ class Job:
     topic_help: str | None = "the topics to read"
     """None if the job reads no topic: then it has no arguments for one."""
     done: str = "processed"
-    dead_letters: str = DEAD_LETTER_GUARANTEE
     ended: Callable[[Any], Ended] | None = None
     """Returns, for a job whose source has no end, the function that decides when the run ends."""
 
@@ -155,7 +154,7 @@ class Job:
         if options.sink != "console":
             terminal.line(f"{self.name} to {options.sink}: {self._sink_of(options).guarantee}")
         if getattr(options, "dead_letter_topic", None) is not None:
-            terminal.line(self.dead_letters)
+            terminal.line(GUARANTEE_IN_TRANSACTION if options.letters_in_transaction else GUARANTEE)
         ended = None if self.ended is None else self.ended(options)
         progress = run_to_end(query, terminal.progress, timeout_s, ended)
         for line in commit_end(spark, options):

@@ -43,6 +43,8 @@ class Result:
     is_records: bool = False
     each: Callable[[DataFrame], DataFrame] | None = None
     """Applied to each batch, for what a streaming query cannot do."""
+    letters: DataFrame | None = None
+    """Records that the sink writes in the transaction of the rows."""
 
 
 @dataclass(frozen=True)
@@ -153,17 +155,35 @@ def open_exactly_once(spark: SparkSession, options: Options, result: Result) -> 
     servers, topic = output_servers(options), options.output_topic
     transactional_id = getattr(options, "transactional_id", None)
     assert topic is not None and transactional_id is not None
-    names_topics = result.is_records and "topic" in result.frame.columns
-    produce = exactly_once(
-        transactional_id,
-        # The option would replace the column.
-        {**options.client, "kafka.bootstrap.servers": servers, **({} if names_topics else {"topic": topic})},
-    )
+    sink = {**options.client, "kafka.bootstrap.servers": servers}
+    if not (result.is_records and "topic" in result.frame.columns):
+        sink["topic"] = topic  # which would replace the column
+    produce = exactly_once(transactional_id, sink)
 
     def write(batch: DataFrame, batch_id: int) -> None:
         produce(with_default_topic(records_of(batch, result), topic), batch_id)
 
     return write
+
+
+def is_transactional(options: Options) -> bool:
+    """Return whether one transaction can hold the result and a topic in the cluster of the input."""
+    return options.sink == "exactly-once" and output_servers(options) == options.bootstrap_server
+
+
+def with_letters(result: Result, topic: str) -> Result:
+    """Return a result whose rows are records for `topic` and the dead letters."""
+    from pyspark.sql import functions as F
+
+    assert result.letters is not None and result.each is None
+    records = with_default_topic(records_of(result.frame, result), topic)
+    kinds = {field.name: field.dataType for field in result.letters.schema}
+    missing = {"topic": F.lit(topic)} | {name: F.lit(None) for name in kinds if name != "topic"}
+    columns = [
+        (F.col(name) if name in records.columns else missing[name]).cast(kind).alias(name)
+        for name, kind in kinds.items()
+    ]
+    return Result(records.select(columns).unionByName(result.letters), result.mode, is_records=True)
 
 
 def output_servers(options: Options) -> str:
@@ -206,6 +226,9 @@ def writer_of(
     spark: SparkSession, options: Options, result: Result, observers: Sequence[Write] = ()
 ) -> DataStreamWriter:
     """Return the writer of a query to the sink that the options name; each observer sees a batch before the sink."""
+    if result.letters is not None:
+        assert options.output_topic is not None
+        result = with_letters(result, options.output_topic)
     sink = SINKS[options.sink]
     assert sink.open is not None
     write = sink.open(spark, options, result)

@@ -40,7 +40,11 @@ def pause_problem(topic: str, pause_ms: float, retention_ms: int, is_known: bool
     """Return a line if a pause is longer than the topic keeps tombstones, or None."""
     if pause_ms <= retention_ms:
         return None
-    of = f"{DELETE_RETENTION} of {topic}" if is_known else f"{DELETE_RETENTION} by default (that of {topic} is not known)"
+    of = (
+        f"{DELETE_RETENTION} of {topic}"
+        if is_known
+        else f"{DELETE_RETENTION} by default (that of {topic} is not known)"
+    )
     return (
         f"the last batch was {pause_ms / 3_600_000:,.1f} hours ago, and {of} is {retention_ms / 3_600_000:,.1f} hours: "
         f"tombstones may have been removed that this job has not read, so that their rows stay; {REMEDY}"

@@ -7,6 +7,7 @@ object as `value.name`), `topic`, `partition`, `offset`, `timestamp` and `time`,
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,9 +18,9 @@ from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.formats.types import canonical
 from gregor.spark_jobs.formats.value_format import DECODED_IN_PYTHON, KINDS, WITH_SCHEMA, ValueFormat
 from gregor.spark_jobs.jobs.common.checkpoint import Folder, read_identity
-from gregor.spark_jobs.jobs.common.dead_letters import client_settings, diverted, refused
+from gregor.spark_jobs.jobs.common.dead_letters import client_settings, counted, diverted, letter_records, refused
 from gregor.spark_jobs.jobs.common.options import FIXED, Options, positive
-from gregor.spark_jobs.jobs.common.sinks import checkpoint_of
+from gregor.spark_jobs.jobs.common.sinks import checkpoint_of, is_transactional
 from gregor.spark_jobs.jobs.common.sources import record_batch, record_stream
 
 if TYPE_CHECKING:
@@ -55,6 +56,16 @@ class ValueOptions(Options):
     def values(self) -> ValueFormat:
         """The format of the values."""
         return ValueFormat(self.value_format, self.schema, self.schema_registry, self.registry_url, self.message)
+
+    @property
+    def letters_in_transaction(self) -> bool:
+        """Whether the dead letters are rows of the transaction that has the result."""
+        return self.dead_letter_topic is not None and is_transactional(self) and not self.needs_columns
+
+    @property
+    def needs_columns(self) -> bool:
+        """Whether something sees the columns of each batch before the sink makes records of them."""
+        return False
 
 
 class RegistryAction(argparse.Action):
@@ -97,7 +108,9 @@ def add_value_arguments(
     add(
         "--dead-letter-topic",
         metavar="NAME",
-        help="topic for the records that cannot be decoded, with the reason. Default: such a record ends the job",
+        help="topic for the records that cannot be decoded, with the reason. With --sink exactly-once to the cluster "
+        "of the input, without --chart and --as-table, they are in the transaction of the result: once. Else they are "
+        "stored before the batch commits: at least once. Default: such a record ends the job",
     )
     if time:
         add("--time", default="timestamp", metavar="EXPR", help="the event time; default: the timestamp of the record")
@@ -169,7 +182,7 @@ def given_schema(options: ValueOptions) -> str | None:
     """Return the schema of the arguments in its canonical form, or None."""
     text, path = options.schema, options.schema_file
     if text is not None and text.startswith("@"):
-        text, path = None, text[1:]
+        path, text = text[1:], None
     if text is None and path is None:
         return None
     if options.value_format == "protobuf":
@@ -190,7 +203,7 @@ def kept_schema(spark: SparkSession, options: ValueOptions) -> str | None:
     """Return the schema with which the checkpoint was begun; None if there is none."""
     checkpoint = checkpoint_of(options)
     identity = read_identity(Folder(spark, checkpoint)) if checkpoint is not None else None
-    return identity["options"].get("--schema") if identity else None
+    return identity["options"].get("--schema") if identity is not None else None
 
 
 def default_schema(spark: SparkSession, options: ValueOptions) -> tuple[str, str]:
@@ -227,19 +240,27 @@ def decoded_batch(spark: SparkSession, options: Any, topic: str, limits: Mapping
     return refused(rows, [name for name in rows.columns if name not in ("problem", *RAW)])
 
 
-def decoded_stream(
+@dataclass(frozen=True)
+class Rows:
+    """Decoded rows as a stream, and the dead letters that the sink has to write with the result."""
+
+    frame: DataFrame
+    letters: DataFrame | None = None
+
+
+def decoded_rows(
     spark: SparkSession,
     job: str,
     options: Any,
     topic: str | None = None,
     raw: bool = False,
     then: Callable[[DataFrame], DataFrame] | None = None,
-) -> DataFrame:
-    """Return the rows of the topics with their values decoded and their event time, as a stream.
+) -> Rows:
+    """Return the rows of the topics with their values decoded and their event time.
 
     With `raw` they also have the columns of the record as it is in the topic. `then` is applied to the decoded rows,
     whose column `problem` it may set. Records that cannot be decoded, or have no event time, go to the dead-letter
-    topic, or else fail the query.
+    topic, or else fail the query. `Rows.letters` is None if the tasks produce them.
     """
     from gregor.spark_jobs.formats.columns import decoded, with_time
 
@@ -251,5 +272,28 @@ def decoded_stream(
     rows = with_time(rows if then is None else then(rows), options.time)
     kept = [name for name in rows.columns if name != "problem" and (raw or name not in RAW)]
     if letters is None:
-        return refused(rows, kept)
-    return diverted(rows, kept, job, letters, client_settings(options.bootstrap_server, options.client))
+        return Rows(refused(rows, kept))
+    rows = counted(rows, topic or options.topic)
+    if options.letters_in_transaction:
+        return Rows(rows.filter("problem IS NULL").select(kept), letter_records(rows, job, letters))
+    return Rows(diverted(rows, kept, job, letters, client_settings(options.bootstrap_server, options.client)))
+
+
+def decoded_stream(
+    spark: SparkSession,
+    job: str,
+    options: Any,
+    topic: str | None = None,
+    raw: bool = False,
+    then: Callable[[DataFrame], DataFrame] | None = None,
+) -> DataFrame:
+    """Return the rows of `decoded_rows` for a sink that does not write dead letters with its result."""
+    rows = decoded_rows(spark, job, options, topic, raw, then)
+    assert rows.letters is None, "the sink has to write the dead letters"
+    return rows.frame
+
+
+def letters_of(*parts: Rows) -> DataFrame | None:
+    """Return the dead letters of all topics, for the sink."""
+    found = [rows.letters for rows in parts if rows.letters is not None]
+    return functools.reduce(lambda one, other: one.unionByName(other), found) if found else None

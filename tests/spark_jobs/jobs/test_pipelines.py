@@ -237,8 +237,10 @@ def test_join_with_the_latest_value_of_a_key(spark: SparkSession, topics: Topics
     send(topics, table, [Event(b"3", "b", START + 1, 2), Event(b"back", "gone", partition=2)])
     pipe.run([Event(b"y", key, partition=1) for key in ("a", "b", "gone")])
     assert Counter((row["left_value"], row["key"], row["right_value"]) for row in pipe.committed_rows()) == Counter(
-        [("x", "a", "2"), ("x", "b", "newer"), ("x", "gone", None), ("x", "none", None)]
-        + [("y", "a", "2"), ("y", "b", "3"), ("y", "gone", "back")]
+        [
+            *(("x", "a", "2"), ("x", "b", "newer"), ("x", "gone", None), ("x", "none", None)),
+            *(("y", "a", "2"), ("y", "b", "3"), ("y", "gone", "back")),
+        ]
     )
 
 
