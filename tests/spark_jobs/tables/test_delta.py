@@ -20,7 +20,7 @@ from tests.spark_jobs.tables.sessions import delta_session
 pytestmark = [pytest.mark.slow, pytest.mark.jvm]
 
 QUERY = "a-query"
-SCHEMA = "history INT, name STRING, text STRING, _partition INT, _offset LONG, seconds LONG"
+SCHEMA = "history INT, name STRING, text STRING, _topic_partition INT, _offset LONG, seconds LONG"
 
 
 @pytest.fixture(scope="module")
