@@ -68,7 +68,7 @@ def observed_counts(progress: StreamingQueryProgress) -> tuple[int, int] | None:
     counts = [row for name, row in progress.observedMetrics.items() if name.startswith(DEAD_LETTERS)]
     if not counts:
         return None
-    return sum(row["records"] for row in counts), sum(row["letters"] for row in counts)
+    return sum(row["rows"] for row in counts), sum(row["records"] for row in counts)
 
 
 def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:

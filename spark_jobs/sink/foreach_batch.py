@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 WriteBatch = Callable[["DataFrame", int], None]
 
+_JOB_ERROR = re.compile(r"^gregor\.spark_jobs\.[\w.]+: (.*)$", re.MULTILINE)
 _CANCELLED = ("SPARK_JOB_CANCELLED", "cancelled part of cancelled job group", "InterruptedException")
 
 
@@ -165,5 +167,7 @@ def _computed(batch: DataFrame) -> list[Any]:
 
 
 def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """Return the cause: the last JobError in the traceback of a task, or the first line."""
+    raised = _JOB_ERROR.findall(str(error))
+    lines = [line.strip() for line in raised[-1:] or str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
