@@ -91,6 +91,7 @@ JOB = Job(
     add_arguments=_add_arguments,
     problem=value_problem,
     prepare=with_schema,
+    needs_jvm=False,
 )
 
 if __name__ == "__main__":

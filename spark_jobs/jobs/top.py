@@ -116,6 +116,7 @@ JOB = Job(
     add_arguments=_add_arguments,
     problem=problem_of,
     prepare=with_schema,
+    needs_jvm=False,
 )
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
         return writer_of(spark, options, Result(pairs, order=("left_time", "key")))
 
     def with_table(batch: DataFrame) -> DataFrame:
-        table = latest_values(decoded_batch(spark, options, options.right_topic), options.right_key)
+        table = latest_values(decoded_batch(batch.sparkSession, options, options.right_topic), options.right_key)
         return with_latest(batch, table, options.left_key, options.how)
 
     return writer_of(spark, options, Result(left, order=("left_time", "key"), each=with_table))
@@ -139,6 +139,7 @@ JOB = Job(
     add_arguments=_add_arguments,
     problem=problem_of,
     prepare=with_schema,
+    needs_jvm=False,
 )
 
 if __name__ == "__main__":

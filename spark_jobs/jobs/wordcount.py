@@ -104,6 +104,7 @@ JOB = Job(
     sinks=("console", "topic", "parquet"),
     topic_help="the topics to count",
     done="counted",
+    needs_jvm=False,
 )
 
 if __name__ == "__main__":

@@ -57,6 +57,17 @@ def last_position(checkpoint: str, source: int = 0) -> StreamOffset:
     return StreamOffset.from_json(value)
 
 
+def positions_in(text: str) -> list[StreamOffset]:
+    """Return the positions of the sources in a file of `offsets`, of those that have one of topics."""
+    values = []
+    for line in text.splitlines()[_LINES_BEFORE_SOURCES:]:
+        try:
+            values.append(json.loads(line))
+        except ValueError:  # `-`, or the position of a source of another kind
+            continue
+    return [StreamOffset.from_json(value) for value in values if isinstance(value, dict)]
+
+
 def starting_offsets(checkpoint: str, source: int = 0) -> str:
     """Return the option startingOffsets by which another query continues where the query of a checkpoint ended."""
     return json.dumps(offsets_to_json(last_position(checkpoint, source).offsets), separators=(",", ":"))

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.folders import Folder as Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,35 +71,3 @@ def refuse_other(checkpoint: str, stored: dict[str, Any], job: str, fixed: dict[
 def shown(name: str, value: Any) -> str:
     """Return an option as on a command line."""
     return f"no {name}" if value in (None, False, [], {}) else name if value is True else f"{name} {value!r}"
-
-
-class Folder:
-    """A folder on a file system that Spark can reach."""
-
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        self.path = path.rstrip("/")
-        self._hadoop: Any = spark._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
-        self._files = self._hadoop.Path(path).getFileSystem(spark._jsc.hadoopConfiguration())
-
-    def names(self, pattern: str) -> list[str]:
-        """Return the names that match a pattern below the folder."""
-        found = self._files.globStatus(self._hadoop.Path(f"{self.path}/{pattern}"))
-        return [status.getPath().getName() for status in found or []]
-
-    def read(self, name: str) -> str | None:
-        """Return the text of a file; None if there is no such file."""
-        if not self.names(name):
-            return None
-        stream = self._files.open(self._hadoop.Path(f"{self.path}/{name}"))
-        try:
-            return bytes(stream.readAllBytes()).decode()
-        finally:
-            stream.close()
-
-    def write(self, name: str, text: str) -> None:
-        """Write a file, in place of an older one."""
-        stream = self._files.create(self._hadoop.Path(f"{self.path}/{name}"), True)
-        try:
-            stream.write(text.encode())
-        finally:
-            stream.close()

@@ -9,14 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gregor.spark_jobs.bootstrap import parse_servers
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs.common.checkpoint import claim
 from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE as DEAD_LETTER_GUARANTEE
 from gregor.spark_jobs.jobs.common.failures import explained
+from gregor.spark_jobs.jobs.common.once import forget_end, is_repeated, stop_at_end
 from gregor.spark_jobs.jobs.common.options import Options, add_common_arguments, parse_options
 from gregor.spark_jobs.jobs.common.sinks import SINKS, checkpoint_of
 from gregor.spark_jobs.jobs.common.sources import BY_OTHER_NAMES, require_topics
 from gregor.spark_jobs.jobs.common.terminal import Terminal
+from gregor.spark_jobs.launch.workers import require_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +36,8 @@ STATE_STORE = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 """Settings for the state, where the user has none. An old checkpoint keeps its provider."""
+
+NO_PAUSE = "0 seconds"
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +71,8 @@ class Job:
     sinks: tuple[str, ...] = tuple(SINKS)
     topic_help: str = "the topics to read"
     done: str = "processed"
+    needs_jvm: bool = True
+    """Whether `build` needs the JVM of the driver, which a session of Spark Connect does not have."""
 
     def parse(self, argv: Sequence[str] | None = None, prog: str | None = None) -> Any:
         """Parse the arguments; end the program with code 2 and a message if they are wrong."""
@@ -96,6 +103,16 @@ class Job:
         print(self.summing_up(progress, time.monotonic() - began), file=sys.stderr)
         return 0
 
+    def problem_with_connect(self, options: Any) -> str | None:
+        """Return why a run with these options cannot be one of Spark Connect, or None."""
+        if self.needs_jvm:
+            return "it needs the driver's JVM, which a client of Connect does not have"
+        if SINKS[options.sink].local:
+            return f"the batches run on the server, and --sink {options.sink} would print there; give another --sink"
+        if getattr(options, "chart", None) is not None:
+            return "the batches run on the server, and --chart would write its file there; leave it out"
+        return None
+
     def summing_up(self, progress: Progress, elapsed_s: float) -> str:
         """Return the last line of a run."""
         ending = "stopped: " if progress.interrupted else ""
@@ -107,10 +124,12 @@ class Job:
         return text
 
     def _run(self, options: Any, terminal: Terminal) -> Progress:
-        from gregor.spark_jobs.session import open_session, require_jvm, require_pyspark
+        from gregor.spark_jobs.session import open_session, remote_server, require_no_connect, require_pyspark
 
         require_pyspark()
-        require_jvm(options.conf, self.name)
+        reason_against_connect = self.problem_with_connect(options)
+        if reason_against_connect is not None:
+            require_no_connect(options.conf, self.name, reason_against_connect)
         require_topics(options.bootstrap_server, self.topics(options), options.client)
         from pyspark.errors import PySparkException
 
@@ -118,6 +137,8 @@ class Job:
 
         spark = open_session(f"{self.name} of {options.topic}", options.conf)
         try:
+            if remote_server(options.conf) is not None:
+                require_workers(spark, parse_servers(options.bootstrap_server))
             query = start(spark, self, options)
             if options.sink != "console":
                 terminal.line(f"{self.name} to {options.sink}: {SINKS[options.sink].guarantee}")
@@ -134,15 +155,20 @@ class Job:
 def start(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:
     """Start the query and return it at once; raise JobError if the checkpoint or the output belongs to another run."""
     for key, value in STATE_STORE.items():
-        if not spark.sparkContext.getConf().contains(key):
+        if spark.conf.get(key, None) is None:
             spark.conf.set(key, value)
     if job.prepare is not None:
         options = job.prepare(spark, options)
     checkpoint = checkpoint_of(options)
-    writer = job.build(spark, options)
     if checkpoint is not None:
         claim(spark, checkpoint, job.name, options.fixed())
+        if not is_repeated(spark, options):
+            forget_end(spark, checkpoint)
+    writer = job.build(spark, options)
+    if checkpoint is not None:
         writer = writer.option("checkpointLocation", checkpoint)
+    if is_repeated(spark, options):
+        return stop_at_end(writer.trigger(processingTime=NO_PAUSE).start())
     if options.trigger == "available-now":
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=options.interval).start()

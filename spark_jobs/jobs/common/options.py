@@ -94,7 +94,13 @@ def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], 
     add("--max-offsets-per-trigger", type=positive, metavar="N", help="largest number of records in one batch")
     add_pairs(parser, "--kafka-option", "a client setting for reading and writing, such as security.protocol=SSL")
     add_pairs(parser, "--source-option", "an option of the source, such as failOnDataLoss=false")
-    add("--master", metavar="URL", help="the Spark cluster, such as spark://host:7077 or yarn; default: this machine")
+    add(
+        "--master",
+        "--remote",
+        metavar="URL",
+        help="the Spark cluster, such as spark://host:7077 or yarn, or a Spark Connect server, sc://host:15002; "
+        "default: this machine",
+    )
     add_pairs(parser, "--conf", "a Spark setting")
 
 
@@ -118,7 +124,8 @@ def parse_options(
         given["trigger"] = "available-now"
     master = given.pop("master")
     if master is not None:
-        given["conf"] = [*given["conf"], ("spark.master", master)]
+        setting = "spark.remote" if master.startswith("sc://") else "spark.master"
+        given["conf"] = [*given["conf"], (setting, master)]
     options = kind(**given | {name: dict(given[name]) for name in PAIRS})
     problem = problem_of(options)
     if problem is not None:

@@ -44,6 +44,10 @@ class Result:
     each: Callable[[DataFrame], DataFrame] | None = None
     """Applied to each batch, for what a streaming query cannot do."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the frame out: functions of batches are pickled for Spark Connect, and each batch has its own."""
+        return {**self.__dict__, "frame": None}
+
 
 @dataclass(frozen=True)
 class Sink:
@@ -53,6 +57,8 @@ class Sink:
     guarantee: str
     problem: Callable[[Options], str | None]
     open: Callable[[SparkSession, Options, Result], Write]
+    local: bool = False
+    """Whether its output is that of the process which runs the batches, by Spark Connect one of the server."""
 
 
 def console_problem(options: Options) -> str | None:
@@ -173,7 +179,9 @@ def with_default_topic(records: DataFrame, topic: str) -> DataFrame:
 
 
 SINKS: dict[str, Sink] = {
-    "console": Sink("print the rows", "rows of a repeated batch are printed again", console_problem, open_console),
+    "console": Sink(
+        "print the rows", "rows of a repeated batch are printed again", console_problem, open_console, local=True
+    ),
     "topic": Sink("a topic", "at least once: a repeated batch is produced again", topic_problem, open_topic),
     "exactly-once": Sink(
         "a topic, in transactions",
@@ -199,10 +207,11 @@ def writer_of(
 ) -> DataStreamWriter:
     """Return the writer of a query to the sink that the options name; each observer sees a batch before the sink."""
     write = SINKS[options.sink].open(spark, options, result)
+    each = result.each
 
     def write_all(batch: DataFrame, batch_id: int) -> None:
-        if result.each is not None:
-            batch = result.each(batch)
+        if each is not None:
+            batch = each(batch)
         if not observers:
             write(batch, batch_id)
             return
