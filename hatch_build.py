@@ -57,6 +57,8 @@ def commit_of(root: str) -> str:
 
 
 def link(path: Path, target: Path) -> None:
-    """Make `path` a symbolic link to `target`, whatever link was there before."""
+    """Make `path` a symbolic link to `target`, whatever link was there before. A right one stays: it may be in use."""
+    if path.is_symlink() and path.readlink() == target:
+        return
     path.unlink(missing_ok=True)
     path.symlink_to(target, target_is_directory=target.suffix == "")

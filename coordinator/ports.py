@@ -43,6 +43,9 @@ class LogWriter(Protocol):
         May raise KafkaError instead.
         """
 
+    def is_committed(self, partition: int, offset: int) -> bool:
+        """Return whether `when_committed` would call back at once, with NONE."""
+
 
 class LogLoader(Protocol):
     """Reads a partition of the internal topic from its start, after an election."""

@@ -1,14 +1,14 @@
 """Replays the records of the log into a shard."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from gregor.coordinator.ports import Shard
 from gregor.coordinator.result import Record
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.records.batch import RecordBatch, iter_batches
 from gregor.protocol.records.control import ABORT, COMMIT, control_type
-from gregor.protocol.records.entries import entries_of
+from gregor.protocol.records.entries import Entry, entries_of, plain_entries
 from gregor.protocol.turns import Steps
 
 _log = logging.getLogger(__name__)
@@ -34,31 +34,42 @@ def replay(
     Raises CorruptBatch where batches themselves are broken.
     """
     since_yield_bytes = 0
-    for batch in iter_batches(data):
-        if batch.is_control:
-            _replay_marker(shard, batch)
+    position = 0
+    while True:
+        producer_id = NO_PRODUCER_ID
+        entries: Iterable[Entry]
+        plain = plain_entries(data, position)
+        if plain is not None:
+            size_bytes, offset, entries = plain
         else:
-            producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
-            for record_offset, key, value in entries_of(batch):
-                try:
-                    record = decode(key, value)
-                except MalformedMessage as error:
-                    _log.warning(
-                        "%s: the record at offset %d cannot be decoded and is skipped: %s", name, record_offset, error
-                    )
-                else:
-                    if record is not None:
-                        shard.replay(record, record_offset, producer_id)
-                since_yield_bytes += RECORD_BYTES + (0 if value is None else len(value))
-                if since_yield_bytes > BYTES_PER_STEP:
-                    since_yield_bytes = 0
-                    yield None
-        offset = batch.next_offset
+            batch = next(iter_batches(memoryview(data)[position:]), None)
+            if batch is None:
+                return offset
+            size_bytes, offset, entries = batch.size_bytes, batch.next_offset, ()
+            if batch.is_control:
+                _replay_marker(shard, batch)
+            else:
+                producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
+                entries = entries_of(batch)
+        position += size_bytes
+        for record_offset, key, value in entries:
+            try:
+                record = decode(key, value)
+            except MalformedMessage as error:
+                _log.warning(
+                    "%s: the record at offset %d cannot be decoded and is skipped: %s", name, record_offset, error
+                )
+            else:
+                if record is not None:
+                    shard.replay(record, record_offset, producer_id)
+            since_yield_bytes += RECORD_BYTES + (0 if value is None else len(value))
+            if since_yield_bytes > BYTES_PER_STEP:
+                since_yield_bytes = 0
+                yield None
         since_yield_bytes += RECORD_BYTES
         if since_yield_bytes > BYTES_PER_STEP:
             since_yield_bytes = 0
             yield None
-    return offset
 
 
 def _replay_marker(shard: Shard, batch: RecordBatch) -> None:

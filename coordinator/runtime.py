@@ -152,6 +152,12 @@ class _Owned(Generic[S]):
         # The error of the last append, NONE if it succeeded.
         self.refused_with = ErrorCode.NONE
 
+    def committed(self, end_offset: int) -> None:
+        """Note that all records below this offset are committed."""
+        self.committed_offset = max(self.committed_offset, end_offset)
+        self.readable_offset = max(self.readable_offset, end_offset)
+        self.commit_timed_out = False
+
 
 class _CommitWait(Deferred[None]):
     """Answers that wait until everything below an offset is committed."""
@@ -175,10 +181,7 @@ class _CommitWait(Deferred[None]):
 
     def decided(self, error: ErrorCode) -> None:
         if error is ErrorCode.NONE or error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-            owned, end_offset = self._owned, self._end_offset
-            owned.committed_offset = max(owned.committed_offset, end_offset)
-            owned.readable_offset = max(owned.readable_offset, end_offset)
-            owned.commit_timed_out = False
+            self._owned.committed(self._end_offset)
             if not self._wrote:
                 # It is committed; that few are in sync by now concerns the writer, not readers.
                 error = ErrorCode.NONE
@@ -458,6 +461,8 @@ class CoordinatorRuntime(Generic[S]):
             pending = Deferred()
             answers.append((pending, response))
         wrote = bool(result.records) or result.marker is not None
+        if wrote and self._writer.is_committed(partition, owned.end_offset):
+            owned.committed(owned.end_offset)
         if answers and result.confirms_below > owned.committed_offset:
             self._await_commit(partition, owned, answers, result.confirms_below, wrote=True)
         elif (

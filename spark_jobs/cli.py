@@ -1,4 +1,4 @@
-"""`gregor spark`: runs a job or a cluster, or prints the jars of the Kafka connector."""
+"""`gregor spark`: runs a job or a cluster, or prints the jars that Spark needs."""
 
 import argparse
 import sys
@@ -7,9 +7,11 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gregor.spark_jobs.connector import CONNECTORS, USUAL_SPARK, connector_jars
+from gregor.spark_jobs.connector import CONNECTORS, USUAL_SPARK, connector_package
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.java import require_java
+from gregor.spark_jobs.packages import Package, package_jars
+from gregor.spark_jobs.tables.packages import delta_package, iceberg_package
 
 if TYPE_CHECKING:
     from gregor.spark_jobs.jobs.common.job import Job
@@ -20,11 +22,19 @@ JOBS: dict[str, tuple[str, str]] = {
     "route": ("route", "filter, map and copy records to other topics and clusters"),
     "sessions": ("sessions", "count and sum records by key in sessions of activity"),
     "sql": ("statement", "run one SQL statement over topics as tables"),
+    "table": ("table", "write a topic to a table: all its records, or the latest row of each key"),
     "top": ("top", "find the most frequent keys of each window, in bounded memory"),
     "windows": ("windows", "count and sum records by key in tumbling or sliding windows"),
     "wordcount": ("wordcount", "count the words of a topic as they arrive: to the console, to a topic or to Parquet"),
 }
 """The jobs: the module in `jobs/`, and a line of help."""
+
+PACKAGES: dict[str, Callable[[], Package]] = {
+    "kafka": connector_package,
+    "delta": delta_package,
+    "iceberg": iceberg_package,
+}
+"""The packages of which `jars` prints the jars."""
 
 _JOB_LINES = "\n".join(f"  {name:<11} {text}" for name, (_, text) in JOBS.items())
 USAGE = f"""\
@@ -35,12 +45,14 @@ commands:
   offsets     print where the query of a checkpoint ended, as the option startingOffsets of another query
   cluster     run a Spark cluster on this machine, a master and workers, to run jobs on
   connector   print the jars of Spark's Kafka connector; the first call downloads them
+  jars NAME   print the jars of kafka (the connector), delta or iceberg, also of several
 
 examples:
   gregor spark wordcount --help
   gregor spark wordcount --topic lines --once
   gregor spark offsets ./counts.checkpoint
   spark-submit --jars $(gregor spark connector) my_job.py
+  spark-submit --jars $(gregor spark jars kafka iceberg) my_job.py
 
 Spark needs Java 17 or newer and PySpark {", ".join(CONNECTORS)} (pip install 'gregor[spark]'; PySpark {USUAL_SPARK} is
 the one that is tested most). The connector is the one of the same minor version.
@@ -85,7 +97,19 @@ def _connector(arguments: list[str]) -> int:
         wants_help = arguments[0] in ("-h", "--help")
         print("usage: gregor spark connector", file=sys.stdout if wants_help else sys.stderr)
         return 0 if wants_help else 2
-    print(",".join(str(jar) for jar in connector_jars(require_java())))
+    return _jars(["kafka"])
+
+
+def _jars(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="gregor spark jars",
+        description="Print the jars that Spark needs for topics or for tables of a format, for `spark-submit --jars`. "
+        "The first call downloads them.",
+    )
+    parser.add_argument("names", nargs="+", choices=list(PACKAGES), metavar="NAME", help=", ".join(PACKAGES))
+    packages = [PACKAGES[name]() for name in parser.parse_args(arguments).names]
+    java = require_java()
+    print(",".join(str(jar) for package in packages for jar in package_jars(package, java)))
     return 0
 
 
@@ -108,6 +132,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {name: partial(_job, name) for
     "offsets": _offsets,
     "cluster": _cluster,
     "connector": _connector,
+    "jars": _jars,
 }
 
 if __name__ == "__main__":

@@ -1,48 +1,17 @@
-"""The jars of Spark's Kafka connector: downloaded once, then used from gregor's cache folder.
+"""Spark's Kafka connector: which version runs on which Spark, and its jars."""
 
-Spark can resolve packages itself (`spark.jars.packages`), but then it searches the local Maven repository first and
-fails on an incomplete one (a pom without its jar), downloads 50 MB of libraries that PySpark already has, and prints
-forty lines at each start. Therefore PySpark's resolver (Ivy) is run here once, with other settings: the central
-repository first, the local one only as a fallback. The folder of the result exists only when it is complete.
-"""
-
-import os
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
 
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.installation import HOW_TO_INSTALL_PYSPARK, installed_spark, spark_home
+from gregor.spark_jobs.installation import installed_spark
+from gregor.spark_jobs.packages import SCALA, Package, Runner, package_folder, package_jars
 
-GROUP = "org.apache.spark"
-ARTIFACT = "spark-sql-kafka-0-10_2.13"
+ARTIFACT = f"spark-sql-kafka-0-10_{SCALA}"
+PROVIDER_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 # By the minor version of Spark; a connector runs on each of its patches. Each is the newest that resolves with all that
 # it depends on: 4.1.2 names a token provider of that version, which the central repository does not have.
 CONNECTORS = {"4.0": "4.0.0", "4.1": "4.1.1", "4.2": "4.2.0"}
 USUAL_SPARK = "4.1.1"  # of the development environment; Delta 4.4.0 and Iceberg 1.11.0 run on it
-
-# Dependencies in the connectors' poms that are already among PySpark's jars.
-IN_PYSPARK = (
-    "org.apache.hadoop",
-    "org.slf4j",
-    "org.lz4",
-    "org.xerial.snappy",
-    "com.google.code.findbugs",
-    "org.scala-lang",
-    "org.scala-lang.modules",
-)
-RESOLVE_TIMEOUT_S = 300
-
-Runner = Callable[[list[str], Path], tuple[int, str]]
-
-
-def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder where downloaded jars are kept between runs."""
-    base = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "gregor"
 
 
 def connector_version(spark: str | None = None) -> str:
@@ -61,108 +30,18 @@ def connector_version(spark: str | None = None) -> str:
     return version
 
 
-def package(version: str) -> str:
-    """Return the connector of a version as the coordinate that `spark-submit --packages` accepts."""
-    return f"{GROUP}:{ARTIFACT}:{version}"
+def connector_package(version: str | None = None) -> Package:
+    """Return the connector of a version, by default the one for the installed Spark."""
+    return Package(
+        "the Kafka connector of Spark", "org.apache.spark", ARTIFACT, version or connector_version(), PROVIDER_CLASS
+    )
 
 
 def connector_folder(cache: Path | None = None, version: str | None = None) -> Path:
     """Return the folder of the connector's jars; if it exists, it is complete."""
-    return (cache or cache_folder()) / f"{ARTIFACT}-{version or connector_version()}"
+    return package_folder(connector_package(version), cache)
 
 
 def connector_jars(java: str, cache: Path | None = None, run: Runner | None = None) -> list[Path]:
-    """Return the connector's jars for the installed Spark, downloaded with the given Java if they are missing.
-
-    Several processes may call this at once. Raise JobError, with the cause of the resolver, if the download fails.
-    """
-    version = connector_version()
-    folder = connector_folder(cache, version)
-    if not folder.is_dir():
-        _download(java, version, folder, run or _run)
-    return sorted(folder.glob("*.jar"))
-
-
-def _download(java: str, version: str, folder: Path, run: Runner) -> None:
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix="connector-", dir=folder.parent))
-    except OSError as error:
-        raise JobError(
-            f"cannot store the Kafka connector in {folder.parent}: {error.strerror}; "
-            "set XDG_CACHE_HOME to use another folder"
-        ) from error
-    try:
-        (scratch / "settings.xml").write_text(_settings(os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")))
-        (scratch / "ivy.xml").write_text(_module(version))
-        pattern = "jars/[artifact]-[revision].[ext]"
-        command = [java, "-jar", _ivy_jar(), "-settings", "settings.xml", "-ivy", "ivy.xml", "-cache", "cache"]
-        command += ["-confs", "default", "-types", "jar", "-retrieve", pattern]
-        code, output = run(command, scratch)
-        if code != 0 or not any((scratch / "jars").glob(f"{ARTIFACT}-*.jar")):
-            raise JobError(_failure(package(version), folder, output))
-        try:
-            (scratch / "jars").rename(folder)  # atomic: the folder is complete, or does not exist
-        except OSError:
-            if not folder.is_dir():  # else another process has stored the same jars
-                raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _run(command: list[str], folder: Path) -> tuple[int, str]:
-    try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=RESOLVE_TIMEOUT_S
-        )
-    except subprocess.TimeoutExpired:
-        return 1, f"no answer within {RESOLVE_TIMEOUT_S} s"
-    return done.returncode, done.stdout + done.stderr
-
-
-def _ivy_jar() -> str:
-    found = sorted(spark_home().glob("jars/ivy-*.jar"))
-    if not found:
-        raise JobError(f"PySpark is not installed, or without its jars. {HOW_TO_INSTALL_PYSPARK}")
-    return str(found[-1])
-
-
-def _settings(repository: str | None) -> str:
-    """Return Ivy's settings; without a repository, Ivy's default for Maven layouts is the central one."""
-    root = f" root={quoteattr(repository)}" if repository else ""
-    return (
-        '<ivysettings><settings defaultResolver="all"/><resolvers><chain name="all" returnFirst="true">'
-        f'<ibiblio name="central" m2compatible="true"{root}/>'
-        '<ibiblio name="local" m2compatible="true" root="file:${user.home}/.m2/repository"/>'
-        "</chain></resolvers></ivysettings>"
-    )
-
-
-def _module(version: str) -> str:
-    excludes = "".join(f"<exclude org={quoteattr(group)}/>" for group in IN_PYSPARK)
-    excludes += '<exclude org="org.apache.spark" module="spark-tags_2.13"/>'
-    return (
-        '<ivy-module version="2.0"><info organisation="gregor" module="spark-connector"/>'
-        '<configurations><conf name="default"/></configurations><dependencies>'
-        f'<dependency org="{GROUP}" name="{ARTIFACT}" rev="{version}" conf="default->compile,runtime,master"/>'
-        f"{excludes}</dependencies></ivy-module>"
-    )
-
-
-def _failure(coordinate: str, folder: Path, output: str) -> str:
-    """Return the error text, with the lines of Ivy's report that have a cause."""
-    words = ("not found", "error", "failed", "refused", "timed out", "no answer", "exception", "unknownhost")
-    reasons: list[str] = []
-    for line in output.splitlines():
-        text = line.strip(" :\t")
-        if " " in text and any(word in text.lower() for word in words) and text not in reasons:
-            reasons.append(text)
-    reasons.sort(key=lambda text: "exception" not in text.lower())  # causes before consequences
-    listed = "\n".join(f"    {reason}" for reason in reasons[:6] or output.strip().splitlines()[-3:])
-    return (
-        f"the Kafka connector of Spark ({coordinate}) could not be downloaded:\n{listed}\n"
-        "Check the network (JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=... -Dhttps.proxyPort=...' names a proxy,\n"
-        "DEFAULT_ARTIFACT_REPOSITORY another repository), or let Spark download the connector:\n"
-        f"    spark-submit --packages {coordinate} ...\n"
-        f"or copy its jars from another machine into {folder}"
-    )
+    """Return the connector's jars for the installed Spark, downloaded with the given Java if they are missing."""
+    return package_jars(connector_package(), java, cache, run)

@@ -21,6 +21,9 @@ class Files(Protocol):
     def names(self, pattern: str) -> list[str]:
         """Return the names that match a pattern."""
 
+    def modified_ms(self, pattern: str) -> int | None:
+        """Return the time of the newest file that matches a pattern; None if none matches."""
+
     def read(self, path: str) -> str:
         """Return the text of a file that exists."""
 
@@ -44,6 +47,10 @@ class Folder:
         """
         return self._files.names(f"{self.path}/{pattern}")
 
+    def modified_ms(self, pattern: str) -> int | None:
+        """Return the time of the newest file that matches a pattern below the folder; None if none matches."""
+        return self._files.modified_ms(f"{self.path}/{pattern}")
+
     def read(self, name: str) -> str | None:
         """Return the text of a file; None if there is no such file."""
         return self._files.read(f"{self.path}/{name}") if self.names(name) else None
@@ -61,8 +68,13 @@ class FilesOfJvm:
         self._system = self._hadoop.Path(path).getFileSystem(spark._jsc.hadoopConfiguration())
 
     def names(self, pattern: str) -> list[str]:
-        found = self._system.globStatus(self._hadoop.Path(pattern))
-        return [status.getPath().getName() for status in found or []]
+        return [status.getPath().getName() for status in self._found(pattern)]
+
+    def modified_ms(self, pattern: str) -> int | None:
+        return max((int(status.getModificationTime()) for status in self._found(pattern)), default=None)
+
+    def _found(self, pattern: str) -> list[Any]:
+        return list(self._system.globStatus(self._hadoop.Path(pattern)) or [])
 
     def read(self, path: str) -> str:
         parts = self.names(f"{path}/part-*")
@@ -89,12 +101,18 @@ class FilesOfConnect:
         self._spark = spark
 
     def names(self, pattern: str) -> list[str]:
+        return [path.rpartition("/")[2] for path, _ in self._found(pattern)]
+
+    def modified_ms(self, pattern: str) -> int | None:
+        return max((round(time.timestamp() * 1000) for _, time in self._found(pattern)), default=None)
+
+    def _found(self, pattern: str) -> list[Any]:
         from pyspark.errors import AnalysisException
 
         # Without the option the name of a folder such as batch_id=3 becomes a column.
         files = self._spark.read.format("binaryFile").option("recursiveFileLookup", "true")
         try:
-            return [row.path.rpartition("/")[2] for row in files.load(pattern).select("path").collect()]
+            return list(files.load(pattern).select("path", "modificationTime").collect())
         except AnalysisException as error:
             if NO_SUCH_PATH in str(error):
                 return []

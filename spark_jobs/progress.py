@@ -22,7 +22,7 @@ Offsets = dict[str, dict[str, int]]  # topic -> partition -> offset
 POLL_S = 0.3
 _RAISED = re.compile(r"^(?:pyspark\.errors|gregor\.spark_jobs)\.[\w.]+: (.*)$", re.MULTILINE)
 DEAD_LETTERS = "dead_letters"
-"""The name of the observation that counts the records without a decodable value."""
+"""The first word of the names of observations that count records, and those without a decodable value."""
 
 
 class Progress:
@@ -45,18 +45,28 @@ class Progress:
                 continue  # reported already, or the idle report that Spark repeats every ten seconds
             self._last_batch = progress.batchId
             self.batches += 1
-            self.records += progress.numInputRows
+            observed = observed_counts(progress)
+            # A source that is read for the result and for its dead letters reports its rows twice.
+            records = progress.numInputRows if observed is None else observed[0]
+            self.records += records
+            self.dead_letters += 0 if observed is None else observed[1]
             self.dropped += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
-            observed = progress.observedMetrics.get(DEAD_LETTERS)
-            self.dead_letters += observed["records"] if observed is not None else 0
-            self._report(self.line(progress))
+            self._report(self.line(progress, records))
 
-    def line(self, progress: StreamingQueryProgress) -> str:
-        text = f"batch {progress.batchId}: {progress.numInputRows:,} records, {self.records:,} in this run"
+    def line(self, progress: StreamingQueryProgress, records: int) -> str:
+        text = f"batch {progress.batchId}: {records:,} records, {self.records:,} in this run"
         sources = json.loads(progress.json)["sources"]  # the attributes hold offsets as the repr of a dict
         waiting = sum(records_waiting(source.get("endOffset"), source.get("latestOffset")) for source in sources)
-        rate = f"{progress.processedRowsPerSecond:,.0f} records/s"
+        rate = f"{progress.processedRowsPerSecond * records / progress.numInputRows:,.0f} records/s"
         return f"{text}, {waiting:,} waiting, {rate}, {progress.batchDuration / 1000:,.1f} s"
+
+
+def observed_counts(progress: StreamingQueryProgress) -> tuple[int, int] | None:
+    """Return the records of a batch and the dead letters among them, by the observations; None without any."""
+    counts = [row for name, row in progress.observedMetrics.items() if name.startswith(DEAD_LETTERS)]
+    if not counts:
+        return None
+    return sum(row["records"] for row in counts), sum(row["letters"] for row in counts)
 
 
 def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:

@@ -2,7 +2,7 @@
 
 Settings of the caller of spark-submit (or of spark-defaults.conf) are kept; only missing ones are set here:
 
-* the Kafka connector, unless its classes are already loaded (`--packages`, `--jars`);
+* the Kafka connector and the packages of the job, unless their classes are already loaded (`--packages`, `--jars`);
 * on a local master, shuffle partitions = cores (Spark's 200 are fixed in a checkpoint and make each small batch last
   seconds), and the driver on 127.0.0.1, so that a host name that cannot be resolved does no harm;
 * passwords, tokens and JAAS configurations are redacted in plans, web pages and event logs;
@@ -12,22 +12,22 @@ Settings of the caller of spark-submit (or of spark-defaults.conf) are kept; onl
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gregor.spark_jobs.connector import connector_jars
+from gregor.spark_jobs.connector import PROVIDER_CLASS, connector_package
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.installation import installed_spark
 from gregor.spark_jobs.installation import require_pyspark as require_pyspark
 from gregor.spark_jobs.java import require_java
+from gregor.spark_jobs.packages import Package, package_jars
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-PROVIDER_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 # The connectors of Spark 4.1 end a restarted query with a NullPointerException after its first batch, if that batch had
 # been planned before the restart (SPARK-57438, repaired in 4.2.0). Their older reader of streams has the same options,
 # checkpoints and results; only the metrics of the lag are missing in the progress.
@@ -46,15 +46,20 @@ UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has st
 
 
 def open_session(
-    app_name: str, settings: Mapping[str, str] | None = None, log_file: Path | None = None, jvm_options: str = ""
+    app_name: str,
+    settings: Mapping[str, str] | None = None,
+    log_file: Path | None = None,
+    jvm_options: str = "",
+    packages: Iterable[Package] = (),
 ) -> "SparkSession":
-    """Return the session of this process, with the connector; `settings` have precedence over all other settings.
+    """Return the session of this process, with the connector and the packages.
 
-    If this process starts the JVM, the JVM has the `jvm_options`, and its error stream (its log) is written to
-    `log_file`. The caller stops the session. Raise JobError if Java, PySpark or the connector is missing.
+    The `settings` have precedence over all other settings. If this process starts the JVM, the JVM has the
+    `jvm_options`, and its error stream (its log) is written to `log_file`. The caller stops the session. Raise JobError
+    if Java, PySpark or a package is missing.
 
     With the setting `spark.remote`, or SPARK_REMOTE, the session is one of Spark Connect: no JVM is started, and the
-    connector is that of the server.
+    connector and the packages are those of the server.
     """
     require_pyspark()
     remote = remote_server(settings or {})
@@ -65,7 +70,8 @@ def open_session(
 
     given = SparkConf(loadDefaults=False).setAll(list((settings or {}).items()))
     jvm = _started_jvm(given, log_file, jvm_options)
-    jars = _add_connector(jvm)
+    connector = [] if _has_class(jvm, PROVIDER_CLASS) else [connector_package()]
+    jars = [jar for package in (*connector, *packages) for jar in _load(jvm, package)]
     conf = SparkConf()  # includes the settings of spark-submit and spark-defaults.conf
     conf.setAll(given.getAll())
     defaults = default_settings(conf.get("spark.master") or "local[*]")
@@ -231,26 +237,41 @@ def _conf_folder_has_log_settings() -> bool:
     return any((folder / f"log4j2.{kind}").exists() for kind in ("properties", "xml", "yaml", "json"))
 
 
-def _add_connector(jvm: Any) -> list[str]:
-    """Load the connector's classes into the driver; return the jars for executors, none if Spark has a connector.
+def add_packages(spark: "SparkSession", packages: Iterable[Package]) -> None:
+    """Add packages to a session that runs already, for its driver and its executors.
+
+    A package whose settings Spark reads only at the start of a session (`spark.sql.extensions`) is given to
+    `open_session`.
+    """
+    for package in packages:
+        for jar in _load(spark._jvm, package):
+            spark._jsc.addJar(jar)
+
+
+def _load(jvm: Any, package: Package) -> list[str]:
+    """Load a package's classes into the driver; return its jars for executors, none if Spark has it already.
 
     The class loader is the one to which spark-submit adds jars. It accepts jars after the start of the JVM, so that a
     plain `spark-submit job.py` needs no `--packages`.
     """
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    if _has_class(jvm, loader, PROVIDER_CLASS):
+    if _has_class(jvm, package.provides):
         return []
-    jars = connector_jars(os.path.join(jvm.java.lang.System.getProperty("java.home"), "bin", "java"))
+    jars = package_jars(package, os.path.join(jvm.java.lang.System.getProperty("java.home"), "bin", "java"))
+    loader = _loader(jvm)
     for jar in jars:
         loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
     return [str(jar) for jar in jars]
 
 
-def _has_class(jvm: Any, loader: Any, name: str) -> bool:
+def _loader(jvm: Any) -> Any:
+    return jvm.java.lang.Thread.currentThread().getContextClassLoader()
+
+
+def _has_class(jvm: Any, name: str) -> bool:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     try:
-        jvm.java.lang.Class.forName(name, False, loader)
+        jvm.java.lang.Class.forName(name, False, _loader(jvm))
     except Py4JJavaError:
         return False
     return True

@@ -9,6 +9,9 @@ import pytest
 
 from tests.support.processes import BrokerProcess
 
+OF_THE_SESSION = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
+"""A transaction that has timed out is aborted soon, not ten seconds later."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -41,7 +44,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One gregor broker for the whole session; tests on it use topic and group names of their own."""
-    with BrokerProcess(tmp_path_factory.mktemp("broker")) as running:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), OF_THE_SESSION) as running:
         yield running
 
 

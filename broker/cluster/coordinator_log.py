@@ -67,6 +67,10 @@ class CoordinatorLog:
     def when_committed(self, partition: int, offset: int, callback: Callable[[ErrorCode], None]) -> None:
         self._leader(partition).when_committed(offset, callback)
 
+    def is_committed(self, partition: int, offset: int) -> bool:
+        replica = self._replicas.get(self._topic, partition)
+        return replica is not None and replica.is_committed(offset)
+
     def bounds(self, partition: int) -> tuple[int, int]:
         replica = self._leader(partition)
         return replica.log_start_offset, replica.log_end_offset

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gregor.broker.registry import handles
+from gregor.coordinator.group.pieces import is_one_piece
 from gregor.coordinator.group.records import java_length
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -20,14 +21,41 @@ from gregor.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from gregor.broker.context import Call, GroupContext
+    from gregor.protocol.deferred import Deferred
 
 COORDINATOR_FROM = 1
 TOPIC_IDS_FROM = 10
 
 
 @handles(ApiKey.OFFSET_COMMIT, 0, 10, changes=True, eager=True)
-async def offset_commit(broker: GroupContext, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
+def offset_commit(
+    broker: GroupContext, request: OffsetCommitRequest, call: Call
+) -> Deferred[OffsetCommitResponse] | Awaitable[OffsetCommitResponse]:
+    if call.version >= COORDINATOR_FROM and is_one_piece(request) and _all_exist(broker, request, call.version):
+        return broker.groups.begin_offset_commit(request, call.version)
+    return _commit(broker, request, call)
+
+
+def _all_exist(broker: GroupContext, request: OffsetCommitRequest, version: int) -> bool:
+    """Return whether all partitions of a request exist; its topics have names then, also in v10."""
+    metadata = broker.metadata
+    for topic in request.topics:
+        if version >= TOPIC_IDS_FROM:
+            name = metadata.topic_name(topic.topic_id)
+            if name is None:
+                return False
+            topic.name = name
+        count = metadata.partition_count(topic.name)
+        for part in topic.partitions:
+            if not 0 <= part.partition_index < count:
+                return False
+    return True
+
+
+async def _commit(broker: GroupContext, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
     turns = broker.gate.turns()

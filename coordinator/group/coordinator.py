@@ -245,13 +245,23 @@ class GroupCoordinator:
         return OffsetCommitResponse(topics=topics)
 
     async def _commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
+        return await self._runtime.outcome_of(self.begin_offset_commit(request, version))
+
+    def begin_offset_commit(self, request: OffsetCommitRequest, version: int) -> Deferred[OffsetCommitResponse]:
+        """As `offset_commit`, for a request of one piece (pieces.is_one_piece) and a caller that does not wait."""
         try:
-            response: OffsetCommitResponse = await self._runtime.run(
+            pending: Deferred[OffsetCommitResponse] = self._runtime.start(
                 self._partition_of(request.group_id), lambda shard, now: shard.commit_offsets(request, version, now)
             )
-            return response
         except KafkaError as error:
-            return commit_response(request, error.code)
+            pending = Deferred()
+            pending.fail(error)
+        if pending.done and pending.error is None:
+            return pending
+        answer: Deferred[OffsetCommitResponse] = Deferred()
+        answer.then(lambda _: pending.cancel())
+        pending.then(partial(_answer_commit, request, answer))
+        return answer
 
     async def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, version: int, verify: Verify | None = None
@@ -435,6 +445,18 @@ def _fetch_piece(
     wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, offsets: Offsets
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     return offsets.fetch(wanted, require_stable)
+
+
+def _answer_commit(
+    request: OffsetCommitRequest, answer: Deferred[OffsetCommitResponse], pending: Deferred[OffsetCommitResponse]
+) -> None:
+    error = pending.error
+    if error is None:
+        answer.complete(pending.result())
+    elif isinstance(error, KafkaError):
+        answer.complete(commit_response(request, error.code))
+    else:
+        answer.fail(error)
 
 
 async def _verified(verify: Verify, partition: int) -> object:

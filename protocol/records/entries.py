@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gregor.protocol.records.batch import COMPRESSION_MASK, INT64_MAX, RECORD_BATCH_OVERHEAD, RecordBatch
+from gregor.protocol.records.batch import (
+    COMPRESSION_MASK,
+    HEADER,
+    INT64_MAX,
+    LOG_OVERHEAD,
+    RECORD_BATCH_OVERHEAD,
+    Buffer,
+    RecordBatch,
+)
 
 Entry = tuple[int, bytes | None, bytes | None]
 
@@ -21,6 +29,22 @@ def entries_of(batch: RecordBatch) -> Iterable[Entry]:
         if usual is not None:
             return usual
     return ((record.offset, record.key, record.value) for record in batch.records())
+
+
+def plain_entries(data: Buffer, position: int) -> tuple[int, int, list[Entry]] | None:
+    """Return the size of the batch at `position`, the offset after it, and its entries; None if it is not there as a
+    whole, has an attribute (a codec, a transaction, a marker) or records that are not the usual ones. A log of many
+    batches of one record is read in half the time that RecordBatch needs."""
+    body = position + RECORD_BATCH_OVERHEAD
+    if body > len(data):
+        return None
+    base_offset, length, _, magic, _, attributes, last_delta, _, _, _, _, _, count = HEADER.unpack_from(data, position)
+    end = position + LOG_OVERHEAD + length
+    usual_offset = 0 <= base_offset <= INT64_MAX - _MAX_DELTA
+    if magic != 2 or attributes or not body < end <= len(data) or not usual_offset or last_delta < 0:
+        return None
+    entries = _usual_entries(bytes(data[body:end]), count, base_offset)
+    return None if entries is None else (end - position, base_offset + last_delta + 1, entries)
 
 
 def _usual_entries(data: bytes, count: int, base_offset: int) -> list[Entry] | None:

@@ -220,6 +220,10 @@ class Partition:
                 return
         self.delayed.await_offset(offset, callback)
 
+    def is_committed(self, offset: int) -> bool:
+        """Return whether `when_committed` would call back at once, with NONE."""
+        return not self.delayed.running and self._commit_verdict(offset) is ErrorCode.NONE
+
     def _commit_verdict(self, offset: int) -> ErrorCode | None:
         if not self.is_leader or self.log is None:
             return self._offline_error

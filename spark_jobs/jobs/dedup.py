@@ -18,7 +18,7 @@ try:
         COLUMNS_HELP,
         ValueOptions,
         add_value_arguments,
-        decoded_stream,
+        decoded_rows,
         value_problem,
         with_schema,
     )
@@ -41,7 +41,7 @@ examples:
   gregor spark dedup --topic payments --sink topic --output-topic payments-once --checkpoint ./payments.checkpoint
 
   # duplicates have the same id, by the time in the record
-  gregor spark dedup --topic payments --format json --schema "id STRING, at TIMESTAMP" --id value.id \\
+  gregor spark dedup --topic payments --value-format json --schema "id STRING, at TIMESTAMP" --id value.id \\
     --time value.at --within "1 hour" --sink topic --output-topic payments-once --checkpoint ./payments.checkpoint
 """
 
@@ -50,7 +50,7 @@ examples:
 class Options(ValueOptions):
     """The options of the job."""
 
-    format: str = field(default="bytes", metadata=FIXED)
+    value_format: str = field(default="bytes", metadata=FIXED)
     id: str = field(default="struct(raw_key, raw_value)", metadata=FIXED)
     within: str = field(default="10 minutes", metadata=FIXED)
 
@@ -60,8 +60,9 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     from gregor.spark_jobs.transforms.dedup import deduplicated
     from gregor.spark_jobs.transforms.route import routed
 
-    rows = decoded_stream(spark, JOB.name, options, raw=True)
-    return writer_of(spark, options, Result(routed(deduplicated(rows, options.id, options.within)), is_records=True))
+    rows = decoded_rows(spark, JOB.name, options, raw=True)
+    records = routed(deduplicated(rows.frame, options.id, options.within))
+    return writer_of(spark, options, Result(records, is_records=True, letters=rows.letters))
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ try:
         COLUMNS_HELP,
         ValueOptions,
         add_value_arguments,
-        decoded_stream,
+        decoded_rows,
         value_problem,
         with_schema,
     )
@@ -38,11 +38,11 @@ EXAMPLES = f"""\
 {COLUMNS_HELP}
 examples:
   # large orders to a topic of their own, unchanged
-  gregor spark route --topic orders --format json --schema "id STRING, country STRING, amount DOUBLE" \\
+  gregor spark route --topic orders --value-format json --schema "id STRING, country STRING, amount DOUBLE" \\
     --where "value.amount > 1000" --sink topic --output-topic large-orders --checkpoint ./large.checkpoint
 
   # a topic per country, keyed by the order; records without a country go to the output topic
-  gregor spark route --topic orders --format json --schema "id STRING, country STRING, amount DOUBLE" \\
+  gregor spark route --topic orders --value-format json --schema "id STRING, country STRING, amount DOUBLE" \\
     --to "'orders-' || value.country" --set-key value.id --set-value "struct(value.id, value.amount)" \\
     --sink topic --output-topic orders-rest --checkpoint ./countries.checkpoint
 
@@ -56,7 +56,7 @@ examples:
 class Options(ValueOptions):
     """The options of the job."""
 
-    format: str = field(default="bytes", metadata=FIXED)
+    value_format: str = field(default="bytes", metadata=FIXED)
     where: str | None = None
     set_key: str | None = None
     set_value: str | None = None
@@ -69,9 +69,9 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the records to the sink that the options name."""
     from gregor.spark_jobs.transforms.route import routed
 
-    rows = decoded_stream(spark, JOB.name, options, raw=True)
-    records = routed(rows, options.where, options.set_key, options.set_value, options.to, options.keep_partition)
-    return writer_of(spark, options, Result(records, is_records=True))
+    rows = decoded_rows(spark, JOB.name, options, raw=True)
+    records = routed(rows.frame, options.where, options.set_key, options.set_value, options.to, options.keep_partition)
+    return writer_of(spark, options, Result(records, is_records=True, letters=rows.letters))
 
 
 def problem_of(options: Options) -> str | None:

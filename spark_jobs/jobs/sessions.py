@@ -19,7 +19,7 @@ try:
         COLUMNS_HELP,
         ValueOptions,
         add_value_arguments,
-        decoded_stream,
+        decoded_rows,
         sum_problem,
         value_problem,
         with_schema,
@@ -42,7 +42,7 @@ examples:
   # visits: clicks of a user less than 30 minutes apart
   gregor spark sessions --topic clicks --gap "30 minutes" --watermark "5 minutes"
 
-  gregor spark sessions --topic clicks --format json --schema "user STRING, seconds DOUBLE" --key value.user \\
+  gregor spark sessions --topic clicks --value-format json --schema "user STRING, seconds DOUBLE" --key value.user \\
     --sum seconds=value.seconds --sink topic --output-topic visits --checkpoint ./visits.checkpoint
 """
 
@@ -61,9 +61,9 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the finished sessions to the sink that the options name."""
     from gregor.spark_jobs.transforms.sessions import sessions
 
-    rows = decoded_stream(spark, JOB.name, options)
-    found = sessions(rows, options.key, options.gap, options.watermark, dict(options.sum))
-    return writer_of(spark, options, Result(found, order=("session_start", "key")))
+    rows = decoded_rows(spark, JOB.name, options)
+    found = sessions(rows.frame, options.key, options.gap, options.watermark, dict(options.sum))
+    return writer_of(spark, options, Result(found, order=("session_start", "key"), letters=rows.letters))
 
 
 def problem_of(options: Options) -> str | None:

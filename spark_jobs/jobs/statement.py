@@ -20,7 +20,8 @@ try:
         COLUMNS_HELP,
         ValueOptions,
         add_value_arguments,
-        decoded_stream,
+        decoded_rows,
+        letters_of,
         value_problem,
         with_schema,
     )
@@ -44,13 +45,13 @@ and `value` of the result are the record for --sink topic; without `value` the v
 
 examples:
   # orders per country
-  gregor spark sql --topic orders --format json --schema "country STRING, amount DOUBLE" \\
+  gregor spark sql --topic orders --value-format json --schema "country STRING, amount DOUBLE" \\
     --query "SELECT value.country AS key, count(*) AS orders, sum(value.amount) AS amount FROM orders GROUP BY 1"
 
   # payments with their order, at most an hour apart
-  gregor spark sql --topic orders,payments --format json --schema "id STRING, amount DOUBLE" --watermark "2 hours" \\
-    --mode append --query "SELECT o.value.id AS key, o.value.amount, p.value.amount AS paid FROM orders o
-    JOIN payments p ON o.value.id = p.value.id AND p.time BETWEEN o.time AND o.time + INTERVAL '1 hour'"
+  gregor spark sql --topic orders,payments --value-format json --schema "id STRING, amount DOUBLE" \\
+    --watermark "2 hours" --mode append --query "SELECT o.value.id AS key, o.value.amount, p.value.amount AS paid
+    FROM orders o JOIN payments p ON o.value.id = p.value.id AND p.time BETWEEN o.time AND o.time + INTERVAL '1 hour'"
 """
 
 
@@ -65,8 +66,9 @@ class Options(ValueOptions):
 
 def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the result to the sink that the options name."""
-    for topic in options.topics:
-        rows = decoded_stream(spark, JOB.name, options, topic)
+    tables = {topic: decoded_rows(spark, JOB.name, options, topic) for topic in options.topics}
+    for topic, table in tables.items():
+        rows = table.frame
         if options.watermark is not None:
             rows = rows.withWatermark("time", options.watermark)
         rows.createOrReplaceTempView(table_name(topic))
@@ -75,7 +77,8 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
         raise JobError(
             f"--query reads none of the tables {', '.join(map(table_name, options.topics))}; name one in FROM"
         )
-    return writer_of(spark, options, Result(frame, options.mode, is_records="value" in frame.columns))
+    result = Result(frame, options.mode, is_records="value" in frame.columns, letters=letters_of(*tables.values()))
+    return writer_of(spark, options, result)
 
 
 def table_name(topic: str) -> str:

@@ -20,7 +20,7 @@ try:
         COLUMNS_HELP,
         ValueOptions,
         add_value_arguments,
-        decoded_stream,
+        decoded_rows,
         value_problem,
         with_schema,
     )
@@ -44,7 +44,7 @@ examples:
   gregor spark top --topic clicks
 
   # the three most visited pages of the last hour, every minute, as a chart too
-  gregor spark top --topic clicks --format json --schema "page STRING" --key value.page --count 3 \\
+  gregor spark top --topic clicks --value-format json --schema "page STRING" --key value.page --count 3 \\
     --window "1 hour" --slide "1 minute" --chart pages.svg
 """
 MAX_TRACKED = 1_000_000
@@ -63,6 +63,11 @@ class Options(ValueOptions):
     mode: str | None = field(default=None, metadata=FIXED)
     chart: str | None = None
 
+    @property
+    def needs_columns(self) -> bool:
+        """Whether a chart is drawn of each batch."""
+        return self.chart is not None
+
 
 def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the keys to the sink that the options name."""
@@ -70,14 +75,14 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
 
     if spark.version.startswith("4.0."):
         raise JobError("top needs PySpark 4.1 or newer; install it with: pip install 'pyspark==4.1.*'")
-    rows = decoded_stream(spark, JOB.name, options)
+    rows = decoded_rows(spark, JOB.name, options)
     top = heavy_hitters(
-        rows, options.key, options.count, options.window, options.slide, options.watermark, options.tracked
+        rows.frame, options.key, options.count, options.window, options.slide, options.watermark, options.tracked
     )
     mode = mode_for(options.sink, options.mode)
     title = f"the {options.count} most frequent {options.key} of {options.topic}, windows of {options.window}"
     charts = [Chart(options.chart, title, "window_start", "key", "count").observer()] if options.chart else []
-    return writer_of(spark, options, Result(top, mode, ("window_start", "rank")), charts)
+    return writer_of(spark, options, Result(top, mode, ("window_start", "rank"), letters=rows.letters), charts)
 
 
 def problem_of(options: Options) -> str | None:

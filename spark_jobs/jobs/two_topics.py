@@ -19,7 +19,8 @@ try:
         ValueOptions,
         add_value_arguments,
         decoded_batch,
-        decoded_stream,
+        decoded_rows,
+        letters_of,
         value_problem,
         with_schema,
     )
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = f"""\
 {COLUMNS_HELP}
---sink topic writes the key and one JSON object of all columns; both values have the same --format and --schema.
+--sink topic writes the key and one JSON object of all columns; both values have the same --value-format and --schema.
 
 examples:
   # each payment with the order of the same key, at most an hour apart
@@ -69,38 +70,43 @@ class Options(ValueOptions):
         """The topics to read, of both sides."""
         return [*super().topics, self.right_topic]
 
+    @property
+    def needs_columns(self) -> bool:
+        """Whether each batch is joined with the table."""
+        return self.as_table
+
 
 def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the pairs to the sink that the options name."""
     from gregor.spark_jobs.transforms.join import latest_values, with_latest, within_time
 
-    left = decoded_stream(spark, JOB.name, options, options.topic)
+    left = decoded_rows(spark, JOB.name, options, options.topic)
     if not options.as_table:
-        right = decoded_stream(spark, JOB.name, options, options.right_topic)
+        right = decoded_rows(spark, JOB.name, options, options.right_topic)
         pairs = within_time(
-            left,
-            right,
+            left.frame,
+            right.frame,
             options.left_key,
             options.right_key,
             options.within or WITHIN,
             options.watermark or WATERMARK,
             options.how,
         )
-        return writer_of(spark, options, Result(pairs, order=("left_time", "key")))
+        return writer_of(spark, options, Result(pairs, order=("left_time", "key"), letters=letters_of(left, right)))
 
     def with_table(batch: DataFrame) -> DataFrame:
         table = latest_values(decoded_batch(batch.sparkSession, options, options.right_topic), options.right_key)
         return with_latest(batch, table, options.left_key, options.how)
 
-    return writer_of(spark, options, Result(left, order=("left_time", "key"), each=with_table))
+    return writer_of(spark, options, Result(left.frame, order=("left_time", "key"), each=with_table))
 
 
 def problem_of(options: Options) -> str | None:
     """Return what is wrong with the options, or None."""
     if options.as_table and (options.within or options.watermark):
         return "--within and --watermark are of the join of two streams; leave them out with --as-table"
-    if options.format == "bytes":
-        return "--format bytes does not fit JSON objects of both values; use text or json"
+    if options.value_format == "bytes":
+        return "--value-format bytes does not fit JSON objects of both values; use text or json"
     return value_problem(options)
 
 

@@ -21,7 +21,7 @@ try:
         COLUMNS_HELP,
         ValueOptions,
         add_value_arguments,
-        decoded_stream,
+        decoded_rows,
         sum_problem,
         value_problem,
         with_schema,
@@ -46,7 +46,7 @@ examples:
   gregor spark windows --topic clicks --window "1 minute"
 
   # page views and seconds per user in the last ten minutes, every minute, as a chart too
-  gregor spark windows --topic clicks --format json --schema "user STRING, seconds DOUBLE, at TIMESTAMP" \\
+  gregor spark windows --topic clicks --value-format json --schema "user STRING, seconds DOUBLE, at TIMESTAMP" \\
     --key value.user --time value.at --sum seconds=value.seconds --window "10 minutes" --slide "1 minute" \\
     --chart views.svg
 
@@ -68,20 +68,26 @@ class Options(ValueOptions):
     sum: Sequence[tuple[str, str]] = field(default=(), metadata=FIXED)
     chart: str | None = None
 
+    @property
+    def needs_columns(self) -> bool:
+        """Whether a chart is drawn of each batch."""
+        return self.chart is not None
+
 
 def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the windows to the sink that the options name."""
     from gregor.spark_jobs.transforms.windows import windowed
 
-    rows = decoded_stream(spark, JOB.name, options)
-    counts = windowed(rows, options.key, options.window, options.slide, options.watermark, dict(options.sum))
+    rows = decoded_rows(spark, JOB.name, options)
+    counts = windowed(rows.frame, options.key, options.window, options.slide, options.watermark, dict(options.sum))
     mode = mode_for(options.sink, options.mode)
     observers = []
     if options.chart is not None:
         shown = options.sum[0][0] if options.sum else "count"
         title = f"{shown} of {options.topic} by {options.key}, windows of {options.window}"
         observers.append(Chart(options.chart, title, "window_start", "key", shown).observer())
-    return writer_of(spark, options, Result(counts, mode, ("window_start", "key")), observers)
+    result = Result(counts, mode, ("window_start", "key"), letters=rows.letters)
+    return writer_of(spark, options, result, observers)
 
 
 def problem_of(options: Options) -> str | None:

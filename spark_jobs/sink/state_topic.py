@@ -10,7 +10,6 @@ from __future__ import annotations
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     CreateTopicsRequest,
-    DescribeConfigsRequest,
     FetchRequest,
     FetchResponse,
 )
@@ -18,6 +17,7 @@ from gregor.protocol.records.batch import iter_batches
 from gregor.protocol.records.control import ABORT, control_type
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.client.configs import topic_configs
 from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST, list_offsets
 from gregor.spark_jobs.client.settings import READ_COMMITTED, READ_UNCOMMITTED
@@ -25,12 +25,11 @@ from gregor.spark_jobs.errors import JobError
 
 _CREATE_TOPICS_VERSIONS = 4, 7
 """4 is the first with the broker's default replication factor (KIP-464)."""
-_DESCRIBE_CONFIGS_VERSIONS = 0, 4
 _FETCH_VERSIONS = 4, 12
-_TOPIC_RESOURCE = 2
+_CLEANUP_POLICY = "cleanup.policy"
 _FETCH_BYTES = 1024 * 1024
 _FETCH_WAIT_MS = 100
-_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024), "min.cleanable.dirty.ratio": "0.1"}
+_CONFIGS = {_CLEANUP_POLICY: "compact", "segment.bytes": str(1024 * 1024), "min.cleanable.dirty.ratio": "0.1"}
 """Small segments, because only closed ones are compacted, and each start of a query reads the whole topic."""
 
 
@@ -122,22 +121,9 @@ class StateTopic:
             )
 
     def _cleanup_policy(self) -> str:
+        topic = self.partition.topic
         leader = self._cluster.leader(*self.partition)
-        lowest, highest = _DESCRIBE_CONFIGS_VERSIONS
-        resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=_TOPIC_RESOURCE,
-            resource_name=self.partition.topic,
-            configuration_keys=["cleanup.policy"],
-        )
-        response = self._cluster.exchange(
-            leader,
-            DescribeConfigsRequest(resources=[resource]),
-            self._cluster.version(leader, DescribeConfigsRequest, highest, lowest),
-        )
-        result = response.results[0]
-        if result.error_code:
-            raise KafkaFailure(result.error_code, f"the settings of {self.partition.topic} are not known")
-        return str(result.configs[0].value)
+        return topic_configs(self._cluster, topic, [_CLEANUP_POLICY], leader)[_CLEANUP_POLICY]
 
     def _fetch(self, offset: int) -> int:
         """Read on from an offset; return the last stable offset."""

@@ -35,7 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def gregor(broker: BrokerProcess, *arguments: str, fails: bool = False) -> str:
     """Return the output of a command."""
     command = [sys.executable, "-m", "gregor.broker", *arguments, "--data-dir", str(broker.folder / "data")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S)
     assert done.returncode == int(fails), done.stdout + done.stderr
     return done.stderr if fails else done.stdout
 
@@ -128,7 +128,7 @@ def test_a_java_consumer_from_the_beginning(broker: BrokerProcess) -> None:
     said = run_kafka_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         "--bootstrap-server", broker.bootstrap, "--topic", topic, "--from-beginning", "--max-messages", "50",
-        "--timeout-ms", "20000", "--formatter-property", "print.key=true",
+        "--timeout-ms", "60000", "--formatter-property", "print.key=true",
     )  # fmt: skip
     found = dict(line.split("\t") for line in said.splitlines())
     assert {key.encode(): value.encode() for key, value in found.items() if value != "null"} == last

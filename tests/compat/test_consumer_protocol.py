@@ -237,7 +237,7 @@ def test_java_consumer_reads_and_its_group_is_deleted(quick: str, topic: str, to
     said = tools.run(
         CONSUMER,
         *("--bootstrap-server", quick, "--topic", topic, "--group", group, "--from-beginning"),
-        *("--max-messages", "10", "--timeout-ms", "20000", "--command-property", "group.protocol=consumer"),
+        *("--max-messages", "10", "--timeout-ms", "60000", "--command-property", "group.protocol=consumer"),
     )
     assert said.code == 0, said.err
     assert "Processed a total of 10 messages" in said.out + said.err

@@ -1,7 +1,7 @@
 """kill -9 at random moments under load, and the invariants that must hold afterwards.
 
 A crash of the process keeps the page cache, so every acknowledged record is there, once, in its place. Three rounds by
-default; GREGOR_CRASH_ROUNDS names another number, GREGOR_CRASH_SEED repeats a run's choices.
+default; GREGOR_CRASH_ROUNDS names another number, GREGOR_CRASH_SEED other choices.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ from tests.support.processes import BrokerProcess
 pytestmark = [pytest.mark.compat, pytest.mark.very_slow]
 
 ROUNDS = int(os.environ.get("GREGOR_CRASH_ROUNDS", "3"))
-SEED = int(os.environ.get("GREGOR_CRASH_SEED", time.time_ns() % 1_000_000))
+SEED = int(os.environ.get("GREGOR_CRASH_SEED", "1"))
 TOPIC = "crash"
 GROUP = "crash-group"
 PARTITIONS = 4
+UNKNOWN = -1
+"""In place of an offset."""
 # Segments roll and indexes fill many times between two crashes.
 SETTINGS = {"log.segment.bytes": "1048576", "log.index.interval.bytes": "2000"}
 
@@ -54,7 +56,7 @@ class Load:
 
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged: dict[int, dict[int, int]] = {number: {} for number in range(PARTITIONS)}
-        """Partition -> running number -> offset."""
+        """Partition -> running number -> offset, or UNKNOWN."""
         self.sent = [0] * PARTITIONS
         self.errors: list[KafkaError] = []
         self._producer = Producer(
@@ -88,8 +90,9 @@ class Load:
             self.errors.append(error)
             return
         partition, offset, value = message.partition(), message.offset(), message.value()
-        assert partition is not None and offset is not None and value is not None
-        self.acknowledged[partition][number_of(value)] = offset
+        assert partition is not None and value is not None
+        # A record that is acknowledged at the second attempt, as an older duplicate, comes without its offset.
+        self.acknowledged[partition][number_of(value)] = UNKNOWN if offset is None or offset < 0 else offset
 
     def _run(self) -> None:
         chance = random.Random(SEED)
@@ -235,12 +238,16 @@ def test_records_after_crashes(aftermath: tuple[BrokerProcess, Load, Commits]) -
         records = found[partition]
         assert [offset for offset, _ in records] == list(range(len(records))), "offsets without a gap"
         assert [number for _, number in records] == list(range(load.sent[partition])), "each record once, in order"
-        assert {number: offset for offset, number in records} == load.acknowledged[partition], "where it was said"
+        found_at = {number: offset for offset, number in records}
+        said = {number: offset for number, offset in load.acknowledged[partition].items() if offset != UNKNOWN}
+        assert {number: found_at[number] for number in said} == said, "where it was said"
 
 
 def test_committed_offsets_after_crashes(aftermath: tuple[BrokerProcess, Load, Commits]) -> None:
     server, _, commits = aftermath
     admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+    # The admin client does not retry while the partitions of the restarted broker are without a leader.
+    until(lambda: _is_described(admin, GROUP), "the coordinator is back")
     answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])[GROUP].result(WAIT_S)
     found = {entry.partition: entry.offset for entry in answer.topic_partitions}
     assert set(found) == set(commits.acknowledged) == set(range(PARTITIONS))

@@ -28,10 +28,10 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEYS = 7
 
 # Warnings of the controller at any start: its own broker is not up yet, and there is no ZooKeeper to migrate from. The
-# last ones are of slow machines.
+# others are of slow machines, whose sessions end.
 HARMLESS = re.compile(
     r"WARN (NetworkClient|RequestSendThread) .*[Cc]ontroller|WARN QuorumController .*ZK migration"
-    r"|\w+ .*([Ss]low |timed out|took longer|session expired)"
+    r"|\w+ .*([Ss]low |timed out|took longer|[Ss]ession expired|SessionExpired)|WARN ClientCnxn "
 )
 
 Record = tuple[int, int, bytes | None, bytes | None]

@@ -25,7 +25,7 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "300",
     "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "45000",
     "group.consumer.assignment.interval.ms": "0",
     "group.initial.rebalance.delay.ms": "500",
 }

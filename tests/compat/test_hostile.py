@@ -41,6 +41,7 @@ GROWTH_LIMIT_KB = 100 * 1024
 FRAME_LIMIT = 100 * 1024 * 1024
 FLOOD_S = float(os.environ.get("GREGOR_FLOOD_S", "5"))
 NEVER_IN_TIME_MS = int(3 * TIMEOUT_S * 1000)
+MAX_IDLE_MS = 700
 
 
 @pytest.fixture(scope="module")
@@ -361,7 +362,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker with limits that a test can reach."""
     limits = {
         "max.connections": "5",
-        "connections.max.idle.ms": "700",
+        "connections.max.idle.ms": str(MAX_IDLE_MS),
         "socket.request.max.bytes": "50000",
         "message.max.bytes": "2000",
     }
@@ -402,20 +403,33 @@ def test_connections_above_the_limit_are_refused(small: BrokerProcess) -> None:
 
 
 def test_an_idle_connection_is_closed_and_a_busy_one_is_not(small: BrokerProcess) -> None:
-    with RawConnection(small.port) as idle, RawConnection(small.port) as busy:
-        idle.ask(ApiVersionsRequest(), 0)
-        start = time.monotonic()
-        while not idle.answered():
-            assert busy.ask(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE
-            assert time.monotonic() - start < 10
-            time.sleep(0.02)
-        assert idle.wait_for_end() == b""
-        assert 0.6 < time.monotonic() - start < 5
-        # A request that waits is not idleness: the coordinator may hold it much longer.
-        busy.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="waits")]), 9)
-        until(lambda: end_offset(busy, "waits") == 0, "the topic")
-        wanted = busy.send(fetch_request("waits", 0, 2000), 12)
-        assert busy.receive()[0] == wanted
+    def kept_busy() -> bool:
+        """Return False if the busy connection had to wait for this process for longer than the limit."""
+        with RawConnection(small.port) as idle, RawConnection(small.port) as busy:
+            idle.ask(ApiVersionsRequest(), 0)
+            begin_s = asked_s = time.monotonic()
+            longest_s = 0.0
+            try:
+                while not idle.answered():
+                    longest_s = max(longest_s, time.monotonic() - asked_s)
+                    asked_s = time.monotonic()
+                    assert busy.ask(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE
+                    assert asked_s - begin_s < TIMEOUT_S, "the idle connection is open"
+                    time.sleep(0.02)
+                assert idle.wait_for_end() == b""
+                assert time.monotonic() - begin_s > 0.9 * MAX_IDLE_MS / 1000
+                # A request that waits is not idleness: the coordinator may hold it much longer.
+                wanted = busy.send(fetch_request("waits", 0, 3 * MAX_IDLE_MS), 12)
+                assert busy.receive()[0] == wanted
+            except ConnectionEnded:
+                assert max(longest_s, time.monotonic() - asked_s) > 0.5 * MAX_IDLE_MS / 1000, "it was not idle"
+                return False
+        return True
+
+    with RawConnection(small.port) as connection:
+        make_topic(connection, "waits")
+        until(lambda: end_offset(connection, "waits") == 0, "the topic")
+    until(kept_busy, "a connection that is kept busy")
 
 
 def test_a_frame_and_a_message_above_their_limits(small: BrokerProcess) -> None:
@@ -522,8 +536,9 @@ def test_a_flood_of_unfinished_frames(server: BrokerProcess, frame_bytes: int) -
     growth_kb, good = flood(server, FLOOD_S, frame_bytes, 70_000)
     assert growth_kb <= GROWTH_LIMIT_KB
     assert good.errors == []
-    assert len(good.latencies_s) > 100
-    assert max(good.latencies_s) < 2
+    # Served all along, on a busy machine as well: some milliseconds each, on a quiet one.
+    assert len(good.latencies_s) > 30
+    assert max(good.latencies_s) < TIMEOUT_S / 3
 
 
 @pytest.mark.parametrize("kind", ["metadata", "fetch"])

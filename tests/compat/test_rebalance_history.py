@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.compat, pytest.mark.very_slow]
 
 SESSION_MS, LONG_SESSION_MS = 6_000, 40_000
 """That of a member that is killed, and that of those which must not be lost on a busy machine."""
+MOVING_SESSION_MS = 20_000
+"""That of members which search for another coordinator; one that ends meanwhile does not leave its group."""
 REVOKED, TOPICS_CHANGED = "partitions revoked", "topics changed"
 GIVE_REASONS = ("java", "franz")
 ASSIGNORS = ("range", "cooperative")
@@ -153,7 +155,7 @@ def test_other_coordinators_and_leaders(tmp_path: pathlib.Path) -> None:
             altered.result(WAIT_S)
         create(cluster, "load", [[0, 1, 2], [1, 2, 0]])
         with contextlib.ExitStack() as stack:
-            common = {"bootstrap": cluster.bootstrap, "topics": "load", "session_ms": SESSION_MS}
+            common = {"bootstrap": cluster.bootstrap, "topics": "load", "session_ms": MOVING_SESSION_MS}
             started = [
                 stack.enter_context(members("confluent", group=group, assignor="range", protocol="classic", **common))
                 for group in groups

@@ -98,7 +98,7 @@ def test_a_move_keeps_below_its_rate_and_loses_nothing(cluster: GregorCluster, t
     assert cluster.until_led(TOPIC, not_by=0) in (1, 2)
     assert refused == []
     assert read(cluster) == [*values, *more]
-    assert not list((tmp_path / "broker-0" / "data").glob(f"{TOPIC}-0/*.log")), "the old replica is gone"
+    until(lambda: not list((tmp_path / "broker-0" / "data").glob(f"{TOPIC}-0/*.log")), "the old replica is gone")
 
 
 def is_moving(cluster: GregorCluster) -> bool:

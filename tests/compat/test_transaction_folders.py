@@ -29,7 +29,7 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT = 1, 4, 5
-LONG_MS, SHORT_MS = 600_000, 3_000
+LONG_MS, SHORT_MS = 600_000, 6_000
 ABORTED = 40
 """Records of an aborted transaction: with 500 bytes each, a segment rolls within it."""
 
@@ -92,10 +92,10 @@ class Client:
             raise KafkaException(part.error)
         return int(part.offset)
 
-    def has_committed(self, offset: int) -> bool:
-        """Whether this is the group's offset, and none is pending."""
+    def has_committed(self, offset: int, stable: bool = True) -> bool:
+        """Whether this is the group's offset and, with `stable`, none is pending; False while the coordinator loads."""
         try:
-            return self.committed() == offset
+            return self.committed(stable) == offset
         except KafkaException:
             return False
 
@@ -144,7 +144,7 @@ def test_folder_goes_there_and_back(zookeeper: ZooKeeper | None, tmp_path: pathl
         until(lambda: TOPIC in client.admin.list_topics(TOPIC).topics, "the adoption")
         assert client.visible("read_uncommitted") == everything
         assert client.visible() == below, "the open transaction of long timeout hides those behind it"
-        assert client.committed(stable=False) == 5
+        until(lambda: client.has_committed(5, stable=False), "the committed offset")
         with pytest.raises(KafkaException):
             client.committed()
         client.fence("left-long")
@@ -169,7 +169,7 @@ def test_folder_goes_there_and_back(zookeeper: ZooKeeper | None, tmp_path: pathl
         until(lambda: TOPIC in client.admin.list_topics(TOPIC).topics, "the topic's return")
         assert client.visible("read_uncommitted") == everything
         assert client.visible() == here
-        assert client.committed(stable=False) == 8
+        until(lambda: client.has_committed(8, stable=False), "the committed offset")
         client.fence("left-by-gregor")
         until(lambda: client.visible() == here + records("behind-gregor"), "the end of gregor's transaction")
         until(lambda: client.has_committed(8), "the end of the pending offset")

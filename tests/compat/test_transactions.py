@@ -24,6 +24,8 @@ INPUTS = 60
 """Records for each input partition: enough that some transactions are aborted."""
 LONGEST_UNDER_WAY_S = 0.02
 """How long an end of a transaction has been under way, at most, when its client is killed."""
+SHORT_MS = 10_000
+"""The timeout of a transaction that is to last longer; the one before it, a JVM's first, must not."""
 KILLED = ("java", "java-3.9", "confluent", "aiokafka", "sarama", "franz")
 NEW_PROTOCOL = ("java",)
 """These use the protocol of transaction.version 2 where it is in force."""
@@ -134,7 +136,7 @@ def test_zombie_is_fenced(new_work: NewWork, kind: str, phase: str) -> None:
 def test_transaction_that_lasts_too_long_is_aborted(new_work: NewWork, admin: AdminClient, kind: str) -> None:
     """The coordinator aborts it and fences the producer; the records behind it become visible."""
     with new_work(inputs=2, outputs=1) as work:
-        slow = work.copier(kind, [0], aborts=0, timeout_ms=5000)
+        slow = work.copier(kind, [0], aborts=0, timeout_ms=SHORT_MS)
         work.feed(1)
         # The first transaction of a JVM may last as long as the timeout.
         slow.until_committed(0)

@@ -100,6 +100,9 @@ class MemoryLog:
         else:
             self.waiting.append((partition, offset, callback))
 
+    def is_committed(self, partition: int, offset: int) -> bool:
+        return self.high_watermark.get(partition, 0) >= offset
+
     # LogLoader
 
     def bounds(self, partition: int) -> tuple[int, int]:

@@ -183,6 +183,7 @@ def test_a_log_that_is_gone_between_append_and_commit_is_not_ours_any_more() -> 
         def gone(*_: object) -> None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
+        bench.log.held = True
         bench.log.when_committed = gone  # type: ignore[method-assign]
         assert code_of(bench.write("a")) is ErrorCode.NOT_COORDINATOR
 

@@ -100,9 +100,20 @@ def test_connector_prints_jars_for_spark_submit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cli, "require_java", lambda: "java")
-    monkeypatch.setattr(cli, "connector_jars", lambda java: [Path("/c/a.jar"), Path("/c/b.jar")])
+    monkeypatch.setattr(
+        cli, "package_jars", lambda package, java: [Path(f"/{package.artifact}/{name}.jar") for name in "ab"]
+    )
     assert cli.main(["connector"]) == 0
-    assert capsys.readouterr().out == "/c/a.jar,/c/b.jar\n"
+    connector = capsys.readouterr().out
+    assert connector == "/spark-sql-kafka-0-10_2.13/a.jar,/spark-sql-kafka-0-10_2.13/b.jar\n"
+    assert cli.main(["jars", "kafka", "delta"]) == 0
+    delta = "/delta-spark_4.1_2.13/a.jar,/delta-spark_4.1_2.13/b.jar"
+    assert capsys.readouterr().out == f"{connector.strip()},{delta}\n"
+
+
+def test_jars_of_an_unknown_package_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["jars", "hudi"]) == 2
+    assert "invalid choice: 'hudi'" in capsys.readouterr().err
 
 
 def test_missing_part_is_one_message_and_code_one(

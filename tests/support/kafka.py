@@ -87,7 +87,7 @@ def java_command(
 
 
 def run_kafka_tool(
-    main_class: str, *arguments: str, stdin: str = "", timeout_s: float = 60, version: str = "4.3.1"
+    main_class: str, *arguments: str, stdin: str = "", timeout_s: float = 180, version: str = "4.3.1"
 ) -> str:
     """Runs one of Apache Kafka's tools to its end and returns what it printed; a non-zero exit fails the test."""
     command = java_command(main_class, *arguments, version=version)

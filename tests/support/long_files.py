@@ -1,9 +1,10 @@
 """The order in which `make test-all` distributes the files of tests: the long ones first, so that workers end together.
 
 pytest-xdist's own order is that of the folders, in which a worker that is given a file of three minutes last works on
-alone. The first worker is given the longest file that is left; the others begin with the Spark jobs, for which one
-session is started then, and continue with the shortest, so that the two heaviest files do not load one machine at the
-same time. Files that tests/durations.txt does not list are short; they are what is left for the end.
+alone. The first worker is given the longest file that is left; the second begins with the Spark jobs, for which one
+session is started then; it continues, and further workers begin, with the shortest, so that the heaviest files do not
+load one machine at the same time. Files that tests/durations.txt does not list are short; they are what is left for the
+end.
 
 `python -m tests.support.long_files RESULTS.xml...` prints the list from what pytest wrote with --junitxml.
 """
@@ -25,6 +26,8 @@ from tests.support.processes import ROOT
 DURATIONS = ROOT / "tests" / "durations.txt"
 MIN_LISTED_S = 8
 SPARK = "tests/spark_jobs/"
+FIRST, OF_SPARK = 0, 1
+"""Workers: the one of the longest files, the one of the Spark jobs."""
 
 
 def durations(text: str) -> dict[str, int]:
@@ -33,13 +36,16 @@ def durations(text: str) -> dict[str, int]:
     return {path: int(seconds) for seconds, path in lines}
 
 
-def next_file(waiting: Sequence[str], seconds: Mapping[str, int], *, is_first_worker: bool) -> str:
-    """Choose from the files that wait, which are in the order of the folders."""
+def next_file(waiting: Sequence[str], seconds: Mapping[str, int], worker: int) -> str:
+    """Choose for a worker from the files that wait, which are in the order of the folders."""
     spark = [path for path in waiting if path.startswith(SPARK)]
-    listed = sorted((path for path in waiting if path in seconds and path not in spark), key=lambda path: seconds[path])
-    if is_first_worker and listed:
+    others = [path for path in waiting if path not in spark]
+    listed = sorted((path for path in others if path in seconds), key=lambda path: seconds[path])
+    if worker == FIRST and listed:
         return listed[-1]
-    return (spark or listed or waiting)[0]
+    if worker <= OF_SPARK:
+        return (spark or listed or others)[0]
+    return (listed or others or spark)[0]
 
 
 class LongFilesFirst(LoadFileScheduling):  # type: ignore[misc]
@@ -50,7 +56,7 @@ class LongFilesFirst(LoadFileScheduling):  # type: ignore[misc]
         return durations(DURATIONS.read_text())
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        chosen = next_file(list(self.workqueue), self._seconds, is_first_worker=node is self.nodes[0])
+        chosen = next_file(list(self.workqueue), self._seconds, self.nodes.index(node))
         self.workqueue.move_to_end(chosen, last=False)
         super()._assign_work_unit(node)
 

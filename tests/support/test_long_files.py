@@ -12,21 +12,25 @@ JOBS = [f"{SPARK}test_{number}.py" for number in range(2)]
 FILES = ["tests/a/test_quick.py", *SECONDS, *JOBS, "tests/z/test_quick.py"]
 
 
-def order(*, is_first_worker: bool) -> list[str]:
+def order(worker: int) -> list[str]:
     """Return all files in the order in which one worker alone is given them."""
     waiting, found = [*FILES], []
     while waiting:
-        found.append(next_file(waiting, SECONDS, is_first_worker=is_first_worker))
+        found.append(next_file(waiting, SECONDS, worker))
         waiting.remove(found[-1])
     return found
 
 
 def test_first_worker_begins_with_the_longest_and_comes_to_the_jobs_behind_all_long_ones() -> None:
-    assert order(is_first_worker=True) == [*SECONDS, *JOBS, FILES[0], FILES[-1]]
+    assert order(0) == [*SECONDS, *JOBS, FILES[0], FILES[-1]]
 
 
-def test_other_workers_begin_with_the_jobs_and_leave_files_without_a_duration_for_the_end() -> None:
-    assert order(is_first_worker=False) == [*JOBS, *reversed(SECONDS), FILES[0], FILES[-1]]
+def test_second_worker_begins_with_the_jobs_and_leaves_files_without_a_duration_for_the_end() -> None:
+    assert order(1) == [*JOBS, *reversed(SECONDS), FILES[0], FILES[-1]]
+
+
+def test_further_workers_begin_with_the_shortest_and_come_to_the_jobs_last() -> None:
+    assert order(2) == [*reversed(SECONDS), FILES[0], FILES[-1], *JOBS]
 
 
 def test_durations_are_read_and_printed_alike() -> None:

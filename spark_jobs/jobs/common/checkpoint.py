@@ -7,6 +7,7 @@ would then fail deep inside the state store, or give a wrong result; here it is 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.errors import JobError
@@ -20,19 +21,32 @@ FIRST_JOB = "wordcount"
 """The job that also continues checkpoints without an identity: the first versions wrote none, and had this job only."""
 
 
-def claim(spark: SparkSession, checkpoint: str, job: str, fixed: dict[str, Any]) -> dict[str, Any] | None:
-    """Write the identity of a new checkpoint, or check that of an old one.
+def claim(
+    spark: SparkSession, checkpoint: str, job: str, fixed: dict[str, Any], evolving: Collection[str] = ()
+) -> dict[str, Any] | None:
+    """Write the identity of a new checkpoint, or check that of an old one; the `evolving` options may have changed.
 
     Return the fixed options of an old one. Raise JobError if it belongs to another job, or to other options.
     """
     folder = Folder(spark, checkpoint)
     stored = read_identity(folder)
-    if stored is None:
+    if stored is not None:
+        refuse_other(checkpoint, stored, job, fixed, evolving)
+    if stored is None or any(stored["options"].get(name) != fixed[name] for name in evolving):
         folder.write(IDENTITY, json.dumps({"job": job, "options": fixed}, indent=1, sort_keys=True))
+    if stored is None:
         return None
-    refuse_other(checkpoint, stored, job, fixed)
     options: dict[str, Any] = stored["options"]
     return options
+
+
+def check(
+    spark: SparkSession, checkpoint: str, job: str, fixed: dict[str, Any], evolving: Collection[str] = ()
+) -> None:
+    """Raise JobError if a checkpoint in which a batch was begun belongs to another job, or to other options."""
+    stored = read_identity(Folder(spark, checkpoint))
+    if stored is not None:
+        refuse_other(checkpoint, stored, job, fixed, evolving)
 
 
 def read_identity(folder: Folder) -> dict[str, Any] | None:
@@ -52,13 +66,15 @@ def read_identity(folder: Folder) -> dict[str, Any] | None:
         ) from error
 
 
-def refuse_other(checkpoint: str, stored: dict[str, Any], job: str, fixed: dict[str, Any]) -> None:
+def refuse_other(
+    checkpoint: str, stored: dict[str, Any], job: str, fixed: dict[str, Any], evolving: Collection[str] = ()
+) -> None:
     """Raise JobError if the stored identity is not that of the job with these options."""
     owner, options = stored["job"], stored["options"]
     if owner != job and not (owner is None and job == FIRST_JOB):
         whose = f"the job {owner}" if owner else "a query that is no job of gregor"
         raise JobError(f"the checkpoint {checkpoint} belongs to {whose}, not to {job}; give another --checkpoint")
-    changed = [name for name in fixed if name in options and options[name] != fixed[name]]
+    changed = [name for name in fixed if name not in evolving and name in options and options[name] != fixed[name]]
     if changed:
         was = ", ".join(shown(name, options[name]) for name in changed)
         now = ", ".join(shown(name, fixed[name]) for name in changed)

@@ -1,7 +1,8 @@
 """The dead-letter topic: the records whose values cannot be decoded, with their bytes and the reason.
 
-The tasks that decode a batch produce them and wait for the acknowledgements, so that all are stored before the batch
-commits. A repeated task or batch produces them again: at least once. The headers have the names of Kafka Connect
+Beside an exactly-once sink to the same cluster they are rows of the result, in the transaction of their batch: once.
+Else the tasks that decode a batch produce them and wait for the acknowledgements, so that all are stored before the
+batch commits; a repeated task or batch produces them again: at least once. The headers have the names of Kafka Connect
 (DeadLetterQueueReporter), as tools know them.
 """
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 LETTER = ("raw_key", "raw_value", "topic", "partition", "offset", "headers", "problem")
 GUARANTEE = "dead letters: at least once, stored before their batch commits"
+GUARANTEE_IN_TRANSACTION = "dead letters: exactly once, in the transaction of their batch"
+HEADERS = "array<struct<key:string,value:binary>>"
 
 
 def client_settings(servers: str, client: Mapping[str, str]) -> dict[str, Any]:
@@ -41,17 +44,50 @@ def diverted(rows: DataFrame, kept: list[str], job: str, topic: str, settings: M
     """
     from pyspark.sql import functions as F
 
-    from gregor.spark_jobs.progress import DEAD_LETTERS
-
     if not hasattr(F, "arrow_udf"):
         raise JobError("--dead-letter-topic needs PySpark 4.1 or newer; install it with: pip install 'pyspark==4.1.*'")
     from gregor.spark_jobs.jobs.common.letters import storing
 
     letter = F.struct(*[name for name in LETTER if name in rows.columns])
-    counted = rows.observe(DEAD_LETTERS, F.count("problem").alias("records"))
     store = F.arrow_udf(storing(job, topic, dict(settings)), "boolean").asNondeterministic()
-    with_letter = counted.select(*kept, F.when(F.col("problem").isNotNull(), letter).alias("letter"))
+    with_letter = rows.select(*kept, F.when(F.col("problem").isNotNull(), letter).alias("letter"))
     return with_letter.filter(store("letter")).select(kept)
+
+
+def counted(rows: DataFrame, of: str) -> DataFrame:
+    """Return the rows, whose number is observed, and that of those with a problem; `of` is a name among all rows."""
+    from pyspark.sql import functions as F
+
+    from gregor.spark_jobs.progress import DEAD_LETTERS
+
+    return rows.observe(f"{DEAD_LETTERS} {of}", F.count("problem").alias("letters"), F.count("*").alias("records"))
+
+
+def letter_records(rows: DataFrame, job: str, topic: str) -> DataFrame:
+    """Return the rows with a problem as records for the dead-letter topic, with the columns of `RECORD`."""
+    from pyspark.sql import functions as F
+
+    from gregor.spark_jobs.jobs.common.letters import HEADER
+
+    added = {
+        "topic": F.col("topic"),
+        "partition": F.col("partition"),
+        "offset": F.col("offset"),
+        "connector.name": F.lit(job),
+        "exception.message": F.col("problem"),
+    }
+    headers = [
+        F.struct(F.lit(HEADER + name).alias("key"), value.cast("string").cast("binary").alias("value"))
+        for name, value in added.items()
+    ]
+    own = F.coalesce(F.col("headers"), F.array()).cast(HEADERS)
+    return rows.filter(F.col("problem").isNotNull()).select(
+        F.col("raw_key").alias("key"),
+        F.col("raw_value").alias("value"),
+        F.lit(topic).alias("topic"),
+        F.lit(None).cast("int").alias("partition"),
+        F.concat(own, F.array(*headers).cast(HEADERS)).alias("headers"),
+    )
 
 
 def refused(rows: DataFrame, kept: list[str]) -> DataFrame:

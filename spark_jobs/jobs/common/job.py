@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.bootstrap import parse_servers
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.jobs.common.checkpoint import claim
-from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE as DEAD_LETTER_GUARANTEE
+from gregor.spark_jobs.jobs.common.checkpoint import check, claim
+from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE, GUARANTEE_IN_TRANSACTION
 from gregor.spark_jobs.jobs.common.failures import explained
 from gregor.spark_jobs.jobs.common.once import forget_end, is_repeated, stop_at_end
 from gregor.spark_jobs.jobs.common.options import Options, add_common_arguments, parse_options
-from gregor.spark_jobs.jobs.common.sinks import SINKS, checkpoint_of
+from gregor.spark_jobs.jobs.common.sinks import SINKS, Sink, checkpoint_of
 from gregor.spark_jobs.jobs.common.sources import BY_OTHER_NAMES, require_topics
 from gregor.spark_jobs.jobs.common.terminal import Terminal
 from gregor.spark_jobs.launch.workers import require_workers
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from gregor.spark_jobs.packages import Package
     from gregor.spark_jobs.progress import Progress
 
 STATE_STORE = {
@@ -49,6 +50,11 @@ def no_problem(options: Any) -> str | None:
     return None
 
 
+def no_needs(options: Any) -> tuple[Mapping[str, str], Sequence[Package]]:
+    """Return no settings and no packages."""
+    return {}, ()
+
+
 def input_topics(options: Any) -> list[str]:
     """Return the topics of --topic, none if the source selects them by another option."""
     return [] if any(name in options.source_options for name in BY_OTHER_NAMES) else options.topics
@@ -69,6 +75,10 @@ class Job:
     prepare: Callable[[SparkSession, Any], Any] | None = None
     """Returns the options completed by the cluster or an old checkpoint, such as an inferred schema."""
     sinks: tuple[str, ...] = tuple(SINKS)
+    sink: Sink | None = None
+    """The output of a job that has only one, without `sinks`."""
+    session: Callable[[Any], tuple[Mapping[str, str], Sequence[Package]]] = no_needs
+    """Returns the settings and the packages of Spark that the options need; a setting of the user has precedence."""
     topic_help: str = "the topics to read"
     done: str = "processed"
     needs_jvm: bool = True
@@ -87,7 +97,10 @@ class Job:
         return parse_options(parser, self.options, self._problem_of, argv)
 
     def _problem_of(self, options: Any) -> str | None:
-        return SINKS[options.sink].problem(options) or self.problem(options)
+        return self._sink_of(options).problem(options) or self.problem(options)
+
+    def _sink_of(self, options: Any) -> Sink:
+        return self.sink or SINKS[options.sink]
 
     def main(self, argv: Sequence[str] | None = None, prog: str | None = None) -> int:
         """Run the job; return the exit code: 0 ended or stopped by a signal, 1 failed, 2 wrong arguments."""
@@ -135,15 +148,17 @@ class Job:
 
         from gregor.spark_jobs.progress import reason, run_to_end
 
-        spark = open_session(f"{self.name} of {options.topic}", options.conf)
+        settings, packages = self.session(options)
+        conf = {**settings, **options.conf}
+        spark = open_session(f"{self.name} of {options.topic}", conf, packages=packages)
         try:
             if remote_server(options.conf) is not None:
                 require_workers(spark, parse_servers(options.bootstrap_server))
             query = start(spark, self, options)
             if options.sink != "console":
-                terminal.line(f"{self.name} to {options.sink}: {SINKS[options.sink].guarantee}")
+                terminal.line(f"{self.name} to {options.sink}: {self._sink_of(options).guarantee}")
             if getattr(options, "dead_letter_topic", None) is not None:
-                terminal.line(DEAD_LETTER_GUARANTEE)
+                terminal.line(GUARANTEE_IN_TRANSACTION if options.letters_in_transaction else GUARANTEE)
             return run_to_end(query, terminal.progress)
         except PySparkException as error:
             raise JobError(reason(error)) from error
@@ -160,14 +175,16 @@ def start(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:
     if job.prepare is not None:
         options = job.prepare(spark, options)
     checkpoint = checkpoint_of(options)
-    if checkpoint is not None:
-        claim(spark, checkpoint, job.name, options.fixed())
-        if not is_repeated(spark, options):
-            forget_end(spark, checkpoint)
+    ends_itself = is_repeated(spark, options)
+    if checkpoint is not None and ends_itself:
+        check(spark, checkpoint, job.name, options.fixed(), options.evolving())  # before its end is written there
     writer = job.build(spark, options)
     if checkpoint is not None:
+        claim(spark, checkpoint, job.name, options.fixed(), options.evolving())
+        if not ends_itself:
+            forget_end(spark, checkpoint)
         writer = writer.option("checkpointLocation", checkpoint)
-    if is_repeated(spark, options):
+    if ends_itself:
         return stop_at_end(writer.trigger(processingTime=NO_PAUSE).start())
     if options.trigger == "available-now":
         return writer.trigger(availableNow=True).start()

@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 FIXED: Mapping[str, Any] = {"fixed": True}
+EVOLVING: Mapping[str, Any] = {"fixed": True, "evolving": True}
+"""Of an option that a checkpoint keeps, and that a later run may change."""
 TRIGGERS = ("processing-time", "available-now")
 SOURCES = ("kafka", "gregor")
 PAIRS = ("kafka_options", "source_options", "conf")
@@ -49,14 +51,18 @@ class Options:
 
     def fixed(self) -> dict[str, Any]:
         """Return the options that a checkpoint fixes, by the names of their arguments."""
-        values = {argument_of(one.name): getattr(self, one.name) for one in fields(self) if one.metadata.get("fixed")}
+        values = {argument_of(one): getattr(self, one.name) for one in fields(self) if one.metadata.get("fixed")}
         stored: dict[str, Any] = json.loads(json.dumps(values))  # as it is read from the file of the identity
         return stored
 
+    def evolving(self) -> set[str]:
+        """Return the names of those among them that a run may change."""
+        return {argument_of(one) for one in fields(self) if one.metadata.get("evolving")}
 
-def argument_of(name: str) -> str:
+
+def argument_of(option: Field[Any]) -> str:
     """Return the argument that sets a field of the options."""
-    return "--" + name.replace("_", "-")
+    return option.metadata.get("argument") or "--" + option.name.replace("_", "-")
 
 
 def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], topic_help: str) -> None:
@@ -70,15 +76,8 @@ def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], 
         default="kafka",
         help="kafka: Spark's Kafka connector; gregor: the source in Python, without jars. Default: %(default)s",
     )
-    add("--sink", choices=sinks, default="console", help="output of the result; default: %(default)s")
-    add("--output-topic", metavar="NAME", help="for the sinks to a topic: the topic for the rows of the result")
-    add("--output-path", metavar="PATH", help="for --sink parquet: folder for one folder of rows per batch")
-    add(
-        "--checkpoint",
-        metavar="PATH",
-        help="folder for the position and the state of the query; a start with the same folder continues. "
-        "Default: inside the output path for parquet; none for the console, where each run starts anew",
-    )
+    if sinks:
+        add_sink_arguments(parser, sinks)
     add(
         "--starting-offsets",
         default="earliest",
@@ -102,6 +101,20 @@ def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], 
         "default: this machine",
     )
     add_pairs(parser, "--conf", "a Spark setting")
+
+
+def add_sink_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str]) -> None:
+    """Add the arguments of a job that leaves the choice of its output to the user."""
+    add = parser.add_argument
+    add("--sink", choices=sinks, default="console", help="output of the result; default: %(default)s")
+    add("--output-topic", metavar="NAME", help="for the sinks to a topic: the topic for the rows of the result")
+    add("--output-path", metavar="PATH", help="for --sink parquet: folder for one folder of rows per batch")
+    add(
+        "--checkpoint",
+        metavar="PATH",
+        help="folder for the position and the state of the query; a start with the same folder continues. "
+        "Default: inside the output path for parquet; none for the console, where each run starts anew",
+    )
 
 
 def add_pairs(parser: argparse.ArgumentParser, name: str, text: str) -> None:

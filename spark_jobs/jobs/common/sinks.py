@@ -43,26 +43,31 @@ class Result:
     is_records: bool = False
     each: Callable[[DataFrame], DataFrame] | None = None
     """Applied to each batch, for what a streaming query cannot do."""
+    letters: DataFrame | None = None
+    """Records that the sink writes in the transaction of the rows."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the frame out: functions of batches are pickled for Spark Connect, and each batch has its own."""
-        return {**self.__dict__, "frame": None}
+        """Leave the frames out: functions of batches are pickled for Spark Connect, and each batch has its own."""
+        return {**self.__dict__, "frame": None, "letters": None}
 
 
 @dataclass(frozen=True)
 class Sink:
-    """A sink: `problem` returns what the options lack, or None; `open` checks the output and returns the writer."""
+    """A sink: `problem` returns what the options lack, or None; `open` checks the output and returns the writer.
+
+    The only output of a job has no `open`: the job writes to it.
+    """
 
     help: str
     guarantee: str
     problem: Callable[[Options], str | None]
-    open: Callable[[SparkSession, Options, Result], Write]
+    open: Callable[[SparkSession, Options, Result], Write] | None = None
     local: bool = False
     """Whether its output is that of the process which runs the batches, by Spark Connect one of the server."""
 
 
-def console_problem(options: Options) -> str | None:
-    """Return None: the console needs no option."""
+def no_problem(options: Options) -> str | None:
+    """Return None: the output needs no option."""
     return None
 
 
@@ -156,12 +161,35 @@ def open_exactly_once(spark: SparkSession, options: Options, result: Result) -> 
     servers, topic = output_servers(options), options.output_topic
     transactional_id = getattr(options, "transactional_id", None)
     assert topic is not None and transactional_id is not None
-    produce = exactly_once(transactional_id, {**options.client, "kafka.bootstrap.servers": servers, "topic": topic})
+    sink = {**options.client, "kafka.bootstrap.servers": servers}
+    if not (result.is_records and "topic" in result.frame.columns):
+        sink["topic"] = topic  # which would replace the column
+    produce = exactly_once(transactional_id, sink)
 
     def write(batch: DataFrame, batch_id: int) -> None:
         produce(with_default_topic(records_of(batch, result), topic), batch_id)
 
     return write
+
+
+def is_transactional(options: Options) -> bool:
+    """Return whether one transaction can hold the result and a topic in the cluster of the input."""
+    return options.sink == "exactly-once" and output_servers(options) == options.bootstrap_server
+
+
+def with_letters(result: Result, topic: str) -> Result:
+    """Return a result whose rows are records for `topic` and the dead letters."""
+    from pyspark.sql import functions as F
+
+    assert result.letters is not None and result.each is None
+    records = with_default_topic(records_of(result.frame, result), topic)
+    kinds = {field.name: field.dataType for field in result.letters.schema}
+    missing = {"topic": F.lit(topic)} | {name: F.lit(None) for name in kinds if name != "topic"}
+    columns = [
+        (F.col(name) if name in records.columns else missing[name]).cast(kind).alias(name)
+        for name, kind in kinds.items()
+    ]
+    return Result(records.select(columns).unionByName(result.letters), result.mode, is_records=True)
 
 
 def output_servers(options: Options) -> str:
@@ -180,7 +208,7 @@ def with_default_topic(records: DataFrame, topic: str) -> DataFrame:
 
 SINKS: dict[str, Sink] = {
     "console": Sink(
-        "print the rows", "rows of a repeated batch are printed again", console_problem, open_console, local=True
+        "print the rows", "rows of a repeated batch are printed again", no_problem, open_console, local=True
     ),
     "topic": Sink("a topic", "at least once: a repeated batch is produced again", topic_problem, open_topic),
     "exactly-once": Sink(
@@ -206,7 +234,12 @@ def writer_of(
     spark: SparkSession, options: Options, result: Result, observers: Sequence[Write] = ()
 ) -> DataStreamWriter:
     """Return the writer of a query to the sink that the options name; each observer sees a batch before the sink."""
-    write = SINKS[options.sink].open(spark, options, result)
+    if result.letters is not None:
+        assert options.output_topic is not None
+        result = with_letters(result, options.output_topic)
+    sink = SINKS[options.sink]
+    assert sink.open is not None
+    write = sink.open(spark, options, result)
     each = result.each
 
     def write_all(batch: DataFrame, batch_id: int) -> None:

@@ -96,7 +96,7 @@ def test_route_filters_maps_and_keeps_bytes(spark: SparkSession, topics: Topics,
 def test_route_maps_json_and_infers_its_schema(
     spark: SparkSession, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pipe = Pipe(spark, topics, tmp_path, route.JOB, "--format", "json", "--schema-registry")
+    pipe = Pipe(spark, topics, tmp_path, route.JOB, "--value-format", "json", "--schema-registry")
     pipe.arguments += ["--set-key", "value.user", "--set-value", "struct(value.n + 1 AS n, value.tags)"]
     pipe.run([Event(b"\0\0\0\0\7" + json.dumps({"user": "a", "n": 1, "tags": ["x"]}).encode())])
     assert "inferred --schema 'n bigint, tags array<string>, user string'" in capsys.readouterr().err
@@ -106,7 +106,9 @@ def test_route_maps_json_and_infers_its_schema(
 
 
 def test_sql_groups_and_continues(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
-    pipe = Pipe(spark, topics, tmp_path, statement.JOB, "--format", "json", "--schema", "country STRING, amount BIGINT")
+    pipe = Pipe(
+        spark, topics, tmp_path, statement.JOB, "--value-format", "json", "--schema", "country STRING, amount BIGINT"
+    )
     table = statement.table_name(pipe.source)
     query = f"SELECT value.country AS key, count(*) AS orders, sum(value.amount) AS amount FROM {table} GROUP BY 1"
     pipe.arguments += ["--query", query]

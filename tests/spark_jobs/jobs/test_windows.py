@@ -92,7 +92,7 @@ def test_sliding_windows_of_json_through_faults(spark: SparkSession, topics: Top
     chance = random.Random(1)
     checkpoint, chart = tmp_path / "checkpoint", tmp_path / "chart.svg"
     arguments = ["--topic", source, "--sink", "topic", "--output-topic", target, "--checkpoint", checkpoint]
-    arguments += ["--format", "json", "--schema", SCHEMA, "--dead-letter-topic", letters, "--chart", chart]
+    arguments += ["--value-format", "json", "--schema", SCHEMA, "--dead-letter-topic", letters, "--chart", chart]
     arguments += ["--key", "value.user", "--time", "timestamp_millis(value.at)", "--sum", "amount=value.amount"]
     arguments += ["--window", "60 seconds", "--slide", "20 seconds", "--watermark", "2 minutes"]
     oracle = Oracle(MINUTE, 20 * SECOND)

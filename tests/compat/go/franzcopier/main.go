@@ -67,7 +67,7 @@ func initialise(session *kgo.GroupTransactSession) error {
 // patiently waits until the transaction of a killed instance is aborted: franz-go leaves that to its user.
 func patiently(begin func() error) error {
 	err := begin()
-	for until := time.Now().Add(30 * time.Second); errors.Is(err, kerr.ConcurrentTransactions) && time.Now().Before(until); {
+	for until := time.Now().Add(120 * time.Second); errors.Is(err, kerr.ConcurrentTransactions) && time.Now().Before(until); {
 		time.Sleep(20 * time.Millisecond)
 		err = begin()
 	}

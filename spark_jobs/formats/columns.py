@@ -1,4 +1,4 @@
-"""The values of records as columns: bytes, text or JSON, with or without the five bytes of a schema registry.
+"""The values of records as columns, with or without the five bytes of a schema registry.
 
 `decoded` adds `problem`: the reason why a value cannot be decoded, null if it can. A null value (a tombstone) is no
 problem. The columns of the record stay, so that a record with a problem can be stored as it was.
@@ -11,31 +11,26 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from gregor.spark_jobs.formats.framing import FRAME_BYTES, NO_FRAME
+from gregor.spark_jobs.formats.types import struct_of
+from gregor.spark_jobs.formats.value_format import DECODED_IN_PYTHON, ValueFormat
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-RAW = ("raw_key", "raw_value")
-REGISTRY_BYTES = 5
-"""A zero byte and the id of the schema in four bytes (Confluent's wire format)."""
 _CORRUPT = "_corrupt_record"
 
 
-def decoded(records: DataFrame, kind: str, schema: T.StructType | None = None, registry: bool = False) -> DataFrame:
+def decoded(records: DataFrame, values: ValueFormat) -> DataFrame:
     """Return records with `key` as text, `value` of its kind, the raw bytes, and `problem`."""
-    payload = F.expr(f"substring(value, {REGISTRY_BYTES + 1})") if registry else F.col("value")
-    if kind == "json":
-        assert schema is not None
-        value, problem = decoded_json(payload, schema)
-    elif kind == "text":
-        value, problem = decoded_text(payload)
+    if values.kind in DECODED_IN_PYTHON:
+        from gregor.spark_jobs.formats.parsing import with_parsed
+
+        records = with_parsed(records, values)
+        value, problem = F.col("parsed.value"), F.col("parsed.problem")
     else:
-        value, problem = payload, F.lit(None).cast("string")
-    if registry:
-        marked = (F.length("value") >= REGISTRY_BYTES) & (F.substring(F.hex("value"), 1, 2) == "00")
-        problem = F.when(~marked, "the value does not begin with the five bytes of a schema registry").otherwise(
-            problem
-        )
-    others = [name for name in records.columns if name not in ("key", "value")]
+        value, problem = decoded_in_spark(values)
+    others = [name for name in records.columns if name not in ("key", "value", "parsed")]
     return records.select(
         F.col("key").cast("string").alias("key"),
         value.alias("value"),
@@ -44,6 +39,22 @@ def decoded(records: DataFrame, kind: str, schema: T.StructType | None = None, r
         F.col("value").alias("raw_value"),
         F.when(F.col("value").isNotNull(), problem).alias("problem"),
     )
+
+
+def decoded_in_spark(values: ValueFormat) -> tuple[Column, Column]:
+    """Return the value and the problem of the kinds for which Spark has functions."""
+    payload = F.expr(f"substring(value, {FRAME_BYTES + 1})") if values.framed else F.col("value")
+    if values.kind == "json":
+        assert values.schema is not None
+        value, problem = decoded_json(payload, struct_of(values.schema))
+    elif values.kind == "text":
+        value, problem = decoded_text(payload)
+    else:
+        value, problem = payload, F.lit(None).cast("string")
+    if values.framed:
+        marked = (F.length("value") >= FRAME_BYTES) & (F.substring(F.hex("value"), 1, 2) == "00")
+        problem = F.when(~marked, NO_FRAME).otherwise(problem)
+    return value, problem
 
 
 def decoded_text(payload: Column) -> tuple[Column, Column]:

@@ -1,0 +1,227 @@
+"""A topic as a table: all its records, or the latest row of each key.
+
+Run it as `gregor spark table ...`, or from a checkout as `spark-submit spark_jobs/jobs/table.py ...`.
+`tables/change.py` defines which record of a key wins, `tables/target.py` what a format guarantees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+try:
+    from gregor.spark_jobs.errors import JobError
+    from gregor.spark_jobs.jobs.common.checkpoint import Folder, read_identity, refuse_other
+    from gregor.spark_jobs.jobs.common.job import Job
+    from gregor.spark_jobs.jobs.common.options import EVOLVING, FIXED, pair, positive
+    from gregor.spark_jobs.jobs.common.sinks import CHECKPOINT_FOLDER, Sink, no_problem
+    from gregor.spark_jobs.jobs.common.tombstones import missed_tombstones
+    from gregor.spark_jobs.jobs.common.values import (
+        COLUMNS_HELP,
+        ValueOptions,
+        add_value_arguments,
+        decoded_batch,
+        decoded_stream,
+        value_problem,
+        with_schema,
+    )
+    from gregor.spark_jobs.tables.formats import FORMATS, open_target, packages_of, settings_of
+    from gregor.spark_jobs.tables.target import UNITS, Layout, TableTarget
+except ModuleNotFoundError as error:
+    if error.name != "gregor":
+        raise
+    sys.exit(
+        f"table: gregor is not installed for {sys.executable}, the Python that spark-submit has started.\n"
+        "Use a Python that has it: PYSPARK_PYTHON=.venv/bin/python spark-submit ..., or .venv/bin/spark-submit."
+    )
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+EXAMPLES = f"""\
+{COLUMNS_HELP}
+The table has the columns `key` and `value`, or the fields of the value, unless --column names others, and always
+_topic_partition, _offset and _timestamp: the place of the record in the topic.
+
+With --key-columns the table has the latest row of each key of a compacted topic. Within a partition the highest offset
+wins, and a record without a value (a tombstone) deletes the row. Of a key that is in two partitions, as after growth of
+the topic, the partition that received the key at the latest timestamp wins, then the one with the higher number.
+
+examples:
+  # all records of a topic as Parquet files, a folder per day; each row once, also after kill -9
+  gregor spark table --topic clicks --value-format json --schema "user STRING, seconds DOUBLE" \\
+    --format parquet --path /data/clicks --partition-by day --once
+
+  # the latest row of each user of a compacted topic, in a Delta table
+  gregor spark table --topic users --value-format json --schema "name STRING, country STRING" \\
+    --format delta --path /data/users --key-columns key --compact 100
+
+  # the same after a pause in which tombstones may have been removed from the topic
+  gregor spark table --topic users --value-format json --schema "name STRING, country STRING" \\
+    --format delta --path /data/users --key-columns key --compact 100 --reconcile
+"""
+GUARANTEE = "exactly once: a batch that the table contains is not written again"
+TABLE = Sink("a table", GUARANTEE, no_problem)
+ISOLATION = "isolation.level"
+
+
+@dataclass(frozen=True)
+class Options(ValueOptions):
+    """The options of the job; `sink` is the format of the table."""
+
+    sink: str = field(default="", metadata={**FIXED, "argument": "--format"})
+    schema: str | None = field(default=None, metadata=EVOLVING)
+    path: str = field(default="", metadata=FIXED)
+    key_columns: Sequence[str] = field(default=(), metadata=FIXED)
+    column: Sequence[tuple[str, str]] = field(default=(), metadata=EVOLVING)
+    partition_by: str | None = field(default=None, metadata=FIXED)
+    compact: int | None = None
+    reconcile: bool = False
+
+
+def build(spark: SparkSession, options: Options) -> DataStreamWriter:
+    """Return the writer of the topic to the table that the options name."""
+    from gregor.spark_jobs.sink.foreach_batch import owner_of
+    from gregor.spark_jobs.tables.change import table_rows, with_key_problem
+    from gregor.spark_jobs.tables.target import DELETE
+    from gregor.spark_jobs.tables.writer import TableWriter
+
+    assert options.checkpoint is not None
+    stored = read_identity(Folder(spark, options.checkpoint))
+    if stored is not None:
+        refuse_other(options.checkpoint, stored, JOB.name, options.fixed(), options.evolving())
+    keyed = partial(with_key_problem, columns=options.column, key_columns=options.key_columns)
+    decoded = decoded_stream(spark, JOB.name, committed_only(options), then=keyed)
+    rows = table_rows(decoded, options.column, options.key_columns)
+    target = open_target(options.sink, spark, options.path, Layout(options.partition_by))
+    check_owner(spark, options, target)
+    target.ensure_schema(rows.drop(DELETE).schema)
+    if options.reconcile:
+        delete_missed(spark, options, target)
+    writer = TableWriter(
+        target, options.key_columns, options.compact, lambda batch: owner_of(batch.sparkSession, None).query_id
+    )
+    return rows.writeStream.outputMode("append").foreachBatch(writer)
+
+
+def check_owner(spark: SparkSession, options: Options, target: TableTarget) -> None:
+    """Raise JobError if a new query would append what the table has; print which deletions it may have missed."""
+    assert options.checkpoint is not None
+    checkpoint = Folder(spark, options.checkpoint)
+    is_new = not checkpoint.names("metadata")
+    has_rows = is_new and target.exists() and not target.rows().isEmpty()
+    if has_rows and not options.key_columns:
+        raise JobError(
+            f"{options.path} contains rows of another run, and the checkpoint {options.checkpoint} is new.\n"
+            "Give the checkpoint of that run to continue it, or another --path for a new table."
+        )
+    if options.key_columns and not options.reconcile:
+        problem = missed_tombstones(checkpoint, options, is_new=has_rows)
+        if problem is not None:
+            print(problem, file=sys.stderr, flush=True)
+
+
+def delete_missed(spark: SparkSession, options: Options, target: TableTarget) -> None:
+    """Delete the rows of the table whose keys are not in the topic any more."""
+    from gregor.spark_jobs.tables.change import table_rows
+    from gregor.spark_jobs.tables.writer import reconcile
+
+    records: DataFrame = decoded_batch(spark, committed_only(options), options.topic)
+    reconcile(target, table_rows(records, options.column, options.key_columns), options.key_columns)
+
+
+def committed_only(options: Options) -> Options:
+    """Return options that read committed records only, unless the user has chosen."""
+    if f"kafka.{ISOLATION}" in options.source_options:
+        return options
+    return replace(options, kafka_options={ISOLATION: "read_committed"} | options.kafka_options)
+
+
+def prepared(spark: SparkSession, options: Options) -> Options:
+    """Return the options with their checkpoint and with the schema of the values."""
+    checkpoint = options.checkpoint or f"{options.path.rstrip('/')}/{CHECKPOINT_FOLDER}"
+    completed: Options = with_schema(spark, replace(options, checkpoint=checkpoint))
+    return completed
+
+
+def problem_of(options: Options) -> str | None:
+    """Return what is wrong with the options, or None."""
+    if len(options.topics) > 1:
+        return "--topic names one topic: a table holds the records of one"
+    if options.reconcile and not options.key_columns:
+        return "--reconcile needs --key-columns: only rows of keys can be deleted"
+    if options.checkpoint is None and "/" not in options.path:
+        return "--path without a folder needs --checkpoint, a folder that keeps the position between runs"
+    of_format = FORMATS[options.sink].problem(bool(options.key_columns), options.compact is not None)
+    return of_format or value_problem(options)
+
+
+def names(text: str) -> list[str]:
+    """Parse NAME[,...]."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_value_arguments(parser, time=False, sinks=False)
+    add = parser.add_argument
+    add("--format", dest="sink", choices=list(FORMATS), required=True, help="format of the table")
+    add("--path", required=True, metavar="PATH", help="folder of the table")
+    add(
+        "--checkpoint",
+        metavar="PATH",
+        help="folder for the position of the query; a start with the same folder continues. Default: inside of --path",
+    )
+    add(
+        "--key-columns",
+        type=names,
+        default=[],
+        metavar="NAME[,...]",
+        help="the table has the latest row of each key, which these columns are. Of a tombstone they are the key of "
+        "the record; several ones are fields of a JSON object. Default: the table has a row for each record",
+    )
+    add(
+        "--column",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="NAME=EXPR",
+        help="a column of the table; may be repeated. Default: key, and value or the fields of the value",
+    )
+    add(
+        "--partition-by",
+        choices=UNITS,
+        help="partition a new table by the day or the hour of the record's timestamp, in UTC",
+    )
+    add("--compact", type=positive, metavar="N", help="rewrite small files to larger ones after each N batches")
+    add(
+        "--reconcile",
+        action="store_true",
+        help="before the first batch read the whole topic, and delete the rows of keys that it has not: for a run "
+        "after a pause longer than delete.retention.ms of the topic, in which tombstones may have been removed",
+    )
+    parser.set_defaults(output_topic=None, output_path=None)
+
+
+JOB = Job(
+    name="table",
+    summary="Write a topic to a table: all its records, or the latest row of each key.",
+    examples=EXAMPLES,
+    build=build,
+    options=Options,
+    add_arguments=_add_arguments,
+    problem=problem_of,
+    prepare=prepared,
+    sinks=(),
+    sink=TABLE,
+    session=lambda options: (settings_of(options.sink), packages_of(options.sink)),
+    topic_help="the topic to read",
+    done="wrote",
+)
+
+if __name__ == "__main__":
+    sys.exit(JOB.main())

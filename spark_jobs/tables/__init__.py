@@ -1,0 +1,1 @@
+"""Tables that hold a topic: the changes of a batch, and the formats that apply them exactly once."""

@@ -1,0 +1,98 @@
+"""A Delta table. Each batch is one commit with the transaction of Delta's protocol that has the query and the batch.
+
+`txnAppId` is the id of the query, `txnVersion` the number of the batch. An append has them as options of the writer, a
+MERGE as settings of the session (`spark.databricks.delta.write.*`): Delta puts them into the commit, and skips a batch
+whose number the table has already (DeltaCommand.hasBeenExecuted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from gregor.spark_jobs.tables.change import merge_statement, time_columns, with_time_columns
+from gregor.spark_jobs.tables.target import DELETE, Batch, Layout, new_fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""Settings without which a session has no MERGE and no OPTIMIZE of Delta tables."""
+TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
+TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+_CHANGES = "_gregor_changes"
+
+
+class DeltaTarget:
+    """The table at a path, see TableTarget."""
+
+    def __init__(self, spark: SparkSession, path: str, layout: Layout) -> None:
+        self._spark, self._layout = spark, layout
+        self._path = path.rstrip("/")
+        self._table = "delta.`" + self._path.replace("`", "``") + "`"
+
+    def exists(self) -> bool:
+        """Return whether the table has a commit."""
+        return int(self._snapshot().version()) >= 0
+
+    def ensure_schema(self, schema: StructType) -> None:
+        """Create the table, or add the columns that it lacks; raise JobError if a column has another type."""
+        empty = with_time_columns(self._spark.createDataFrame([], schema), self._layout)
+        if self.exists():
+            existing = self.rows().schema
+            if not new_fields(self._path, existing, empty.schema):
+                return
+        writer = empty.write.format("delta").mode("append").option("mergeSchema", "true")
+        writer.partitionBy(*time_columns(self._layout)).save(self._path)
+
+    def last_batch(self, query_id: str) -> int | None:
+        """Return the number of the last batch of the query; None without one."""
+        found = self._snapshot().transactions().get(query_id)
+        return int(found.get()) if found.isDefined() else None
+
+    def rows(self) -> DataFrame:
+        """Return the rows of the table now."""
+        return self._spark.read.format("delta").load(self._path)
+
+    def append(self, frame: DataFrame, batch: Batch) -> None:
+        """Append the rows in one commit, unless the table has the batch."""
+        writer = with_time_columns(frame, self._layout).write.format("delta").mode("append")
+        writer.option("txnAppId", batch.query_id).option("txnVersion", str(batch.batch_id)).save(self._path)
+
+    def merge(self, changes: DataFrame, key_columns: Sequence[str], batch: Batch) -> None:
+        """Apply the changes in one commit, unless the table has the batch."""
+        session = changes.sparkSession
+        timed = with_time_columns(changes, self._layout)
+        timed.createOrReplaceTempView(_CHANGES)
+        columns = [name for name in timed.columns if name != DELETE]
+        try:
+            with _transaction(session, batch):
+                session.sql(merge_statement(self._table, _CHANGES, columns, key_columns))
+        finally:
+            session.catalog.dropTempView(_CHANGES)
+
+    def compact(self) -> None:
+        """Rewrite small files to larger ones, in a commit that changes no row."""
+        self._spark.sql(f"OPTIMIZE {self._table}")
+
+    def _snapshot(self) -> Any:
+        """Return the newest snapshot of Delta's log; its version is -1 without a table."""
+        log: Any = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
+        return log.forTableWithSnapshot(self._spark._jsparkSession, self._path)._2()
+
+
+@contextmanager
+def _transaction(session: SparkSession, batch: Batch) -> Iterator[None]:
+    """Set the transaction of the statements that are run in the block."""
+    session.conf.set(TXN_APP_ID, batch.query_id)
+    session.conf.set(TXN_VERSION, str(batch.batch_id))
+    try:
+        yield
+    finally:
+        session.conf.unset(TXN_APP_ID)
+        session.conf.unset(TXN_VERSION)

@@ -1,0 +1,76 @@
+"""Files on a file system that Spark can reach, through the JVM of the driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gregor.spark_jobs.errors import JobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class HadoopFiles:
+    """The files below a folder, see `staging.Files`."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._root = root.rstrip("/")
+        self._hadoop: Any = spark._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
+        self._files = self._hadoop.Path(self._root).getFileSystem(spark._jsc.hadoopConfiguration())
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the file system, such as file or hdfs."""
+        return str(self._files.getUri().getScheme())
+
+    def location(self, path: str) -> str:
+        """Return a path as Spark's readers and writers have it."""
+        return f"{self._root}/{path}"
+
+    def names(self, folder: str) -> list[str]:
+        """Return the paths of all files below a folder, relative to it, in order."""
+        path = self._files.makeQualified(self._path(folder))
+        if not self._files.exists(path):
+            return []
+        prefix = f"{path.toString().rstrip('/')}/"
+        found = self._files.listFiles(path, True)
+        names = []
+        while found.hasNext():
+            names.append(str(found.next().getPath().toString()).removeprefix(prefix))
+        return sorted(names)
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file is there."""
+        return bool(self._files.exists(self._path(path)))
+
+    def read(self, path: str) -> str:
+        """Return the text of a file."""
+        stream = self._files.open(self._path(path))
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file, in place of an older one."""
+        stream = self._files.create(self._path(path), True)
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file to a name that no file has."""
+        target = self._path(new)
+        self._files.mkdirs(target.getParent())
+        if not self._files.rename(self._path(old), target):
+            raise JobError(
+                f"{self._path(old).toString()} cannot be renamed to {target.toString()}; is one a mount point?"
+            )
+
+    def delete(self, path: str) -> None:
+        """Delete a file or a folder if it is there."""
+        self._files.delete(self._path(path), True)
+
+    def _path(self, path: str) -> Any:
+        return self._hadoop.Path(self.location(path))

@@ -1,0 +1,100 @@
+"""A folder of Parquet files that only grows, in which a reader finds each row once.
+
+A reader of Parquet knows the rows by the files alone. Each file appears by a rename, whole and once, with a name fixed
+by query, batch and task; between two renames a reader sees some files of the batch and not yet the others, and never a
+row twice. Rows cannot be updated, and files cannot be compacted, without such a reader seeing rows twice or
+not at all meanwhile: both are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.tables.change import time_columns, with_time_columns
+from gregor.spark_jobs.tables.hadoop import HadoopFiles
+from gregor.spark_jobs.tables.staging import Publisher
+from gregor.spark_jobs.tables.target import Batch, Layout, new_fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+WITHOUT_RENAMES = ("s3", "s3a", "s3n", "gs", "oss", "cos", "cosn", "obs", "wasb", "wasbs")
+"""Object stores, where a rename is a copy that readers see half."""
+APPEND_ONLY = "Parquet files cannot be updated while they are read; use --format delta or iceberg"
+NO_COMPACTION = (
+    "Parquet files cannot be compacted while they are read: a reader would see rows twice, or not at all. "
+    "Use --format delta or iceberg, or fewer and larger batches by a longer --interval"
+)
+
+
+class ParquetTarget:
+    """The folder as a table, see TableTarget."""
+
+    def __init__(self, spark: SparkSession, path: str, layout: Layout) -> None:
+        self._spark, self._layout = spark, layout
+        self._path = path.rstrip("/")
+        parent, _, name = self._path.rpartition("/")
+        if not name:
+            raise JobError(f"--path {path} is no folder in which files can be; give one with a name")
+        self._files = HadoopFiles(spark, parent or ".")
+        if self._files.scheme in WITHOUT_RENAMES:
+            raise JobError(
+                f"{path} is on an object store ({self._files.scheme}), which cannot rename a file in one step; "
+                "use --format delta or iceberg there"
+            )
+        self._name, self._hidden = name, f".{name}.gregor"
+        self._schema = f"{self._hidden}/schema.json"
+        self._publisher = Publisher(self._files, name, self._hidden)
+
+    def exists(self) -> bool:
+        """Return whether the folder was begun."""
+        return self._files.exists(self._schema) or any(
+            one.endswith(".parquet") for one in self._files.names(self._name)
+        )
+
+    def ensure_schema(self, schema: StructType) -> None:
+        """Store the schema, with the columns of earlier runs; raise JobError if a column has another type."""
+        from pyspark.sql.types import StructType
+
+        self._publisher.recover()
+        if not self._files.exists(self._schema):
+            if self.exists():
+                raise JobError(
+                    f"{self._path} contains Parquet files that this job has not written; give another --path"
+                )
+            self._files.write(self._schema, schema.json())
+            return
+        existing = StructType.fromJson(json.loads(self._files.read(self._schema)))
+        added = new_fields(self._path, existing, schema)
+        if added:
+            self._files.write(self._schema, StructType([*existing.fields, *added]).json())
+
+    def last_batch(self, query_id: str) -> int | None:
+        """Return the number of the last batch of the query; None without one."""
+        last = self._publisher.last()
+        return last.batch_id if last is not None and last.query_id == query_id else None
+
+    def rows(self) -> DataFrame:
+        """Return the rows of all files."""
+        return self._spark.read.option("mergeSchema", "true").parquet(self._path)
+
+    def append(self, frame: DataFrame, batch: Batch) -> None:
+        """Publish the rows, unless the batch is there already."""
+
+        def stage(folder: str) -> None:
+            writer = with_time_columns(frame, self._layout).write.mode("overwrite")
+            writer.partitionBy(*time_columns(self._layout)).parquet(self._files.location(folder))
+
+        self._publisher.publish(batch, stage)
+
+    def merge(self, changes: DataFrame, key_columns: Sequence[str], batch: Batch) -> None:
+        """Raise JobError: the files cannot be updated."""
+        raise JobError(APPEND_ONLY)
+
+    def compact(self) -> None:
+        """Raise JobError: a reader would see the rows of old and new files."""
+        raise JobError(NO_COMPACTION)
