@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.jobs.common.checkpoint import Folder
 from gregor.spark_jobs.jobs.common.sinks import checkpoint_of
-from gregor.spark_jobs.source.checkpoint import positions_in
+from gregor.spark_jobs.source.checkpoint import last_positions, positions_of
 from gregor.spark_jobs.source.offsets import StreamOffset
 from gregor.spark_jobs.source.options import SourceOptions
 from gregor.spark_jobs.source.stream import Stream
@@ -64,9 +64,7 @@ def unreached_ends(folder: Folder) -> dict[str, Any]:
     """Return the ends of a run that began a batch and did not reach them; empty if there is none such."""
     text = folder.read(ENDS) if folder.names("offsets/[0-9]*") else None
     ends: dict[str, Any] = json.loads(text) if text else {}
-    completed = max(map(int, folder.names("commits/[0-9]*")), default=None)
-    batch = None if completed is None else folder.read(f"offsets/{completed}")
-    reached = [] if batch is None else positions_in(batch)
+    reached = positions_of(last_positions(folder)) if ends else []
     open_ends = [end for end in map(StreamOffset.from_json, ends.values()) if not any(map(end.is_reached_by, reached))]
     return ends if open_ends else {}
 

@@ -9,7 +9,7 @@ import pytest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs import cli
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.source.checkpoint import commit_last_batch, last_position, positions_in, starting_offsets
+from gregor.spark_jobs.source.checkpoint import commit_last_batch, last_position, positions_of, starting_offsets
 from tests.spark_jobs.client.test_offsets import committed
 from tests.spark_jobs.topics import Topics
 
@@ -43,8 +43,8 @@ def test_a_source_of_several_and_ids_of_topics(tmp_path: pathlib.Path) -> None:
 
 
 def test_the_positions_of_a_batch_leave_out_sources_of_other_kinds() -> None:
-    text = "\n".join(["v1", METADATA, "-", '{"t": {"0": 3}}', "1234", '{"u": {"1": 4}}'])
-    assert [position.to_json() for position in positions_in(text)] == [{"t": {"0": 3}}, {"u": {"1": 4}}]
+    lines = ["-", '{"t": {"0": 3}}', "1234", '{"u": {"1": 4}}']
+    assert [position.to_json() for position in positions_of(lines)] == [{"t": {"0": 3}}, {"u": {"1": 4}}]
 
 
 def test_folders_that_are_no_checkpoint(tmp_path: pathlib.Path) -> None:
