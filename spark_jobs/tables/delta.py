@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "4",
 }
-"""Settings without which a session has no MERGE and no OPTIMIZE of Delta tables."""
+"""Settings of a session: without the first two it has no MERGE and no OPTIMIZE of Delta tables. The last is the number
+of tasks that read the log, for each batch; Delta's 50 are for tables with a hundred thousand files."""
 TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 _CHANGES = "_gregor_changes"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from gregor.spark_jobs.packages import Package
 from gregor.spark_jobs.tables.delta import SETTINGS as DELTA_SETTINGS
 from gregor.spark_jobs.tables.delta import DeltaTarget
-from gregor.spark_jobs.tables.packages import delta_package
+from gregor.spark_jobs.tables.iceberg import IcebergTarget
+from gregor.spark_jobs.tables.packages import delta_package, iceberg_package
 from gregor.spark_jobs.tables.parquet import APPEND_ONLY, NO_COMPACTION, ParquetTarget
 from gregor.spark_jobs.tables.target import Layout, TableTarget
 
@@ -37,6 +38,7 @@ class TableFormat:
 FORMATS: dict[str, TableFormat] = {
     "parquet": TableFormat(ParquetTarget, can_merge=False),
     "delta": TableFormat(DeltaTarget, DELTA_SETTINGS, delta_package),
+    "iceberg": TableFormat(IcebergTarget, package=iceberg_package),
 }
 
 
