@@ -95,7 +95,7 @@ def record_starts(octets: Octets, firsts: Positions, ends: Positions, counts: Nu
     starts = np.repeat(firsts, counts)
     slots = np.cumsum(counts) - counts
     done = _walk_in_step(octets, starts, slots, counts) if len(counts) >= MIN_BATCHES_IN_STEP else 0
-    data = memoryview(octets)
+    data = octets.data
     for index in np.flatnonzero(counts > done + 1).tolist():
         slot, count = int(slots[index]) + done, int(counts[index]) - done
         first = int(starts[slot])
