@@ -66,6 +66,14 @@ def parse_assignment(text: str) -> list[TopicPartition]:
         raise JobError(f"assign is {text!r}; expected is JSON such as {EXAMPLE_OF_PARTITIONS}") from None
 
 
+def parse_position(text: str, option: str) -> StreamOffset:
+    """Return the position of an option, in the form of a checkpoint; raise JobError for other text."""
+    try:
+        return StreamOffset.from_json(json.loads(text))
+    except (ValueError, TypeError, AttributeError, JobError):
+        raise JobError(f"{option} is {text!r}; expected is JSON such as {EXAMPLE_OF_OFFSETS}") from None
+
+
 def _partition(value: Any) -> int:
     if isinstance(value, (bool, float)):
         raise ValueError(value)
@@ -104,6 +112,24 @@ class StreamOffset:
     def id_of(self, topic: str) -> Uuid:
         """Return the id of a topic, ZERO_UUID if it is unknown."""
         return self.topic_ids.get(topic, ZERO_UUID)
+
+    def not_before(self, earlier: StreamOffset) -> StreamOffset:
+        """Return this position, without a step back from an earlier one of the same topics."""
+        again = earlier.recreated(self)
+        kept = {partition: offset for partition, offset in earlier.offsets.items() if partition.topic not in again}
+        offsets = {
+            **kept,
+            **{partition: max(offset, kept.get(partition, 0)) for partition, offset in self.offsets.items()},
+        }
+        return StreamOffset(offsets, {**earlier.topic_ids, **self.topic_ids})
+
+    def is_reached_by(self, position: StreamOffset) -> bool:
+        """Return whether a position is at this one or behind it; topics that were made again meanwhile do not count."""
+        again = self.recreated(position)
+        return all(
+            partition.topic in again or position.offsets.get(partition, -1) >= offset
+            for partition, offset in self.offsets.items()
+        )
 
     def recreated(self, later: StreamOffset) -> set[str]:
         """Return the topics that have another id in a later position."""
