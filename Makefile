@@ -80,9 +80,9 @@ run: setup
 test: setup
 	$(BIN)/pytest -q -m 'not jvm and not compat and not very_slow' $(ARGS)
 
-# Two files of tests at a time: most of the long ones wait for other processes.
+# Three files of tests at a time, on two processors as well: most of the long ones wait for other processes.
 test-all: setup java
-	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Apache Kafka's jars for the tests marked jvm; they would be fetched on first use as well. all-jars: of old releases and of Connect, too.
 jars: setup

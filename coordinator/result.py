@@ -6,10 +6,11 @@ are committed. The runtime appends the records, replays them (that is the change
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from gregor.protocol.deferred import Deferred
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.control import EndTransaction
 
 
@@ -76,3 +77,24 @@ _APPEND_ERRORS = {
 def coordinator_error(error: ErrorCode) -> ErrorCode:
     """An error of the log as clients of a coordinator expect it (Kafka's CoordinatorOperationExceptionHelper)."""
     return _APPEND_ERRORS.get(error, error)
+
+
+def answered(pending: Deferred[Any], refuse: Callable[[KafkaError], Any]) -> Deferred[Any]:
+    """Return the response of an operation: instead of a KafkaError what `refuse` makes of it. A cancellation cancels
+    the operation's own."""
+    if pending.done and pending.error is None:
+        return pending
+    answer: Deferred[Any] = Deferred()
+    answer.then(lambda _: pending.cancel())
+    pending.then(partial(_answer, answer, refuse))
+    return answer
+
+
+def _answer(answer: Deferred[Any], refuse: Callable[[KafkaError], Any], pending: Deferred[Any]) -> None:
+    error = pending.error
+    if error is None:
+        answer.complete(pending.value)
+    elif isinstance(error, KafkaError):
+        answer.complete(refuse(error))
+    else:
+        answer.fail(error)

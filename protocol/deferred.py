@@ -78,6 +78,13 @@ class Deferred(Generic[ValueT]):
             callback(self)
 
 
+def completed(value: ValueT) -> Deferred[ValueT]:
+    """Return a Deferred that has its result already."""
+    deferred: Deferred[ValueT] = Deferred()
+    deferred.complete(value)
+    return deferred
+
+
 class Wakeup(Protocol):
     """An unfinished future of the caller's event loop."""
 

@@ -15,8 +15,9 @@ from gregor.protocol.messages import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, GroupContext
+    from gregor.protocol.deferred import Deferred
 
 
 @handles(ApiKey.JOIN_GROUP, 0, 9, eager=True)
-async def join_group(broker: GroupContext, request: JoinGroupRequest, call: Call) -> JoinGroupResponse:
-    return await broker.groups.join_group(request, call.client_id, call.client_host, call.version)
+def join_group(broker: GroupContext, request: JoinGroupRequest, call: Call) -> Deferred[JoinGroupResponse]:
+    return broker.groups.join_group(request, call.client_id, call.client_host, call.version)

@@ -13,8 +13,9 @@ from gregor.protocol.messages import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, GroupContext
+    from gregor.protocol.deferred import Deferred
 
 
 @handles(ApiKey.SYNC_GROUP, 0, 5, eager=True)
-async def sync_group(broker: GroupContext, request: SyncGroupRequest, call: Call) -> SyncGroupResponse:
-    return await broker.groups.sync_group(request, call.version)
+def sync_group(broker: GroupContext, request: SyncGroupRequest, call: Call) -> Deferred[SyncGroupResponse]:
+    return broker.groups.sync_group(request, call.version)

@@ -18,15 +18,14 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from gregor.broker.context import Call, ConsumerGroupContext
+    from gregor.protocol.deferred import Deferred
 
 
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, changes=True, eager=True, repeats=True)
 def consumer_group_heartbeat(
     broker: ConsumerGroupContext, request: ConsumerGroupHeartbeatRequest, call: Call
-) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
     if not serves_consumer_groups(broker):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not broker.metadata.is_informed:

@@ -19,9 +19,9 @@ from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.history.rebalance import RebalanceLog
 from gregor.coordinator.partitioner import partition_of
 from gregor.coordinator.ports import LogLoader, LogWriter
-from gregor.coordinator.result import Producer, Result, coordinator_error
+from gregor.coordinator.result import Producer, Result, answered, coordinator_error
 from gregor.coordinator.runtime import CoordinatorRuntime, RecordFormat, RuntimeSettings
-from gregor.protocol.deferred import Deferred
+from gregor.protocol.deferred import Deferred, completed
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -151,20 +151,25 @@ class GroupCoordinator:
 
     # --- membership
 
-    async def join_group(
+    def join_group(
         self, request: JoinGroupRequest, client_id: str | None, client_host: str, version: int
-    ) -> JoinGroupResponse:
+    ) -> Deferred[JoinGroupResponse]:
         """The response may be as late as the end of a rebalance. `client_host` as Kafka writes it: "/127.0.0.1"."""
+
+        def refuse(error: KafkaError) -> JoinGroupResponse:
+            return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+
         try:
             partition = self._partition_of(request.group_id)
             self._check_join(request)
             joiner = Joiner.of(request, client_id, client_host, version)
-            response: JoinGroupResponse = await self._runtime.run(partition, lambda shard, now: shard.join(joiner, now))
         except KafkaError as error:
-            response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
-        if version >= NULL_PROTOCOL_FROM and not response.protocol_name:
-            response.protocol_name = None
-        return response
+            answer = completed(refuse(error))
+        else:
+            answer = answered(self._runtime.start(partition, lambda shard, now: shard.join(joiner, now)), refuse)
+        if version >= NULL_PROTOCOL_FROM:
+            answer.then(_name_no_protocol)
+        return answer
 
     def _check_join(self, request: JoinGroupRequest) -> None:
         _check_group_id(request.group_id)
@@ -172,19 +177,16 @@ class GroupCoordinator:
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
-    async def sync_group(self, request: SyncGroupRequest, version: int) -> SyncGroupResponse:
+    def sync_group(self, request: SyncGroupRequest, version: int) -> Deferred[SyncGroupResponse]:
         """The response may be as late as the assignment of the group's leader."""
         try:
             partition = self._partition_of(request.group_id)
             _check_group_id(request.group_id)
             if version >= 5 and (request.protocol_type is None or request.protocol_name is None):
                 raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-            response: SyncGroupResponse = await self._runtime.run(
-                partition, lambda shard, now: shard.sync(request, now)
-            )
-            return response
         except KafkaError as error:
-            return SyncGroupResponse(error_code=error.code)
+            return completed(_refused_sync(error))
+        return answered(self._runtime.start(partition, lambda shard, now: shard.sync(request, now)), _refused_sync)
 
     def heartbeat(self, request: HeartbeatRequest, version: int) -> HeartbeatResponse:
         """Never waits. While the group loads all is well: the session is counted from the end of the load."""
@@ -228,7 +230,7 @@ class GroupCoordinator:
         client_host: str,
         version: int,
         visible: VisibleTopics | None = None,
-    ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+    ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
         """The usual heartbeat, which changes nothing, has its response at once. `visible` finds the topics that the
         client may describe; the regular expression of a member matches no others. Without it all count."""
         return self._consumers.heartbeat(request, client_id, client_host, version, visible)
@@ -250,18 +252,13 @@ class GroupCoordinator:
     def begin_offset_commit(self, request: OffsetCommitRequest, version: int) -> Deferred[OffsetCommitResponse]:
         """As `offset_commit`, for a request of one piece (pieces.is_one_piece) and a caller that does not wait."""
         try:
-            pending: Deferred[OffsetCommitResponse] = self._runtime.start(
-                self._partition_of(request.group_id), lambda shard, now: shard.commit_offsets(request, version, now)
-            )
+            partition = self._partition_of(request.group_id)
         except KafkaError as error:
-            pending = Deferred()
-            pending.fail(error)
-        if pending.done and pending.error is None:
-            return pending
-        answer: Deferred[OffsetCommitResponse] = Deferred()
-        answer.then(lambda _: pending.cancel())
-        pending.then(partial(_answer_commit, request, answer))
-        return answer
+            return completed(commit_response(request, error.code))
+        return answered(
+            self._runtime.start(partition, lambda shard, now: shard.commit_offsets(request, version, now)),
+            lambda error: commit_response(request, error.code),
+        )
 
     async def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, version: int, verify: Verify | None = None
@@ -447,16 +444,14 @@ def _fetch_piece(
     return offsets.fetch(wanted, require_stable)
 
 
-def _answer_commit(
-    request: OffsetCommitRequest, answer: Deferred[OffsetCommitResponse], pending: Deferred[OffsetCommitResponse]
-) -> None:
-    error = pending.error
-    if error is None:
-        answer.complete(pending.result())
-    elif isinstance(error, KafkaError):
-        answer.complete(commit_response(request, error.code))
-    else:
-        answer.fail(error)
+def _name_no_protocol(answer: Deferred[JoinGroupResponse]) -> None:
+    response = answer.value
+    if response is not None and not response.protocol_name:
+        response.protocol_name = None
+
+
+def _refused_sync(error: KafkaError) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error.code)
 
 
 async def _verified(verify: Verify, partition: int) -> object:

@@ -25,6 +25,8 @@ Convert = Callable[[Any], Any]
 HOW_TO_INSTALL = "install it with: pip install 'gregor[formats]'"
 COMPILE_TIMEOUT_S = 60
 MICROS = 1_000_000
+_OF_THE_LOG = ("WARNING:", "W0000", "I0000")
+"""The beginnings of the lines that the compiler logs beside its errors."""
 
 
 def descriptors_of_file(path: str, message: str | None) -> str:
@@ -56,7 +58,8 @@ def compiled(path: Path) -> bytes:
                 f"protoc --include_imports --descriptor_set_out=FILE {path.name}"
             )
         if done.returncode:
-            raise JobError(f"{path} is no Protobuf schema: {' '.join(done.stderr.split())}")
+            lines = [line for line in done.stderr.splitlines() if not line.startswith(_OF_THE_LOG)]
+            raise JobError(f"{path} is no Protobuf schema: {' '.join(lines)}")
         return target.read_bytes()
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from gregor.protocol.records.batch import (
     RECORD_BATCH_OVERHEAD,
     TRANSACTIONAL_BIT,
+    Buffer,
     append_record,
     seal_batch,
 )
 from gregor.protocol.records.compression import compress
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.sink.identity import ProducerIdentity
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -20,6 +23,34 @@ MAX_RECORD_OVERHEAD = 26
 """Bytes of a record besides key, value and headers: length, attributes, deltas, lengths and header count at their
 largest (DefaultRecord.MAX_RECORD_OVERHEAD is 21; the varint of the length itself has 5)."""
 _MAX_HEADER_OVERHEAD = 10
+
+
+class Group(NamedTuple):
+    """Consecutive rows of one partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+
+class Segment(NamedTuple):
+    """Rows of one partition that join one batch; `first_delta` is the number of records that are in it before them."""
+
+    start: int
+    end: int
+    first_delta: int
+
+
+class EncodableRows(Protocol):
+    """Rows without headers, those of one partition together, see encoding.Rows."""
+
+    groups: Sequence[Group]
+
+    def largest(self) -> list[tuple[TopicPartition, int]]: ...
+
+    def segments(self, start: int, end: int, count: int, size_bytes: int, batch_bytes: int) -> Iterator[Segment]: ...
+
+    def encoded(self, segments: Sequence[Segment]) -> list[memoryview]: ...
 
 
 def max_size_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
@@ -53,6 +84,18 @@ class PartitionBatches:
             self._timestamp_ms = now_ms
         append_record(self._body, 0, self._count, key, value, headers)
         self._count += 1
+
+    @property
+    def count(self) -> int:
+        """Return the number of records of the open batch."""
+        return self._count
+
+    def append_encoded(self, records: Buffer, count: int, now_ms: int) -> None:
+        """Add records that are encoded, with offset deltas from `count` of the open batch on."""
+        if not self._count:
+            self._timestamp_ms = now_ms
+        self._body += records
+        self._count += count
 
     def close_batch(self) -> tuple[bytearray, int]:
         """Return the open batch and its number of records; the next record begins another batch."""

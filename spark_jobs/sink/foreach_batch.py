@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 WriteBatch = Callable[["DataFrame", int], None]
 
+_JOB_ERROR = re.compile(r"^gregor\.spark_jobs\.[\w.]+: (.*)$", re.MULTILINE)
 _CANCELLED = ("SPARK_JOB_CANCELLED", "cancelled part of cancelled job group", "InterruptedException")
 
 
@@ -72,7 +74,9 @@ class ExactlyOnce:
         check_columns(batch.schema, self._options.topic)
         cluster, driver = self._driver_of(owner_of(session, self._owner))
         cluster.refresh()  # topics may have grown
-        driver.write(batch_id, lambda identity: self._write(batch, batch_id, identity))
+        if not driver.write(batch_id, lambda identity: self._write(batch, batch_id, identity)):
+            # It is committed, but Spark needs its state, its watermark and its observed metrics again.
+            _run(lambda: _computed(batch))
 
     def _driver_of(self, owner: Owner) -> tuple[Cluster, BatchDriver]:
         """Return the driver of a run, a new one for each."""
@@ -157,6 +161,13 @@ def _run(job: Callable[[], list[Any]]) -> list[Any]:
         raise AttemptFailed(f"Spark could not finish the batch: {_first_line(error)}") from error
 
 
+def _computed(batch: DataFrame) -> list[Any]:
+    batch.write.format("noop").mode("overwrite").save()
+    return []
+
+
 def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """Return the cause: the last JobError in the traceback of a task, or the first line."""
+    raised = _JOB_ERROR.findall(str(error))
+    lines = [line.strip() for line in raised[-1:] or str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -16,7 +16,14 @@ from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.failure import KafkaFailure, decisive
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.sink.batches import Headers, PartitionBatches, max_size_bytes
+from gregor.spark_jobs.sink.batches import (
+    MAX_RECORD_OVERHEAD,
+    EncodableRows,
+    Headers,
+    PartitionBatches,
+    Segment,
+    max_size_bytes,
+)
 from gregor.spark_jobs.sink.identity import ProducerIdentity
 from gregor.spark_jobs.sink.options import SinkOptions
 
@@ -65,21 +72,48 @@ class Producer:
     def send(self, partition: TopicPartition, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
         """Append a record to the open batch of its partition, which is sent first if the record does not fit."""
         size_bytes = max_size_bytes(key, value, headers)
-        if size_bytes > self._options.max_request_bytes:
-            raise JobError(
-                f"a record for {partition.topic}-{partition.partition} has {size_bytes} bytes, which is more than "
-                f"kafka.max.request.size={self._options.max_request_bytes}; raise it and the topic's max.message.bytes"
-            )
-        batches = self._open.get(partition)
-        if batches is None:
-            self._require(partition)
-            batches = self._open[partition] = PartitionBatches(self._identity, self._options.codec)
-        elif batches.size_bytes and batches.size_bytes + size_bytes > self._options.batch_bytes:
+        self._check_size(partition, size_bytes)
+        batches = self._batches_of(partition)
+        if batches.size_bytes and batches.size_bytes + size_bytes > self._options.batch_bytes:
             self._write({partition: batches})
         batches.append(key, value, headers, self._now_ms())
         self._buffered_bytes += size_bytes
         if self._buffered_bytes > _MAX_BUFFERED_BYTES:
             self.flush()
+
+    def send_rows(self, rows: EncodableRows) -> None:
+        """Append rows to the open batches of their partitions, each of which is sent first when it is full."""
+        for partition, size_bytes in rows.largest():
+            self._check_size(partition, MAX_RECORD_OVERHEAD + size_bytes)
+        segments: list[Segment] = []
+        targets: list[TopicPartition] = []
+        for partition, start, end in rows.groups:
+            batches = self._batches_of(partition)
+            for segment in rows.segments(start, end, batches.count, batches.size_bytes, self._options.batch_bytes):
+                segments.append(segment)
+                targets.append(partition)
+        for partition, segment, records in zip(targets, segments, rows.encoded(segments), strict=True):
+            batches = self._open[partition]
+            if segment.first_delta != batches.count:
+                self._write({partition: batches})
+            batches.append_encoded(records, segment.end - segment.start, self._now_ms())
+            self._buffered_bytes += len(records)
+        if self._buffered_bytes > _MAX_BUFFERED_BYTES:
+            self.flush()
+
+    def _check_size(self, partition: TopicPartition, size_bytes: int) -> None:
+        if size_bytes > self._options.max_request_bytes:
+            raise JobError(
+                f"a record for {partition.topic}-{partition.partition} has {size_bytes} bytes, which is more than "
+                f"kafka.max.request.size={self._options.max_request_bytes}; raise it and the topic's max.message.bytes"
+            )
+
+    def _batches_of(self, partition: TopicPartition) -> PartitionBatches:
+        batches = self._open.get(partition)
+        if batches is None:
+            self._require(partition)
+            batches = self._open[partition] = PartitionBatches(self._identity, self._options.codec)
+        return batches
 
     def _require(self, partition: TopicPartition) -> None:
         """Raise JobError if the partition does not exist."""

@@ -125,16 +125,22 @@ def refuse_second_attempt(task_attempt: int, task_name: str | None) -> None:
 def send_batch(producer: Producer, batch: pa.RecordBatch) -> None:
     """Send the rows of an Arrow batch."""
     names = batch.schema.names
-    topics, partitions = (batch.column(names.index(name)).to_pylist() for name in ("topic", "partition"))
-    keys, values = (batch.column(names.index(name)).to_pylist() for name in ("key", "value"))
-    headers = batch.column(names.index("headers")).to_pylist() if "headers" in names else None
-    send = producer.send
-    for index, (topic, partition) in enumerate(zip(topics, partitions, strict=True)):
-        if topic is None:
-            raise JobError(
-                "a row has no topic: its column `topic` is null; give the option `topic`, or filter such rows"
-            )
-        send(TopicPartition(topic, partition), keys[index], values[index], _headers(headers[index]) if headers else ())
+    topics, partitions, keys, values = (
+        batch.column(names.index(name)) for name in ("topic", "partition", "key", "value")
+    )
+    if not batch.num_rows:
+        return
+    if topics.null_count:
+        raise JobError("a row has no topic: its column `topic` is null; give the option `topic`, or filter such rows")
+    if "headers" in names:
+        headers = batch.column(names.index("headers")).to_pylist()
+        records = zip(topics.to_pylist(), partitions.to_pylist(), keys.to_pylist(), values.to_pylist(), strict=True)
+        for (topic, partition, key, value), found in zip(records, headers, strict=True):
+            producer.send(TopicPartition(topic, partition), key, value, _headers(found))
+        return
+    from gregor.spark_jobs.sink.encoding import grouped_rows
+
+    producer.send_rows(grouped_rows(topics, partitions, keys, values))
 
 
 def _headers(found: list[dict[str, object]] | None) -> Headers:

@@ -168,12 +168,14 @@ def test_folders_that_go_away(tmp_path: pathlib.Path) -> None:
         create(broker.bootstrap, "spread", 4)
         placed = {int(path.name[-1]): index for index in (0, 1) for path in folders[index].glob("spread-*")}
         assert sorted(placed.values()) == [0, 0, 1, 1]
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 10_000, "log_level": 0})
+        every = set(placed)
 
-        def written() -> set[int]:
-            """Return the partitions that accept a record."""
+        def written(partitions: set[int], timeout_s: float = WAIT_S) -> set[int]:
+            """Return the partitions, of these, that accept a record within that time."""
+            timeout = {"message.timeout.ms": round(timeout_s * 1000)}
+            producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0, **timeout})
             taken: set[int] = set()
-            for index in placed:
+            for index in partitions:
                 producer.produce(
                     "spread",
                     b"x" * 100,
@@ -183,11 +185,12 @@ def test_folders_that_go_away(tmp_path: pathlib.Path) -> None:
             producer.flush(WAIT_S)
             return taken
 
-        assert written() == set(placed)
+        assert written(every) == every
         kept = {index for index, disk in placed.items() if disk == 0}
         folders[1].rename(away[1])
         until(lambda: f"{folders[1]} failed, its 2 partitions are offline" in broker.log(), "the line about it")
-        assert written() == kept
+        assert written(kept) == kept
+        assert written(every - kept, 2) == set()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
 
         def leaders() -> dict[int, int]:
@@ -200,7 +203,7 @@ def test_folders_that_go_away(tmp_path: pathlib.Path) -> None:
         away[1].rename(folders[1])
         broker.start()
         until(lambda: set(leaders().values()) == {0}, "all partitions to be led again")
-        assert written() == set(placed)
+        assert written(every) == every
         for folder, other in zip(folders, away, strict=True):
             folder.rename(other)
         assert broker.process is not None

@@ -146,7 +146,7 @@ class Context(CoordinatorContext[GroupCoordinator]):
             ],
             reason=reason,
         )
-        return self.call(self.coordinator.join_group(request, client_id, "/127.0.0.1", version))
+        return self.begin(lambda: self.coordinator.join_group(request, client_id, "/127.0.0.1", version))
 
     def new_member(self, **options: Any) -> tuple[str, Call[JoinGroupResponse]]:
         """A dynamic member in the two steps of v4 and later; the second is left waiting."""
@@ -179,7 +179,7 @@ class Context(CoordinatorContext[GroupCoordinator]):
                 for who, what in (assignments or {}).items()
             ],
         )
-        return self.call(self.coordinator.sync_group(request, version))
+        return self.begin(lambda: self.coordinator.sync_group(request, version))
 
     def heartbeat(self, member_id: str, generation: int, *, group: str = "g", instance: str | None = None) -> ErrorCode:
         request = HeartbeatRequest(

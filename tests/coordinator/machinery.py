@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from gregor.coordinator.result import Producer
+from gregor.protocol.deferred import Deferred, outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import build_batch, iter_batches
 from gregor.protocol.records.control import EndTransaction
@@ -260,9 +261,22 @@ class CoordinatorContext(Generic[CoordinatorT]):
 
     # --- requests
 
-    def call(self, work: R | Awaitable[R]) -> Call[R]:
+    def call(self, work: Awaitable[R]) -> Call[R]:
+        return self._call(lambda: work)
+
+    def begin(self, start: Callable[[], R | Deferred[R]]) -> Call[R]:
+        """As `call`, of a function that returns a response or the Deferred of one."""
+        return self._call(start)
+
+    async def wait(self, pending: Deferred[R]) -> R:
+        return await outcome_of(pending, self.loop.create_future())
+
+    def _call(self, start: Callable[[], R | Awaitable[R] | Deferred[R]]) -> Call[R]:
         async def answered() -> R:
-            return await work if isinstance(work, Awaitable) else work
+            started = start()
+            if isinstance(started, Deferred):
+                return await self.wait(started)
+            return await started if isinstance(started, Awaitable) else started
 
         task = self.loop.create_task(answered())
         self._calls.append(task)

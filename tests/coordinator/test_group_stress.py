@@ -155,7 +155,7 @@ class Consumer:
             protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=self.metadata)],
         )
         term = self.witness.counts["moves"]
-        joined = await self.context.coordinator.join_group(request, self.name, "/10.0.0.1", 9)
+        joined = await self.context.wait(self.context.coordinator.join_group(request, self.name, "/10.0.0.1", 9))
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = joined.member_id
             return False
@@ -176,7 +176,7 @@ class Consumer:
             protocol_name="range",
             assignments=self._assign(joined),
         )
-        synced = await self.context.coordinator.sync_group(sync, 5)
+        synced = await self.context.wait(self.context.coordinator.sync_group(sync, 5))
         if not self._well(synced.error_code):
             return False
         self.owned = list(synced.assignment)

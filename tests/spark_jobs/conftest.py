@@ -31,7 +31,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     from gregor.spark_jobs.session import SHORT_JOB, open_session
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    settings = {"spark.master": "local[2]", "spark.sql.warehouse.dir": str(log.parent / "warehouse")}
+    settings = {
+        "spark.master": "local[2]",
+        "spark.sql.warehouse.dir": str(log.parent / "warehouse"),
+        # A full cache of consumers closes the oldest ones in a task, and waits 30 s for each whose broker has ended.
+        "spark.kafka.consumer.cache.capacity": "10000",
+    }
     with pytest.MonkeyPatch.context() as patch:
         for name in OF_THE_MACHINE:
             patch.delenv(name, raising=False)

@@ -1,6 +1,6 @@
 """The requests of the consumer protocol on a broker: checks, and the way to the shard that has the group."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
@@ -8,8 +8,9 @@ from gregor.coordinator.group.consumer.config import ConsumerGroups, VisibleTopi
 from gregor.coordinator.group.consumer.heartbeat import Sender, refusal
 from gregor.coordinator.group.consumer.member import AWAY_EPOCH, JOINING_EPOCH, LEFT_EPOCH
 from gregor.coordinator.group.consumer.shard import ConsumerShard
-from gregor.coordinator.result import Result
+from gregor.coordinator.result import Result, answered
 from gregor.coordinator.runtime import CoordinatorRuntime
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
     ConsumerGroupDescribeRequest,
@@ -59,7 +60,7 @@ class ConsumerRequests:
         client_host: str,
         version: int,
         visible: VisibleTopics | None,
-    ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+    ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
         """Answer a heartbeat; with an error in the response."""
         client_id = client_id or ""
         try:
@@ -72,18 +73,11 @@ class ConsumerRequests:
             self._check(request, version)
         except KafkaError as error:
             return refusal(error)
-        return self._beat(partition, request, Sender(client_id, client_host, visible or all_visible))
-
-    async def _beat(
-        self, partition: int, request: ConsumerGroupHeartbeatRequest, sender: Sender
-    ) -> ConsumerGroupHeartbeatResponse:
-        try:
-            response: ConsumerGroupHeartbeatResponse = await self._runtime.run(
-                partition, lambda shard, now: shard.consumers.heartbeats.heartbeat(request, sender, now)
-            )
-            return response
-        except KafkaError as error:
-            return refusal(error)
+        sender = Sender(client_id, client_host, visible or all_visible)
+        pending = self._runtime.start(
+            partition, lambda shard, now: shard.consumers.heartbeats.heartbeat(request, sender, now)
+        )
+        return answered(pending, refusal)
 
     def _check(self, request: ConsumerGroupHeartbeatRequest, version: int) -> None:
         """Raise KafkaError for a request that no group can serve. Kafka: GroupCoordinatorService."""

@@ -60,7 +60,7 @@ def counted(rows: DataFrame, of: str) -> DataFrame:
 
     from gregor.spark_jobs.progress import DEAD_LETTERS
 
-    return rows.observe(f"{DEAD_LETTERS} {of}", F.count("problem").alias("letters"), F.count("*").alias("records"))
+    return rows.observe(f"{DEAD_LETTERS} {of}", F.count("problem").alias("records"), F.count("*").alias("rows"))
 
 
 def letter_records(rows: DataFrame, job: str, topic: str) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,13 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.jobs.common.checkpoint import claim
+from gregor.spark_jobs.jobs.common.checkpoint import Folder, claim
 from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE, GUARANTEE_IN_TRANSACTION
 from gregor.spark_jobs.jobs.common.failures import explained
 from gregor.spark_jobs.jobs.common.options import Options, add_common_arguments, parse_options
 from gregor.spark_jobs.jobs.common.sinks import SINKS, Sink, checkpoint_of
-from gregor.spark_jobs.jobs.common.sources import BY_OTHER_NAMES, require_topics
+from gregor.spark_jobs.jobs.common.sources import BY_OTHER_NAMES, require_topics, stream_options
 from gregor.spark_jobs.jobs.common.terminal import Terminal
+from gregor.spark_jobs.source.checkpoint import commit_last_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from gregor.spark_jobs.packages import Package
-    from gregor.spark_jobs.progress import Progress
+    from gregor.spark_jobs.progress import Ended, Progress
 
 STATE_STORE = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -74,8 +76,11 @@ class Job:
     """The output of a job that has only one, without `sinks`."""
     session: Callable[[Any], tuple[Mapping[str, str], Sequence[Package]]] = no_needs
     """Returns the settings and the packages of Spark that the options need; a setting of the user has precedence."""
-    topic_help: str = "the topics to read"
+    topic_help: str | None = "the topics to read"
+    """None if the job reads no topic: then it has no arguments for one."""
     done: str = "processed"
+    ended: Callable[[Any], Ended] | None = None
+    """Returns, for a job whose source has no end, the function that decides when the run ends."""
 
     def parse(self, argv: Sequence[str] | None = None, prog: str | None = None) -> Any:
         """Parse the arguments; end the program with code 2 and a message if they are wrong."""
@@ -127,32 +132,51 @@ class Job:
         require_topics(options.bootstrap_server, self.topics(options), options.client)
         from pyspark.errors import PySparkException
 
-        from gregor.spark_jobs.progress import reason, run_to_end
+        from gregor.spark_jobs.progress import reason
 
         settings, packages = self.session(options)
         conf = {**settings, **options.conf}
-        spark = open_session(f"{self.name} of {options.topic}", conf, packages=packages)
+        spark = open_session(f"{self.name} of {options.topic or options.output_topic}", conf, packages=packages)
         try:
-            query = start(spark, self, options)
-            if options.sink != "console":
-                terminal.line(f"{self.name} to {options.sink}: {self._sink_of(options).guarantee}")
-            if getattr(options, "dead_letter_topic", None) is not None:
-                terminal.line(GUARANTEE_IN_TRANSACTION if options.letters_in_transaction else GUARANTEE)
-            return run_to_end(query, terminal.progress)
+            return self.run_in(spark, options, terminal)
         except PySparkException as error:
             raise JobError(reason(error)) from error
         finally:
             terminal.close()
             spark.stop()
 
+    def run_in(self, spark: SparkSession, options: Any, terminal: Terminal, timeout_s: float = math.inf) -> Progress:
+        """Run the query in a session until it ends or is stopped, and commit its last batch."""
+        from gregor.spark_jobs.progress import run_to_end
+
+        options = completed(spark, self, options)
+        query = start_completed(spark, self, options)
+        if options.sink != "console":
+            terminal.line(f"{self.name} to {options.sink}: {self._sink_of(options).guarantee}")
+        if getattr(options, "dead_letter_topic", None) is not None:
+            terminal.line(GUARANTEE_IN_TRANSACTION if options.letters_in_transaction else GUARANTEE)
+        ended = None if self.ended is None else self.ended(options)
+        progress = run_to_end(query, terminal.progress, timeout_s, ended)
+        for line in commit_end(spark, options):
+            terminal.line(line)
+        return progress
+
 
 def start(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:
     """Start the query and return it at once; raise JobError if the checkpoint or the output belongs to another run."""
+    return start_completed(spark, job, completed(spark, job, options))
+
+
+def completed(spark: SparkSession, job: Job, options: Any) -> Any:
+    """Return the options completed by the cluster or an old checkpoint."""
+    return options if job.prepare is None else job.prepare(spark, options)
+
+
+def start_completed(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:
+    """Start the query with options that are complete."""
     for key, value in STATE_STORE.items():
         if not spark.sparkContext.getConf().contains(key):
             spark.conf.set(key, value)
-    if job.prepare is not None:
-        options = job.prepare(spark, options)
     checkpoint = checkpoint_of(options)
     writer = job.build(spark, options)
     if checkpoint is not None:
@@ -161,3 +185,20 @@ def start(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:
     if options.trigger == "available-now":
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=options.interval).start()
+
+
+def commit_end(spark: SparkSession, options: Options) -> list[str]:
+    """Commit the end of the last batch, once the query has ended, to the group that the options name, if they do.
+
+    Return the line about what was not committed, so that a lag tool shows an older position. Without a checkpoint no
+    run continues there, and nothing is committed.
+    """
+    checkpoint = checkpoint_of(options)
+    if options.source != "gregor" or checkpoint is None or not options.topics:
+        return []
+    servers = {"kafka.bootstrap.servers": options.bootstrap_server}
+    try:
+        commit_last_batches(Folder(spark, checkpoint), stream_options(options) | servers)
+    except JobError as error:
+        return [f"the end of the last batch was not committed to the group of the query: {error}"]
+    return []

@@ -69,7 +69,7 @@ def topic_problem(options: Options) -> str | None:
     """Return what a topic sink misses."""
     if options.output_topic is None:
         return f"--sink {options.sink} needs --output-topic"
-    if options.checkpoint is None:
+    if options.checkpoint is None and (options.needs_checkpoint or options.sink == "exactly-once"):
         return f"--sink {options.sink} needs --checkpoint, a folder that keeps the state between runs"
     same_cluster = getattr(options, "output_bootstrap_server", None) in (None, options.bootstrap_server)
     if same_cluster and options.output_topic in options.topics:

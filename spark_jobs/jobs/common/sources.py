@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode
@@ -28,20 +29,28 @@ def record_stream(spark: SparkSession, options: Options, topic: str | None = Non
     from gregor.spark_jobs.sources import stream_topic
 
     _require_readers(spark, options)
+    given = stream_options(options)
+    return stream_topic(spark, options.bootstrap_server, topic or options.topic, given, options.source)
+
+
+def stream_options(options: Options) -> dict[str, str]:
+    """Return the options of the source of a stream, without those that select topics by --topic."""
     source = options.client | {"startingOffsets": options.starting_offsets}
     if options.max_offsets_per_trigger is not None:
         source["maxOffsetsPerTrigger"] = str(options.max_offsets_per_trigger)
-    return stream_topic(
-        spark, options.bootstrap_server, topic or options.topic, source | options.source_options, options.source
-    )
+    return source | options.source_options
 
 
-def record_batch(spark: SparkSession, options: Options, topic: str | None = None) -> DataFrame:
-    """Return the records that the topics have now."""
+def record_batch(
+    spark: SparkSession, options: Options, topic: str | None = None, limits: Mapping[str, str] | None = None
+) -> DataFrame:
+    """Return the records that the topics have now, or the part of them that options of the source select."""
     from gregor.spark_jobs.sources import read_topic
 
     _require_readers(spark, options)
-    return read_topic(spark, options.bootstrap_server, topic or options.topic, options.client, options.source)
+    return read_topic(
+        spark, options.bootstrap_server, topic or options.topic, options.client | dict(limits or {}), options.source
+    )
 
 
 def _require_readers(spark: SparkSession, options: Options) -> None:
@@ -79,5 +88,5 @@ def require_topics(servers: str, topics: list[str], client: dict[str, str]) -> N
         what = f"the topic {missing[0]} does" if len(missing) == 1 else f"the topics {', '.join(missing)} do"
         raise JobError(
             f"{what} not exist at {servers}; create it with "
-            f"`gregor topics --bootstrap-server {servers} --create --topic {missing[0]}`, or correct --topic"
+            f"`gregor topics --bootstrap-server {servers} --create --topic {missing[0]}`, or correct the name"
         )

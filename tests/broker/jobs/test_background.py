@@ -47,7 +47,7 @@ def test_calls_run_on_threads_and_a_slow_sync_keeps_no_other_work_waiting(loop: 
         released = threading.Event()
 
         def slow_sync() -> str:
-            assert released.wait(5)
+            assert released.wait(60)
             return threading.current_thread().name
 
         def work() -> str:

@@ -168,7 +168,7 @@ class TestHostile:
 
     def test_giant_count_is_refused_before_anything_is_allocated(self) -> None:
         tracemalloc.start()
-        started = time.perf_counter()
+        started = time.thread_time()
         try:
             self.refuses(MetadataRequest, 1, b"\x7f\xff\xff\xff" + bytes(1000))
             self.refuses(MetadataRequest, 12, b"\xff\xff\xff\xff\x0f" + bytes(1000))
@@ -177,7 +177,7 @@ class TestHostile:
         finally:
             tracemalloc.stop()
         assert peak < 1_000_000
-        assert time.perf_counter() - started < 0.2
+        assert time.thread_time() - started < 0.2
 
     def test_count_that_only_its_smallest_elements_exceed(self) -> None:
         # Each topic has at least six bytes in version 1: 200 of them do not fit into 1000 bytes.

@@ -170,7 +170,9 @@ class ConsumerContext(Context):
                 for topic, partitions in owned.items()
             ],
         )
-        return self.call(self.coordinator.consumer_group_heartbeat(request, client_id, client_host, version, visible))
+        return self.begin(
+            lambda: self.coordinator.consumer_group_heartbeat(request, client_id, client_host, version, visible)
+        )
 
     def beat_error(self, member_id: str, epoch: int, **options: Any) -> ErrorCode:
         return self.beat(member_id, epoch, **options).error

@@ -223,7 +223,9 @@ class Life:
             group_id="g", member_id=member.member_id, member_epoch=epoch, instance_id=member.instance, **fields
         )
         context = self.context
-        call = context.call(context.coordinator.consumer_group_heartbeat(request, "client", "/127.0.0.1", 1, None))
+        call = context.begin(
+            lambda: context.coordinator.consumer_group_heartbeat(request, "client", "/127.0.0.1", 1, None)
+        )
         response = call.response
         self.compare({"heartbeat": message_fields(request, 1)}, response)
         if response.error_code:
