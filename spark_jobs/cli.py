@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 JOBS: dict[str, tuple[str, str]] = {
     "dedup": ("dedup", "copy records without duplicates"),
+    "files": ("files_to_topic", "write the files of a watched folder to a topic: lines, JSON, CSV or whole files"),
+    "generate": ("generate", "write generated records to a topic at a given rate"),
     "join": ("two_topics", "join a topic with another one, in a time bound or as a table of the latest values"),
     "route": ("route", "filter, map and copy records to other topics and clusters"),
     "sessions": ("sessions", "count and sum records by key in sessions of activity"),

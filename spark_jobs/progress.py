@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from gregor.spark_jobs.errors import JobError
 
 Report = Callable[[str], None]
+Ended = Callable[[list[StreamingQueryProgress]], bool]  # of the reports of a query whose source has no end
 Offsets = dict[str, dict[str, int]]  # topic -> partition -> offset
 POLL_S = 0.3
 _RAISED = re.compile(r"^(?:pyspark\.errors|gregor\.spark_jobs)\.[\w.]+: (.*)$", re.MULTILINE)
@@ -41,13 +42,14 @@ class Progress:
 
     def update(self, reports: list[StreamingQueryProgress]) -> None:
         for progress in reports:
-            if progress.batchId <= self._last_batch or progress.numInputRows == 0:
+            observed = observed_counts(progress)
+            # A source that is read for the result and for its dead letters reports its rows twice; that of generated
+            # rows also reports those after the last one.
+            records = progress.numInputRows if observed is None else observed[0]
+            if progress.batchId <= self._last_batch or records == 0:
                 continue  # reported already, or the idle report that Spark repeats every ten seconds
             self._last_batch = progress.batchId
             self.batches += 1
-            observed = observed_counts(progress)
-            # A source that is read for the result and for its dead letters reports its rows twice.
-            records = progress.numInputRows if observed is None else observed[0]
             self.records += records
             self.dead_letters += 0 if observed is None else observed[1]
             self.dropped += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
@@ -74,13 +76,16 @@ def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:
     return sum(
         max(0, offset - (end or {}).get(topic, {}).get(partition, offset))
         for topic, partitions in (latest or {}).items()
-        if not topic.startswith("#")  # the ids of topics, in the offsets of format("gregor")
+        if isinstance(partitions, dict)  # else the position of another source: of files, of generated rows
+        and not topic.startswith("#")  # the ids of topics, in the offsets of format("gregor")
         for partition, offset in partitions.items()
     )
 
 
-def run_to_end(query: StreamingQuery, report: Report, timeout_s: float = math.inf) -> Progress:
-    """Wait until the query ends by itself, or stop it on SIGINT or SIGTERM.
+def run_to_end(
+    query: StreamingQuery, report: Report, timeout_s: float = math.inf, ended: Ended | None = None
+) -> Progress:
+    """Wait until the query ends by itself, or stop it on SIGINT or SIGTERM, or when `ended` is true of its reports.
 
     Raise JobError if the query fails, or does not end within the timeout.
     """
@@ -89,7 +94,10 @@ def run_to_end(query: StreamingQuery, report: Report, timeout_s: float = math.in
     with stop_signals() as stopped:
         try:
             while not stopped.is_set() and not query.awaitTermination(POLL_S):  # type: ignore[arg-type]  # accepts floats
-                progress.update(query.recentProgress)
+                reports = query.recentProgress
+                progress.update(reports)
+                if ended is not None and ended(reports):
+                    break
                 if time.monotonic() > deadline:
                     raise JobError(f"the query did not end within {timeout_s:.0f} s")
             progress.update(query.recentProgress)

@@ -20,22 +20,25 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.formats.value_format import ValueFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 DELETE = "_gregor_delete"
+KEY = "_gregor_key"
 OPERATIONS = ("c", "r", "u", "d")
 ADDED = "__"
 """The beginning of the fields that ExtractNewRecordState adds to a row."""
 
 
-def changes(rows: DataFrame, key_columns: Sequence[str]) -> DataFrame:
+def changes(rows: DataFrame, key_columns: Sequence[str], values: ValueFormat) -> DataFrame:
     """Return decoded rows with the row after the change in `value` and the flag `_gregor_delete`.
 
-    The key columns of `value` are set also for deletions: from `before`, or from the key of the record, JSON of these
-    columns with or without a schema. The other columns of a deletion are null. A record that is no change, or has no
-    key, gets a `problem`. Raise JobError if the values have none of the forms, or lack a key column.
+    The key columns of `value` are set also for deletions: from `before`, or from the key of the record, which is JSON
+    of these columns with or without a schema, or Avro by the registry of the values. The other columns of a deletion
+    are null. A record that is no change, or has no key, gets a `problem`. Raise JobError if the values have none of the
+    forms, or lack a key column.
     """
     kind = rows.schema["value"].dataType
     if not isinstance(kind, T.StructType):
@@ -46,7 +49,7 @@ def changes(rows: DataFrame, key_columns: Sequence[str]) -> DataFrame:
     if "payload" in kind.names and isinstance(kind["payload"].dataType, T.StructType):
         envelope, value = kind["payload"].dataType, value["payload"]
     if {"op", "after"} <= set(envelope.names):
-        after, before, deleted, problem = _of_envelope(envelope, value)
+        after, before, deleted, problem = _of_envelope(envelope, value, key_columns)
         columns = envelope["after"].dataType
     else:
         after, before, deleted, problem = _of_row(envelope, value)
@@ -58,21 +61,25 @@ def changes(rows: DataFrame, key_columns: Sequence[str]) -> DataFrame:
         raise JobError(f"the change records have no column {missing[0]}, only {', '.join(columns.names)}")
     tombstone = F.col("raw_value").isNull()
     deleted = tombstone | F.coalesce(deleted, F.lit(False))
-    key = _key_of_record(columns, key_columns)
-    row = F.struct(*[_column(one, key_columns, key, after, before, deleted).alias(one.name) for one in columns])
-    changed = rows.withColumns({DELETE: deleted, "_row": row})
+    flagged = with_key(rows.withColumn(DELETE, deleted), T.StructType([columns[name] for name in key_columns]), values)
+    row = F.struct(*[_column(one, key_columns, after, before).alias(one.name) for one in columns])
+    changed = flagged.withColumn("_row", row)
     no_key = F.lit(False)
     for name in key_columns:
         no_key = no_key | F.col("_row")[name].isNull()
     without_key = F.when(no_key, F.lit(f"the change has no value of the key {', '.join(key_columns)}"))
     problem = F.coalesce(F.col("problem"), F.when(~tombstone, problem), without_key)
-    return changed.withColumns({"value": F.col("_row"), "problem": problem}).drop("_row")
+    return changed.withColumns({"value": F.col("_row"), "problem": problem}).drop("_row", KEY)
 
 
-def _of_envelope(envelope: T.StructType, value: Column) -> tuple[Column, Column | None, Column, Column]:
+def _of_envelope(
+    envelope: T.StructType, value: Column, key_columns: Sequence[str]
+) -> tuple[Column, Column | None, Column, Column]:
     """Return the row after and before the change, whether it is a deletion, and the problem."""
     operation, after = value["op"], value["after"]
-    before = value["before"] if _is_row(envelope, "before") else None
+    row_before = envelope["before"].dataType if "before" in envelope.names else None
+    has_key = isinstance(row_before, T.StructType) and set(key_columns) <= set(row_before.names)
+    before = value["before"] if has_key else None
     problem = F.when(
         operation.isNull() | ~operation.isin(*OPERATIONS),
         F.concat(F.lit("the operation "), F.coalesce(operation, F.lit("null")), F.lit(" is no change of a row")),
@@ -90,28 +97,23 @@ def _of_row(row: T.StructType, value: Column) -> tuple[Column, Column | None, Co
     return value, value, deleted, F.lit(None).cast("string")
 
 
-def _is_row(envelope: T.StructType, name: str) -> bool:
-    return name in envelope.names and isinstance(envelope[name].dataType, T.StructType)
+def with_key(rows: DataFrame, kind: T.StructType, values: ValueFormat) -> DataFrame:
+    """Return rows with the key of the record of a deletion in KEY; null where it cannot be decoded."""
+    raw = F.when(F.col(DELETE), F.col("raw_key"))
+    if values.kind == "avro" and values.registry is not None:
+        from gregor.spark_jobs.formats.parsing import avro_key
+
+        return rows.withColumn(KEY, avro_key(raw, kind, values.registry))
+    shape = T.StructType([*kind, T.StructField("payload", kind)])
+    found = F.from_json(raw.cast("string"), shape)
+    fields = [F.coalesce(found["payload"][one.name], found[one.name]).alias(one.name) for one in kind]
+    return rows.withColumn(KEY, F.struct(*fields))
 
 
-def _key_of_record(columns: T.StructType, key_columns: Sequence[str]) -> Column:
-    """Return the key of the record as the fields `payload` (with a schema) and those without."""
-    keys = [T.StructField(name, columns[name].dataType) for name in key_columns]
-    shape = T.StructType([*keys, T.StructField("payload", T.StructType(keys))])
-    return F.from_json(F.col("raw_key").cast("string"), shape)
-
-
-def _column(
-    column: T.StructField,
-    key_columns: Sequence[str],
-    key: Column,
-    after: Column,
-    before: Column | None,
-    deleted: Column,
-) -> Column:
+def _column(column: T.StructField, key_columns: Sequence[str], after: Column, before: Column | None) -> Column:
     """Return a column of the row after the change."""
-    name = column.name
+    name, deleted = column.name, F.col(DELETE)
     if name not in key_columns:
         return F.when(~deleted, after[name])
     of_deletion = [] if before is None else [before[name].cast(column.dataType)]
-    return F.when(deleted, F.coalesce(*of_deletion, key["payload"][name], key[name])).otherwise(after[name])
+    return F.when(deleted, F.coalesce(*of_deletion, F.col(KEY)[name])).otherwise(after[name])

@@ -21,7 +21,9 @@ from gregor.spark_jobs.formats.framing import FRAME_BYTES, message_indexes, sche
 from gregor.spark_jobs.formats.value_format import ValueFormat
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+
+    from gregor.spark_jobs.formats.avro import AvroSchema
 
 Decode = Callable[[bytes], Any]
 """From the bytes of a value to what Arrow accepts; it raises JobError where the job has to end, and any other exception
@@ -34,15 +36,8 @@ def with_parsed(records: DataFrame, values: ValueFormat) -> DataFrame:
 
     Raise JobError on PySpark 4.0, which has no functions over Arrow arrays.
     """
-    if not hasattr(F, "arrow_udf"):
-        raise JobError(
-            f"--value-format {values.kind} needs PySpark 4.1 or newer; install it with: pip install 'pyspark==4.1.*'"
-        )
     kind = columns_of(values)
-    parsed = T.StructType([T.StructField("value", kind), T.StructField("problem", T.StringType())])
-    # As nondeterministic, it runs once for each row: Spark does not move it into the filters of later steps.
-    parse = F.arrow_udf(parsing(values, kind), parsed).asNondeterministic()
-    return records.withColumn("parsed", parse("value"))
+    return records.withColumn("parsed", _function(lambda: decoder_of(values), kind, values.kind)(F.col("value")))
 
 
 def columns_of(values: ValueFormat) -> T.DataType:
@@ -55,6 +50,22 @@ def columns_of(values: ValueFormat) -> T.DataType:
     from gregor.spark_jobs.formats.protobuf import ProtobufSchema
 
     return ProtobufSchema(values.schema, values.message).kind
+
+
+def avro_key(keys: Column, kind: T.StructType, url: str) -> Column:
+    """Return the fields of Avro keys, by the schemas that their frames name; null for a key that has not this form."""
+    return _function(lambda: key_decoder(kind.names, url), kind, "avro")(keys)["value"]
+
+
+def key_decoder(names: Sequence[str], url: str) -> Decode:
+    """Return the function from the bytes of a key to its fields; a key that is one value is the only one of them."""
+    decode = _by_id(url, None)
+
+    def fields(key: bytes) -> Any:
+        value = decode(key)
+        return value if isinstance(value, dict) else dict.fromkeys(names, value) if len(names) == 1 else None
+
+    return fields
 
 
 def registered_schema(values: ValueFormat, topic: str) -> tuple[str, str]:
@@ -78,17 +89,23 @@ def registered_schema(values: ValueFormat, topic: str) -> tuple[str, str]:
     return text, f"{schema.descriptor.full_name}: {schema.kind.simpleString()}"
 
 
-def parsing(values: ValueFormat, kind: T.DataType) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
-    """Return the function of a task: of values, null for a tombstone, to structs of value and problem."""
+def _function(decoder: Callable[[], Decode], kind: T.DataType, name: str) -> Callable[[Column], Column]:
+    """Return the function of a column of bytes, null for a tombstone, to structs of value and problem."""
+    if not hasattr(F, "arrow_udf"):
+        raise JobError(
+            f"--value-format {name} needs PySpark 4.1 or newer; install it with: pip install 'pyspark==4.1.*'"
+        )
 
     def parse(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         from pyspark.sql.pandas.types import to_arrow_type
 
-        decode, arrow = decoder_of(values), to_arrow_type(kind)
+        decode, arrow = decoder(), to_arrow_type(kind)
         for batch in batches:
             yield parsed_array(batch.to_pylist(), decode, arrow)
 
-    return parse
+    parsed = T.StructType([T.StructField("value", kind), T.StructField("problem", T.StringType())])
+    # As nondeterministic, it runs once for each row: Spark does not move it into the filters of later steps.
+    return F.arrow_udf(parse, parsed).asNondeterministic()
 
 
 def parsed_array(payloads: Sequence[bytes | None], decode: Decode, kind: pa.DataType) -> pa.Array:
@@ -147,6 +164,13 @@ def avro_decoder(values: ValueFormat) -> Decode:
     if url is None:
         decode = avro.decoder_of(reader, None)
         return _behind_frame(decode) if values.framed else decode
+    return _by_id(url, reader)
+
+
+def _by_id(url: str, reader: AvroSchema | None) -> Decode:
+    """Return the function for framed Avro; without a reader's schema a value is as it was written."""
+    from gregor.spark_jobs.formats import avro
+
     by_id: dict[int, Decode] = {}
 
     def decoder_for(schema_id: int) -> Decode:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 try:
-    from gregor.spark_jobs.jobs.common.job import Job
+    from gregor.spark_jobs.jobs.common.chart import Chart
+    from gregor.spark_jobs.jobs.common.job import Job, no_problem
     from gregor.spark_jobs.jobs.common.options import FIXED, pair
     from gregor.spark_jobs.jobs.common.sinks import Result, writer_of
     from gregor.spark_jobs.jobs.common.values import (
@@ -40,7 +41,7 @@ EXAMPLES = f"""\
 {COLUMNS_HELP}
 examples:
   # visits: clicks of a user less than 30 minutes apart
-  gregor spark sessions --topic clicks --gap "30 minutes" --watermark "5 minutes"
+  gregor spark sessions --topic clicks --gap "30 minutes" --watermark "5 minutes" --chart visits.svg
 
   gregor spark sessions --topic clicks --value-format json --schema "user STRING, seconds DOUBLE" --key value.user \\
     --sum seconds=value.seconds --sink topic --output-topic visits --checkpoint ./visits.checkpoint
@@ -55,6 +56,7 @@ class Options(ValueOptions):
     gap: str = field(default="30 minutes", metadata=FIXED)
     watermark: str = field(default="10 minutes", metadata=FIXED)
     sum: Sequence[tuple[str, str]] = field(default=(), metadata=FIXED)
+    chart: str | None = None
 
 
 def build(spark: SparkSession, options: Options) -> DataStreamWriter:
@@ -63,7 +65,12 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
 
     rows = decoded_rows(spark, JOB.name, options)
     found = sessions(rows.frame, options.key, options.gap, options.watermark, dict(options.sum))
-    return writer_of(spark, options, Result(found, order=("session_start", "key"), letters=rows.letters))
+    charts = []
+    if options.chart is not None:
+        shown = options.sum[0][0] if options.sum else "count"
+        title = f"{shown} of {options.topic} by {options.key}, sessions with gaps below {options.gap}"
+        charts.append(Chart(options.chart, title, "session_start", "key", shown).observer())
+    return writer_of(spark, options, Result(found, order=("session_start", "key"), letters=rows.letters), charts)
 
 
 def problem_of(options: Options) -> str | None:
@@ -89,6 +96,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "event time; default: %(default)s",
     )
     add("--sum", type=pair, action="append", default=[], metavar="NAME=EXPR", help="a sum per session; may be repeated")
+    add(
+        "--chart",
+        metavar="FILE.svg",
+        help="chart of this run: the first sum, or the counts, of the sessions of the largest keys, by their starts",
+    )
 
 
 JOB = Job(
@@ -100,6 +112,7 @@ JOB = Job(
     add_arguments=_add_arguments,
     problem=problem_of,
     prepare=with_schema,
+    connect_problem=no_problem,
 )
 
 if __name__ == "__main__":

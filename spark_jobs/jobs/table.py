@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 try:
     from gregor.spark_jobs.errors import JobError
+    from gregor.spark_jobs.formats.value_format import WITH_SCHEMA
     from gregor.spark_jobs.jobs.common.checkpoint import Folder, read_identity, refuse_other
     from gregor.spark_jobs.jobs.common.job import Job
     from gregor.spark_jobs.jobs.common.options import EVOLVING, FIXED, pair, positive
@@ -64,10 +65,15 @@ examples:
   # the same after a pause in which tombstones may have been removed from the topic
   gregor spark table --topic users --value-format json --schema "name STRING, country STRING" \\
     --format delta --path /data/users --key-columns key --compact 100 --reconcile
+
+  # the rows of a database table, from its change records by Debezium
+  gregor spark table --topic shop.public.users --value-format avro --schema-registry http://registry:8081 \\
+    --changes debezium --key-columns id --format delta --path /data/users
 """
 GUARANTEE = "exactly once: a batch that the table contains is not written again"
 TABLE = Sink("a table", GUARANTEE, no_problem)
 ISOLATION = "isolation.level"
+CHANGES = ("debezium",)
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,7 @@ class Options(ValueOptions):
     partition_by: str | None = field(default=None, metadata=FIXED)
     compact: int | None = None
     reconcile: bool = False
+    changes: str | None = field(default=None, metadata=FIXED)
 
 
 def build(spark: SparkSession, options: Options) -> DataStreamWriter:
@@ -96,8 +103,10 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     if stored is not None:
         refuse_other(options.checkpoint, stored, JOB.name, options.fixed(), options.evolving())
     keyed = partial(with_key_problem, columns=options.column, key_columns=options.key_columns)
-    decoded = decoded_stream(spark, JOB.name, committed_only(options), then=keyed)
-    rows = table_rows(decoded, options.column, options.key_columns)
+    decoded = decoded_stream(
+        spark, JOB.name, committed_only(options), then=lambda found: keyed(changed(found, options))
+    )
+    rows = table_rows(decoded, columns_of(decoded, options), options.key_columns)
     target = open_target(options.sink, spark, options.path, Layout(options.partition_by))
     check_owner(spark, options, target)
     target.ensure_schema(rows.drop(DELETE).schema)
@@ -131,8 +140,29 @@ def delete_missed(spark: SparkSession, options: Options, target: TableTarget) ->
     from gregor.spark_jobs.tables.change import table_rows
     from gregor.spark_jobs.tables.writer import reconcile
 
-    records: DataFrame = decoded_batch(spark, committed_only(options), options.topic)
-    reconcile(target, table_rows(records, options.column, options.key_columns), options.key_columns)
+    records: DataFrame = decoded_batch(
+        spark, committed_only(options), options.topic, then=lambda found: changed(found, options)
+    )
+    rows = table_rows(records, columns_of(records, options), options.key_columns)
+    reconcile(target, rows, options.key_columns)
+
+
+def changed(rows: DataFrame, options: Options) -> DataFrame:
+    """Return decoded rows, of change records the row after each change."""
+    if options.changes is None:
+        return rows
+    from gregor.spark_jobs.formats.debezium import changes
+
+    return changes(rows, options.key_columns, options.values)
+
+
+def columns_of(rows: DataFrame, options: Options) -> Sequence[tuple[str, str]]:
+    """Return the columns of the table that the options name; those of change records are the columns of their rows."""
+    from gregor.spark_jobs.tables.change import quoted
+
+    if options.column or options.changes is None:
+        return options.column
+    return [(name, f"value.{quoted(name)}") for name in rows.select("value.*").columns]
 
 
 def committed_only(options: Options) -> Options:
@@ -155,6 +185,10 @@ def problem_of(options: Options) -> str | None:
         return "--topic names one topic: a table holds the records of one"
     if options.reconcile and not options.key_columns:
         return "--reconcile needs --key-columns: only rows of keys can be deleted"
+    if options.changes is not None and not options.key_columns:
+        return "--changes needs --key-columns: a change is one of the row with its key"
+    if options.changes is not None and options.value_format not in WITH_SCHEMA:
+        return f"--changes needs --value-format {', '.join(WITH_SCHEMA)}: {options.value_format} has no fields"
     if options.checkpoint is None and "/" not in options.path:
         return "--path without a folder needs --checkpoint, a folder that keeps the position between runs"
     of_format = FORMATS[options.sink].problem(bool(options.key_columns), options.compact is not None)
@@ -196,6 +230,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--partition-by",
         choices=UNITS,
         help="partition a new table by the day or the hour of the record's timestamp, in UTC",
+    )
+    add(
+        "--changes",
+        choices=CHANGES,
+        help="the values are change records of a database: the table has its rows, by their --key-columns. Envelopes "
+        "with op, before and after, with and without a schema part, and rows flattened by ExtractNewRecordState. "
+        "Deletions and tombstones delete. The key of a tombstone is JSON, or Avro of --schema-registry URL",
     )
     add("--compact", type=positive, metavar="N", help="rewrite small files to larger ones after each N batches")
     add(

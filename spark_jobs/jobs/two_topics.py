@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 try:
     from gregor.spark_jobs.jobs.common.job import Job
+    from gregor.spark_jobs.jobs.common.latest import LatestTable
     from gregor.spark_jobs.jobs.common.options import FIXED
     from gregor.spark_jobs.jobs.common.sinks import Result, writer_of
     from gregor.spark_jobs.jobs.common.values import (
@@ -78,7 +80,7 @@ class Options(ValueOptions):
 
 def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the pairs to the sink that the options name."""
-    from gregor.spark_jobs.transforms.join import latest_values, with_latest, within_time
+    from gregor.spark_jobs.transforms.join import with_latest, within_time
 
     left = decoded_rows(spark, JOB.name, options, options.topic)
     if not options.as_table:
@@ -94,11 +96,22 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
         )
         return writer_of(spark, options, Result(pairs, order=("left_time", "key"), letters=letters_of(left, right)))
 
+    table = table_of(spark, options)
+
     def with_table(batch: DataFrame) -> DataFrame:
-        table = latest_values(decoded_batch(spark, options, options.right_topic), options.right_key)
-        return with_latest(batch, table, options.left_key, options.how)
+        return with_latest(batch, table(), options.left_key, options.how)
 
     return writer_of(spark, options, Result(left.frame, order=("left_time", "key"), each=with_table))
+
+
+def table_of(spark: SparkSession, options: Options) -> Callable[[], DataFrame]:
+    """Return the function of the rows of the table, which reads it anew for each batch behind TLS or SASL."""
+    from gregor.spark_jobs.transforms.join import keyed_records, latest_of, newest_records
+
+    topic, key = options.right_topic, options.right_key
+    if options.client.get("kafka.security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
+        return LatestTable(spark, options, topic, key).rows
+    return lambda: latest_of(newest_records(keyed_records(decoded_batch(spark, options, topic), key)))
 
 
 def problem_of(options: Options) -> str | None:
@@ -110,6 +123,13 @@ def problem_of(options: Options) -> str | None:
     return value_problem(options)
 
 
+def connect_problem_of(options: Options) -> str | None:
+    """Return why the options do not suit Spark Connect, or None."""
+    if options.as_table:
+        return "with --as-table it keeps the table from batch to batch in the session of the driver; leave it out"
+    return None
+
+
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_value_arguments(parser)
     add = parser.add_argument
@@ -117,8 +137,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--as-table",
         action="store_true",
-        help="read the right side as a table: its latest value of each key when a batch runs. It is read as a whole "
-        "for each batch, and a value that cannot be decoded ends the job",
+        help="read the right side as a table: its latest value of each key when a batch runs. The table is kept in "
+        "memory and on disk, and only appended records are read; a value that cannot be decoded ends the job",
     )
     add("--left-key", default="key", metavar="EXPR", help="default: the key of the record")
     add("--right-key", default="key", metavar="EXPR", help="default: the key of the record")
@@ -145,6 +165,7 @@ JOB = Job(
     add_arguments=_add_arguments,
     problem=problem_of,
     prepare=with_schema,
+    connect_problem=connect_problem_of,
 )
 
 if __name__ == "__main__":

@@ -74,7 +74,9 @@ class ExactlyOnce:
         check_columns(batch.schema, self._options.topic)
         cluster, driver = self._driver_of(owner_of(session, self._owner))
         cluster.refresh()  # topics may have grown
-        driver.write(batch_id, lambda identity: self._write(batch, batch_id, identity))
+        if not driver.write(batch_id, lambda identity: self._write(batch, batch_id, identity)):
+            # It is committed, but Spark needs its state, its watermark and its observed metrics again.
+            _run(lambda: _computed(batch))
 
     def _driver_of(self, owner: Owner) -> tuple[Cluster, BatchDriver]:
         """Return the driver of a run, a new one for each."""
@@ -157,6 +159,11 @@ def _run(job: Callable[[], list[Any]]) -> list[Any]:
         if any(word in str(error) for word in _CANCELLED):
             raise  # the query is being stopped
         raise AttemptFailed(f"Spark could not finish the batch: {_first_line(error)}") from error
+
+
+def _computed(batch: DataFrame) -> list[Any]:
+    batch.write.format("noop").mode("overwrite").save()
+    return []
 
 
 def _first_line(error: Exception) -> str:

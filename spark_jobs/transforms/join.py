@@ -34,18 +34,27 @@ def within_time(
     return joined.select("key", "left_time", "right_time", "left_value", "right_value")
 
 
-def latest_values(rows: DataFrame, key: str) -> DataFrame:
-    """Return rows `table_key`, `table_value`: the latest value of each key of a compacted topic.
-
-    Within a partition the highest offset wins. Of a key that is in two partitions, as after growth of the topic, the
-    record with the later timestamp wins, then that of the higher partition. A key whose latest value is null is
-    left out.
-    """
+def keyed_records(rows: DataFrame, key: str) -> DataFrame:
+    """Return the records of a table with their `table_key`; those without a key are left out."""
     keyed = rows.select(F.expr(key).cast("string").alias("table_key"), "value", "partition", "offset", "timestamp")
-    newest = F.max_by(F.struct("value", "timestamp"), "offset").alias("newest")
-    by_partition = keyed.filter("table_key IS NOT NULL").groupBy("table_key", "partition").agg(newest)
-    value = F.max_by(F.struct("newest.value"), F.struct("newest.timestamp", "partition")).alias("latest")
-    latest = by_partition.groupBy("table_key").agg(value)
+    return keyed.filter("table_key IS NOT NULL")
+
+
+def newest_records(records: DataFrame) -> DataFrame:
+    """Return of each key and partition the record with the highest offset, with the same columns."""
+    newest = F.max_by(F.struct("value", "offset", "timestamp"), "offset").alias("newest")
+    rows = records.groupBy("table_key", "partition").agg(newest)
+    return rows.select("table_key", "newest.value", "partition", "newest.offset", "newest.timestamp")
+
+
+def latest_of(newest: DataFrame) -> DataFrame:
+    """Return rows `table_key`, `table_value`: the latest value of each key, from its newest records.
+
+    Of a key that is in two partitions, as after growth of the topic, the record with the later timestamp wins, then
+    that of the higher partition. A key whose latest value is null is left out.
+    """
+    value = F.max_by(F.struct("value"), F.struct("timestamp", "partition")).alias("latest")
+    latest = newest.groupBy("table_key").agg(value)
     return latest.select("table_key", F.col("latest.value").alias("table_value")).filter("table_value IS NOT NULL")
 
 

@@ -38,6 +38,15 @@ REMEDIES: tuple[tuple[str, str], ...] = (
         "max.request.size=BYTES",
     ),
     (
+        r"PATH_NOT_FOUND",
+        "create the folder, or correct --path",
+    ),
+    (
+        r"FAILED_READ_FILE|FILE_NOT_EXIST",
+        "a file was removed or changed before its batch was written; put it back under the same name, or leave such "
+        "files out by --source-option ignoreMissingFiles=true",
+    ),
+    (
         r"(Append|Update|append|update) output mode|OUTPUT_MODE",
         "this statement needs the other --mode: update for totals that change, append for joins and finished windows",
     ),

@@ -10,7 +10,7 @@ import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 FIXED: Mapping[str, Any] = {"fixed": True}
 EVOLVING: Mapping[str, Any] = {"fixed": True, "evolving": True}
@@ -38,11 +38,13 @@ class Options:
     kafka_options: dict[str, str] = field(default_factory=dict)  # of both sides' clients, without the kafka. prefix
     source_options: dict[str, str] = field(default_factory=dict)  # of the source
     conf: dict[str, str] = field(default_factory=dict)
+    needs_checkpoint: ClassVar[bool] = True
+    """Whether a run to a topic without a checkpoint would repeat the work of the run before."""
 
     @property
     def topics(self) -> list[str]:
         """The topics to read."""
-        return [name.strip() for name in self.topic.split(",")]
+        return [name for name in map(str.strip, self.topic.split(",")) if name]
 
     @property
     def client(self) -> dict[str, str]:
@@ -65,10 +67,34 @@ def argument_of(option: Field[Any]) -> str:
     return option.metadata.get("argument") or "--" + option.name.replace("_", "-")
 
 
-def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], topic_help: str) -> None:
-    """Add the arguments of the fields of `Options`."""
+def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], topic_help: str | None) -> None:
+    """Add the arguments of the fields of `Options`, without `topic_help` only those of a job that reads no topic."""
     add = parser.add_argument
     add("--bootstrap-server", "-b", default="localhost:9092", metavar="HOST:PORT[,...]", help="default: %(default)s")
+    if topic_help is None:
+        parser.set_defaults(topic="")
+    else:
+        _add_input_arguments(parser, topic_help)
+    if sinks:
+        add_sink_arguments(parser, sinks)
+    add(
+        "--trigger", choices=TRIGGERS, default="processing-time", help="run until stopped, or end when all is processed"
+    )
+    add("--once", action="store_true", help="the same as --trigger available-now")
+    add("--interval", default="1 second", metavar="TIME", help="processing time between batches; default: %(default)s")
+    add_pairs(parser, "--kafka-option", "a client setting for reading and writing, such as security.protocol=SSL")
+    add(
+        "--master",
+        "--remote",
+        metavar="URL",
+        help="the Spark cluster, such as spark://host:7077 or yarn, or a Spark Connect server, sc://host:15002; "
+        "default: this machine",
+    )
+    add_pairs(parser, "--conf", "a Spark setting")
+
+
+def _add_input_arguments(parser: argparse.ArgumentParser, topic_help: str) -> None:
+    add = parser.add_argument
     add("--topic", "-t", required=True, metavar="NAME[,...]", help=topic_help)
     add(
         "--source",
@@ -76,8 +102,6 @@ def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], 
         default="kafka",
         help="kafka: Spark's Kafka connector; gregor: the source in Python, without jars. Default: %(default)s",
     )
-    if sinks:
-        add_sink_arguments(parser, sinks)
     add(
         "--starting-offsets",
         default="earliest",
@@ -85,24 +109,17 @@ def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], 
         help='earliest, latest, or offsets as JSON: {"topic": {"0": 23, "1": -2}}; a query that continues ignores it. '
         "Default: %(default)s",
     )
-    add(
-        "--trigger", choices=TRIGGERS, default="processing-time", help="run until stopped, or end when all is processed"
-    )
-    add("--once", action="store_true", help="the same as --trigger available-now")
-    add("--interval", default="1 second", metavar="TIME", help="processing time between batches; default: %(default)s")
     add("--max-offsets-per-trigger", type=positive, metavar="N", help="largest number of records in one batch")
-    add_pairs(parser, "--kafka-option", "a client setting for reading and writing, such as security.protocol=SSL")
     add_pairs(parser, "--source-option", "an option of the source, such as failOnDataLoss=false")
-    add("--master", metavar="URL", help="the Spark cluster, such as spark://host:7077 or yarn; default: this machine")
-    add_pairs(parser, "--conf", "a Spark setting")
 
 
 def add_sink_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str]) -> None:
     """Add the arguments of a job that leaves the choice of its output to the user."""
     add = parser.add_argument
-    add("--sink", choices=sinks, default="console", help="output of the result; default: %(default)s")
+    add("--sink", choices=sinks, default=sinks[0], help="output of the result; default: %(default)s")
     add("--output-topic", metavar="NAME", help="for the sinks to a topic: the topic for the rows of the result")
-    add("--output-path", metavar="PATH", help="for --sink parquet: folder for one folder of rows per batch")
+    if "parquet" in sinks:
+        add("--output-path", metavar="PATH", help="for --sink parquet: folder for one folder of rows per batch")
     add(
         "--checkpoint",
         metavar="PATH",
@@ -131,8 +148,9 @@ def parse_options(
         given["trigger"] = "available-now"
     master = given.pop("master")
     if master is not None:
-        given["conf"] = [*given["conf"], ("spark.master", master)]
-    options = kind(**given | {name: dict(given[name]) for name in PAIRS})
+        setting = "spark.remote" if master.startswith("sc://") else "spark.master"
+        given["conf"] = [*given["conf"], (setting, master)]
+    options = kind(**given | {name: dict(given.get(name, [])) for name in PAIRS})
     problem = problem_of(options)
     if problem is not None:
         parser.error(problem)

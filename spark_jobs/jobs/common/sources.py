@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode
@@ -9,6 +10,7 @@ from gregor.spark_jobs.bootstrap import parse_servers, require_broker
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.jobs.common.once import fixed_end, is_repeated
 from gregor.spark_jobs.launch.workers import require_workers
 
 if TYPE_CHECKING:
@@ -18,48 +20,47 @@ if TYPE_CHECKING:
 
 METADATA_TIMEOUT_MS = 10_000
 _NO_SUCH_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
-SPARK_THAT_CAPS_AVAILABLE_NOW = (4, 2)
 BY_OTHER_NAMES = ("subscribePattern", "assign")
 """Options of the source that replace --topic."""
 
 
 def record_stream(spark: SparkSession, options: Options, topic: str | None = None) -> DataFrame:
     """Return the records of the topics as a stream, with the columns of the connector."""
-    from gregor.spark_jobs.sources import stream_topic
+    from gregor.spark_jobs.source.options import STREAM_END
+    from gregor.spark_jobs.sources import source_options, stream_topic
 
     _require_readers(spark, options)
+    name, given = topic or options.topic, stream_options(options)
+    if is_repeated(spark, options):
+        given[STREAM_END] = fixed_end(spark, options, name, source_options(options.bootstrap_server, name, given))
+    return stream_topic(spark, options.bootstrap_server, name, given, options.source)
+
+
+def stream_options(options: Options) -> dict[str, str]:
+    """Return the options of the source of a stream, without those that select topics by --topic."""
     source = options.client | {"startingOffsets": options.starting_offsets}
     if options.max_offsets_per_trigger is not None:
         source["maxOffsetsPerTrigger"] = str(options.max_offsets_per_trigger)
-    return stream_topic(
-        spark, options.bootstrap_server, topic or options.topic, source | options.source_options, options.source
-    )
+    return source | options.source_options
 
 
-def record_batch(spark: SparkSession, options: Options, topic: str | None = None) -> DataFrame:
-    """Return the records that the topics have now."""
+def record_batch(
+    spark: SparkSession, options: Options, topic: str | None = None, limits: Mapping[str, str] | None = None
+) -> DataFrame:
+    """Return the records that the topics have now, or the part of them that options of the source select."""
     from gregor.spark_jobs.sources import read_topic
 
     _require_readers(spark, options)
-    return read_topic(spark, options.bootstrap_server, topic or options.topic, options.client, options.source)
+    return read_topic(
+        spark, options.bootstrap_server, topic or options.topic, options.client | dict(limits or {}), options.source
+    )
 
 
 def _require_readers(spark: SparkSession, options: Options) -> None:
     """Raise JobError, with the remedy, if `format("gregor")` cannot be read as the options demand."""
     if options.source != "gregor":
         return
-    capped = options.max_offsets_per_trigger is not None or "maxOffsetsPerTrigger" in options.source_options
-    if capped and options.trigger == "available-now" and _minor(spark.version) < SPARK_THAT_CAPS_AVAILABLE_NOW:
-        raise JobError(
-            f"--once with a limit of offsets per batch would end after the first batch: Spark {spark.version} does not "
-            "tell a Python source its trigger. Leave the limit out, use Spark 4.2, or --source kafka"
-        )
     require_workers(spark, parse_servers(options.bootstrap_server))
-
-
-def _minor(version: str) -> tuple[int, int]:
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
 
 
 def require_topics(servers: str, topics: list[str], client: dict[str, str]) -> None:
@@ -79,5 +80,5 @@ def require_topics(servers: str, topics: list[str], client: dict[str, str]) -> N
         what = f"the topic {missing[0]} does" if len(missing) == 1 else f"the topics {', '.join(missing)} do"
         raise JobError(
             f"{what} not exist at {servers}; create it with "
-            f"`gregor topics --bootstrap-server {servers} --create --topic {missing[0]}`, or correct --topic"
+            f"`gregor topics --bootstrap-server {servers} --create --topic {missing[0]}`, or correct the name"
         )

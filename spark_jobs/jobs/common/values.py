@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -229,11 +229,21 @@ def read_schema_file(path: str) -> str:
         raise JobError(f"the schema file {path} cannot be read: {cause}") from error
 
 
-def decoded_batch(spark: SparkSession, options: Any, topic: str) -> DataFrame:
-    """Return the rows that a topic has now; the first value that cannot be decoded fails the query."""
+def decoded_batch(
+    spark: SparkSession,
+    options: Any,
+    topic: str,
+    limits: Mapping[str, str] | None = None,
+    then: Callable[[DataFrame], DataFrame] | None = None,
+) -> DataFrame:
+    """Return the rows that a topic has now; the first value that cannot be decoded fails the query.
+
+    `limits` are options of the source that select a part of the topic; `then` is applied to the decoded rows.
+    """
     from gregor.spark_jobs.formats.columns import decoded
 
-    rows = decoded(record_batch(spark, options, topic), options.values)
+    rows = decoded(record_batch(spark, options, topic, limits), options.values)
+    rows = rows if then is None else then(rows)
     return refused(rows, [name for name in rows.columns if name not in ("problem", *RAW)])
 
 

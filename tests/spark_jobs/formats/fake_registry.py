@@ -21,6 +21,8 @@ class FakeRegistry:
         self.requests: Counter[str] = Counter()
         self.authorization: list[str | None] = []
         self.status = 200
+        self.ids: dict[str, int] = {}
+        """Ids that a test keeps by subject."""
         self._schemas: list[tuple[str, Any]] = []
 
     def register(

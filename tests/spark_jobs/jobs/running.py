@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from gregor.spark_jobs.jobs.common.job import Job, start
-from gregor.spark_jobs.progress import Progress, run_to_end
+from gregor.spark_jobs.jobs.common.job import Job
+from gregor.spark_jobs.jobs.common.terminal import Terminal
+from gregor.spark_jobs.progress import Progress
 from tests.spark_jobs.topics import CLIENT_S, Topics
 
 SECOND = 1_000
@@ -55,13 +57,15 @@ def grow(topics: Topics, topic: str, partitions: int) -> None:
     admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(CLIENT_S)
 
 
-def run_job(spark: SparkSession, job: Job, topics: Topics, *arguments: str | Path) -> Progress:
+def run_job(
+    spark: SparkSession, job: Job, topics: Topics, *arguments: str | Path, once: tuple[str, ...] = ("--once",)
+) -> Progress:
     """Run a job with --once, on one partition of state, as each costs time."""
-    options = job.parse(["-b", topics.bootstrap, "--once", *map(str, arguments)])
+    options = job.parse(["-b", topics.bootstrap, *once, *map(str, arguments)])
     partitions = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     try:
-        return run_to_end(start(spark, job, options), print, timeout_s=RUN_S)
+        return job.run_in(spark, options, Terminal(sys.stdout), RUN_S)
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", partitions or "2")
 
@@ -76,6 +80,23 @@ def forget_last_commit(checkpoint: Path) -> None:
 def json_rows(topics: Topics, topic: str, partitions: int = 1) -> list[dict[str, Any]]:
     """Return the JSON values of a topic in order."""
     return [json.loads(value) for _, value in topics.read(topic, partitions) if value is not None]
+
+
+def committed(topics: Topics, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    """Return the keys and values that a read_committed consumer receives up to the end of partition 0."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    settings = {"bootstrap.servers": topics.bootstrap, "group.id": "t", "enable.partition.eof": True}
+    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        records = []
+        while (message := consumer.poll(CLIENT_S)) is not None and message.error() is None:
+            records.append((message.key(), message.value()))
+        assert message is not None and message.error().code() == KafkaError._PARTITION_EOF
+        return records
+    finally:
+        consumer.close()
 
 
 def start_of_window(time_ms: float, length_ms: int) -> int:

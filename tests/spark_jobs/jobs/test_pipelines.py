@@ -8,17 +8,29 @@ import random
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql import SparkSession
 
-from gregor.spark_jobs.errors import JobError
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.jobs import dedup, route, sessions, statement, top, two_topics
 from gregor.spark_jobs.jobs.common.job import Job
-from tests.spark_jobs.jobs.running import MINUTE, SECOND, Event, forget_last_commit, grow, json_rows, run_job, send
+from gregor.spark_jobs.jobs.common.latest import LatestTable
+from tests.spark_jobs.client.test_offsets import committed as committed_offset
+from tests.spark_jobs.jobs.running import (
+    MINUTE,
+    SECOND,
+    Event,
+    committed,
+    forget_last_commit,
+    grow,
+    json_rows,
+    run_job,
+    send,
+)
 from tests.spark_jobs.jobs.running import start_of_window as floor
-from tests.spark_jobs.topics import CLIENT_S, Topics
+from tests.spark_jobs.topics import Topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat]
 
@@ -27,21 +39,6 @@ START = 1_700_000_000_000
 
 def epoch_ms(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
-
-
-def committed(topics: Topics, topic: str) -> list[bytes | None]:
-    """Return the values that a read_committed consumer receives up to the end of partition 0."""
-    settings = {"bootstrap.servers": topics.bootstrap, "group.id": "t", "enable.partition.eof": True}
-    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        values = []
-        while (message := consumer.poll(CLIENT_S)) is not None and message.error() is None:
-            values.append(message.value())
-        assert message is not None and message.error().code() == KafkaError._PARTITION_EOF
-        return values
-    finally:
-        consumer.close()
 
 
 class Pipe:
@@ -59,22 +56,22 @@ class Pipe:
         send(self.topics, self.source, events)
         return run_job(self.spark, self.job, self.topics, *self.arguments).dropped
 
+    def write_exactly_once(self) -> None:
+        self.arguments += ["--sink", "exactly-once", "--transactional-id", f"of-{self.target}"]
+
+    def committed_rows(self) -> list[dict[str, Any]]:
+        return [json.loads(value) for _, value in committed(self.topics, self.target) if value is not None]
+
     def break_off(self) -> None:
         forget_last_commit(self.checkpoint)
         grow(self.topics, self.source, 2)
 
 
-def test_a_limit_per_batch_is_refused_where_the_source_would_end_too_early(
-    spark: SparkSession, topics: Topics, tmp_path: Path
-) -> None:
-    pipe = Pipe(spark, topics, tmp_path, dedup.JOB, "--source", "gregor", "--max-offsets-per-trigger", "5")
-    with pytest.raises(JobError, match="Leave the limit out"):
-        pipe.run([])
-
-
 @pytest.mark.parametrize("source", ["kafka", "gregor"])
 def test_dedup_writes_each_record_once(spark: SparkSession, topics: Topics, tmp_path: Path, source: str) -> None:
     pipe = Pipe(spark, topics, tmp_path, dedup.JOB, "--within", "10 minutes", "--source", source)
+    group = f"of-{pipe.source}"
+    pipe.arguments += ["--kafka-option", f"group.id={group}"] if source == "gregor" else []
     chance = random.Random(2)
     unique = [Event(b"\xff%d" % number, None, START + number * SECOND) for number in range(60)]
     first = unique[:40] + chance.choices(unique[:40], k=30)
@@ -90,6 +87,9 @@ def test_dedup_writes_each_record_once(spark: SparkSession, topics: Topics, tmp_
     late = [] if dropped else [behind]
     assert Counter(written) == {(None, event.value): 1 for event in [*unique, *late]}
     assert dropped == (1 if source == "kafka" else 0)
+    if source == "gregor":
+        ends = {0: len(first), 1: len(second)}
+        assert {at: committed_offset(topics.bootstrap, group, TopicPartition(pipe.source, at)) for at in ends} == ends
 
 
 def test_route_filters_maps_and_keeps_bytes(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
@@ -163,12 +163,12 @@ def test_an_exactly_once_sink_writes_no_row_of_a_repeated_batch_again(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
     pipe = Pipe(spark, topics, tmp_path, route.JOB)
-    pipe.arguments += ["--sink", "exactly-once", "--transactional-id", f"route-{pipe.target}"]
+    pipe.write_exactly_once()
     first, second = ([Event(b"%d" % number) for number in numbers] for numbers in (range(20), range(20, 30)))
     pipe.run(first)
     pipe.break_off()
     pipe.run([event._replace(partition=1) for event in second])
-    assert Counter(committed(topics, pipe.target)) == Counter(event.value for event in [*first, *second])
+    assert Counter(committed(topics, pipe.target)) == Counter((None, event.value) for event in [*first, *second])
 
 
 def test_top_keys_of_windows(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
@@ -176,8 +176,14 @@ def test_top_keys_of_windows(spark: SparkSession, topics: Topics, tmp_path: Path
     pipe = Pipe(spark, topics, tmp_path, top.JOB, "--count", "2", "--window", "60 seconds", "--chart", str(chart))
     chance = random.Random(5)
     events = [Event(b"", f"{int(chance.expovariate(0.3))}", START + chance.randrange(3 * MINUTE)) for _ in range(300)]
-    pipe.run(events)
-    found = {(epoch_ms(row["window_start"]), row["rank"]): row["count"] for row in json_rows(topics, pipe.target)}
+    pipe.write_exactly_once()
+    pipe.run(events[:150])
+    first = len(pipe.committed_rows())
+    pipe.break_off()
+    pipe.run([event._replace(partition=1) for event in events[150:]])
+    rows = [((epoch_ms(row["window_start"]), row["rank"]), row["count"]) for row in pipe.committed_rows()]
+    found = dict(rows)
+    assert len(rows) == first + len(dict(rows[first:]))
     windows = {floor(event.time_ms, MINUTE) for event in events}
     for start in windows:
         counts = Counter(event.key for event in events if floor(event.time_ms, MINUTE) == start)
@@ -189,6 +195,7 @@ def test_top_keys_of_windows(spark: SparkSession, topics: Topics, tmp_path: Path
 def test_join_of_two_streams_within_a_time(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     other = topics.create(1)
     pipe = Pipe(spark, topics, tmp_path, two_topics.JOB, "--with", other, "--within", "30 seconds")
+    pipe.write_exactly_once()
     chance = random.Random(6)
     lefts = [Event(b"l%d" % at, chance.choice("ab"), START + chance.randrange(5 * MINUTE)) for at in range(30)]
     rights = [Event(b"r%d" % at, chance.choice("ab"), START + chance.randrange(5 * MINUTE)) for at in range(30)]
@@ -197,13 +204,12 @@ def test_join_of_two_streams_within_a_time(spark: SparkSession, topics: Topics, 
     pipe.break_off()
     send(topics, other, rights[15:])
     pipe.run([event._replace(partition=1) for event in lefts[15:]])
-    found = {(row["left_value"], row["right_value"]) for row in json_rows(topics, pipe.target)}
-    assert found == {
+    assert Counter((row["left_value"], row["right_value"]) for row in pipe.committed_rows()) == Counter(
         (left.value.decode(), right.value.decode())
         for left in lefts
         for right in rights
         if left.value and right.value and left.key == right.key and abs(left.time_ms - right.time_ms) <= 30 * SECOND
-    }
+    )
 
 
 def test_join_with_the_latest_value_of_a_key(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
@@ -215,6 +221,37 @@ def test_join_with_the_latest_value_of_a_key(spark: SparkSession, topics: Topics
     send(
         topics, table, [Event(b"older", "a", START - 1, 1), Event(b"newer", "b", START, 1), Event(b"b", "b", START - 1)]
     )
+    pipe.write_exactly_once()
     pipe.run([Event(b"x", key) for key in ("a", "b", "gone", "none")])
-    found = {row["key"]: row["right_value"] for row in json_rows(topics, pipe.target)}
-    assert found == {"a": "2", "b": "newer", "gone": None, "none": None}
+    pipe.break_off()
+    grow(topics, table, 3)
+    send(topics, table, [Event(b"3", "b", START + 1, 2), Event(b"back", "gone", partition=2)])
+    pipe.run([Event(b"y", key, partition=1) for key in ("a", "b", "gone")])
+    assert Counter((row["left_value"], row["key"], row["right_value"]) for row in pipe.committed_rows()) == Counter(
+        [
+            *(("x", "a", "2"), ("x", "b", "newer"), ("x", "gone", None), ("x", "none", None)),
+            *(("y", "a", "2"), ("y", "b", "3"), ("y", "gone", "back")),
+        ]
+    )
+
+
+@pytest.mark.parametrize("source", ["kafka", "gregor"])
+def test_a_table_reads_only_what_was_appended(spark: SparkSession, topics: Topics, source: str) -> None:
+    topic = topics.create(1)
+    options = two_topics.JOB.parse(
+        ["-b", topics.bootstrap, "--source", source, "--topic", "left", "--with", topic, "--as-table"]
+    )
+    send(topics, topic, [Event(b"%d" % number, f"{number % 10}", START) for number in range(100)])
+    table = LatestTable(spark, options, topic, "key")
+
+    def rows() -> dict[str, str]:
+        return {row.table_key: row.table_value for row in table.rows().collect()}
+
+    expected = {f"{number % 10}": f"{number}" for number in range(90, 100)}
+    assert (rows(), table.offsets_read) == (expected, 100)
+    assert (rows(), table.offsets_read) == (expected, 100)
+    grow(topics, topic, 2)
+    send(topics, topic, [Event(None, "0", START), Event(b"new", "1", START), Event(b"other", "2", START + 1, 1)])
+    del expected["0"]
+    expected |= {"1": "new", "2": "other"}
+    assert (rows(), table.offsets_read) == (expected, 103)
