@@ -114,13 +114,12 @@ def _connected(remote: str, app_name: str, settings: Mapping[str, str]) -> "Spar
         ) from error
 
 
-def require_jvm(settings: Mapping[str, str], program: str) -> None:
-    """Raise JobError if a session with these settings is one of Spark Connect, for a program that needs the JVM."""
+def require_no_connect(settings: Mapping[str, str], program: str, reason: str) -> None:
+    """Raise JobError with the reason if a session with these settings is one of Spark Connect."""
     remote = remote_server(settings)
     if remote is not None:
         raise JobError(
-            f"{program} does not run through Spark Connect ({remote}): it checks to whom a checkpoint and an output "
-            "belong through the driver's JVM, which a client of Connect does not have.\n"
+            f"{program} does not run through Spark Connect ({remote}): {reason}.\n"
             "Give the cluster itself with --master, or run it with spark-submit; unset SPARK_REMOTE if it is set."
         )
 

@@ -13,13 +13,14 @@ batch with the same number and the same records, so that a batch must write the 
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TextIO
+from typing import TextIO
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.folders import Folder
 
 
 def console_sink(counts: DataFrame, top: int = 20, out: TextIO | None = None) -> DataStreamWriter:
@@ -64,17 +65,9 @@ def read_parquet_counts(spark: SparkSession, path: str) -> DataFrame:
 
 def refuse_foreign_batches(spark: SparkSession, path: str, checkpoint: str) -> None:
     """Raise JobError if a query that starts at batch 0 would overwrite batches of an older query."""
-    if _glob(spark, f"{checkpoint.rstrip('/')}/metadata") or not _glob(spark, f"{path.rstrip('/')}/batch_id=*"):
+    if Folder(spark, checkpoint).names("metadata") or not Folder(spark, path).names("batch_id=*"):
         return
     raise JobError(
         f"{path} contains batches of another run, and the checkpoint {checkpoint} is new.\n"
         "Give the checkpoint of that run to continue it, or another --output-path for a new run."
     )
-
-
-def _glob(spark: SparkSession, pattern: str) -> list[str]:
-    """Return the names that match a pattern on the file system of the path."""
-    jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(pattern)
-    found = path.getFileSystem(spark._jsc.hadoopConfiguration()).globStatus(path)
-    return [status.getPath().getName() for status in found or []]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 try:
-    from gregor.spark_jobs.jobs.common.job import Job
+    from gregor.spark_jobs.jobs.common.job import Job, no_problem
     from gregor.spark_jobs.jobs.common.options import FIXED
     from gregor.spark_jobs.jobs.common.sinks import Result, writer_of
     from gregor.spark_jobs.jobs.common.values import (
@@ -103,6 +103,7 @@ JOB = Job(
     add_arguments=_add_arguments,
     problem=problem_of,
     prepare=with_schema,
+    connect_problem=no_problem,
 )
 
 if __name__ == "__main__":

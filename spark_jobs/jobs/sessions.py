@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 try:
     from gregor.spark_jobs.jobs.common.chart import Chart
-    from gregor.spark_jobs.jobs.common.job import Job
+    from gregor.spark_jobs.jobs.common.job import Job, no_problem
     from gregor.spark_jobs.jobs.common.options import FIXED, pair
     from gregor.spark_jobs.jobs.common.sinks import Result, writer_of
     from gregor.spark_jobs.jobs.common.values import (
@@ -112,6 +112,7 @@ JOB = Job(
     add_arguments=_add_arguments,
     problem=problem_of,
     prepare=with_schema,
+    connect_problem=no_problem,
 )
 
 if __name__ == "__main__":

@@ -123,6 +123,13 @@ def problem_of(options: Options) -> str | None:
     return value_problem(options)
 
 
+def connect_problem_of(options: Options) -> str | None:
+    """Return why the options do not suit Spark Connect, or None."""
+    if options.as_table:
+        return "with --as-table it keeps the table from batch to batch in the session of the driver; leave it out"
+    return None
+
+
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_value_arguments(parser)
     add = parser.add_argument
@@ -158,6 +165,7 @@ JOB = Job(
     add_arguments=_add_arguments,
     problem=problem_of,
     prepare=with_schema,
+    connect_problem=connect_problem_of,
 )
 
 if __name__ == "__main__":

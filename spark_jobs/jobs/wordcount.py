@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 try:
-    from gregor.spark_jobs.jobs.common.job import Job
+    from gregor.spark_jobs.jobs.common.job import Job, no_problem
     from gregor.spark_jobs.jobs.common.job import start as start_job
     from gregor.spark_jobs.jobs.common.options import Options as CommonOptions
     from gregor.spark_jobs.jobs.common.options import positive
@@ -104,6 +104,7 @@ JOB = Job(
     sinks=("console", "topic", "parquet"),
     topic_help="the topics to count",
     done="counted",
+    connect_problem=no_problem,
 )
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ of the batch as JSON, or `-` for a source without one:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
@@ -90,6 +90,17 @@ def last_positions(files: CheckpointFiles) -> list[str]:
     if not lines or lines[0] != VERSION:
         raise JobError(f"{files.path}/{name} has the format {lines[0] if lines else ''!r}; only {VERSION} is known")
     return lines[_LINES_BEFORE_SOURCES:]
+
+
+def positions_of(lines: Iterable[str]) -> list[StreamOffset]:
+    """Return the positions in the lines of the sources, of those that have one of topics."""
+    values = []
+    for line in lines:
+        try:
+            values.append(json.loads(line))
+        except ValueError:  # `-`, or the position of a source of another kind
+            continue
+    return [StreamOffset.from_json(value) for value in values if isinstance(value, dict)]
 
 
 def starting_offsets(checkpoint: str, source: int = 0) -> str:

@@ -12,10 +12,19 @@ from gregor.spark_jobs.arrow.plan import Mode
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST
 from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.source.offsets import EXAMPLE_OF_TIMESTAMPS, Offsets, names, parse_assignment, parse_offsets
+from gregor.spark_jobs.source.offsets import (
+    EXAMPLE_OF_TIMESTAMPS,
+    Offsets,
+    StreamOffset,
+    names,
+    parse_assignment,
+    parse_offsets,
+    parse_position,
+)
 
 NAME = "gregor"
 DEFAULT_MAX_TRIGGER_DELAY = "15m"
+STREAM_END = "streamEndingOffsets"
 
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 _OPTIONS = (
@@ -25,6 +34,7 @@ _OPTIONS = (
     *("failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "groupIdPrefix"),
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "mode"),
+    STREAM_END,
 )
 _NAMES = {name.lower(): name for name in _OPTIONS}
 _NOT_OF_A_STREAM = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -76,6 +86,8 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
+    #: Where a stream ends: it reads nothing behind this position.
+    stream_end: StreamOffset | None = None
     group_id_prefix: str | None = None
     #: Of the fetch of offsets by the driver.
     attempts: int = 3
@@ -101,6 +113,7 @@ class SourceOptions:
             max_offsets_per_trigger=_positive(given, "maxOffsetsPerTrigger"),
             min_offsets_per_trigger=_positive(given, "minOffsetsPerTrigger"),
             max_trigger_delay_ms=_duration_ms(given, "maxTriggerDelay", DEFAULT_MAX_TRIGGER_DELAY),
+            stream_end=parse_position(given[STREAM_END.lower()], STREAM_END) if STREAM_END.lower() in given else None,
             group_id_prefix=given.get("groupidprefix", "").strip() or None,
             attempts=_positive(given, "fetchOffset.numRetries", 2**31 - 1) or 3,
             retry_interval_ms=_positive(given, "fetchOffset.retryIntervalMs") or 1000,
@@ -137,6 +150,8 @@ def _check_names(given: Mapping[str, str], streaming: bool) -> None:
         for name in _NOT_OF_A_STREAM:
             if name.lower() in given:
                 raise JobError(f"{name} is not valid for a stream, which has no end")
+    elif STREAM_END.lower() in given:
+        raise JobError(f"{STREAM_END} is not valid for a batch; give endingOffsets")
 
 
 def _strategy(given: Mapping[str, str]) -> dict[str, object]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow.plan import PartitionRange, ReadPlan
@@ -39,8 +40,9 @@ class Stream:
         self._options = options
         self._now_ms = now_ms
         self._delay = TriggerDelay(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
-        self._available_now = False
+        self._ends = options.stream_end is not None
         self._target: StreamOffset | None = None
+        self._first: StreamOffset | None = None
         #: The ends of the partitions at the last call of `latest`.
         self.newest: StreamOffset | None = None
 
@@ -51,18 +53,26 @@ class Stream:
         offsets = offsets_at(
             self._cluster, self._options, assigned.leaders.keys(), self._options.starting, starting=True
         )
-        return assigned.at(offsets)
+        self._first = assigned.at(offsets)
+        return self._first
 
     def stop_at_present_end(self) -> None:
         """End at the records that are there at the next call of `latest` (trigger available-now)."""
-        self._available_now = True
+        self._ends = True
         self._target = None
 
     def latest(self, start: StreamOffset, limited: bool = True) -> StreamOffset:
-        """Return the end of the batch that begins at `start`; if `limited`, by the options for the size of batches."""
-        newest = self._target if self._target is not None else self._fetch_newest(start)
-        if self._available_now:
-            self._target = newest
+        """Return the end of the batch that begins at `start`; if `limited`, by the options for the size of batches.
+
+        It is `start` itself if there is nothing to read, since Spark begins a batch for each other text.
+        """
+        end = self._limited_end(start, limited)
+        if end.offsets == start.offsets and not start.recreated(end):
+            return start
+        return replace(end, begin=start if self._first is not None and start.offsets == self._first.offsets else None)
+
+    def _limited_end(self, start: StreamOffset, limited: bool) -> StreamOffset:
+        newest = self._newest(start)
         self.newest = newest
         if not limited:
             return newest
@@ -76,9 +86,19 @@ class Stream:
             starts |= earliest_offsets(self._cluster, self._options, new)
         return StreamOffset(capped(starts, newest.offsets, self._options.max_offsets_per_trigger), newest.topic_ids)
 
+    def _newest(self, start: StreamOffset) -> StreamOffset:
+        """Return how far there are records to read: the fixed end of a stream that has one, else the present one."""
+        if self._options.stream_end is not None:
+            return self._options.stream_end.not_before(start)
+        if not self._ends:
+            return self._fetch_newest(start)
+        if self._target is None:
+            self._target = self._fetch_newest(start)
+        return self._target
+
     def _waits(self, start: StreamOffset, newest: StreamOffset) -> bool:
         """Return whether the next batch waits for more records, which it never does where no more are to come."""
-        if self._available_now or self._options.min_offsets_per_trigger is None:
+        if self._ends or self._options.min_offsets_per_trigger is None:
             return False
         return self._delay.waits(start.offsets, newest.offsets, self._now_ms())
 
@@ -97,6 +117,7 @@ class Stream:
 
     def plan(self, start: StreamOffset, end: StreamOffset) -> list[ReadPlan]:
         """Return what each task of the batch between two positions reads."""
+        start = start if end.begin is None else end.begin
         if start.offsets == end.offsets and not start.recreated(end):
             return []
         self._report_lost_partitions(start, end)

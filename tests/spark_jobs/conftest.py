@@ -12,6 +12,8 @@ from tests.spark_jobs.topics import Topics
 
 # Py4J leaves sockets to the garbage collector: not to be held against the test in which that happens.
 UNCLOSED = "ignore:unclosed <socket:ResourceWarning"
+# Of Spark 4.2, whenever a function over Arrow batches is declared.
+NEW_PANDAS = "ignore:PySpark does not yet fully support pandas:FutureWarning"
 OF_THE_MACHINE = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON")
 
 
@@ -19,6 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.filterwarnings(UNCLOSED))
+            item.add_marker(pytest.mark.filterwarnings(NEW_PANDAS))
 
 
 @pytest.fixture(scope="session")

@@ -139,9 +139,9 @@ def test_connect_server_of_the_settings_or_of_the_environment() -> None:
 
 def test_jobs_refuse_connect_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
-    session.require_jvm({}, "wordcount")
-    with pytest.raises(JobError, match=r"(?s)wordcount does not run through Spark Connect \(sc://b:1\): .*--master"):
-        session.require_jvm({"spark.remote": "sc://b:1"}, "wordcount")
+    session.require_no_connect({}, "top", "it is slow")
+    with pytest.raises(JobError, match=r"(?s)top does not run through Spark Connect \(sc://b:1\): it is slow.*--m"):
+        session.require_no_connect({"spark.remote": "sc://b:1"}, "top", "it is slow")
 
 
 def test_server_that_cannot_be_used_is_named_with_the_remedy() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.folders import Folder as Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,15 @@ def claim(
         return None
     options: dict[str, Any] = stored["options"]
     return options
+
+
+def check(
+    spark: SparkSession, checkpoint: str, job: str, fixed: dict[str, Any], evolving: Collection[str] = ()
+) -> None:
+    """Raise JobError if a checkpoint in which a batch was begun belongs to another job, or to other options."""
+    stored = read_identity(Folder(spark, checkpoint))
+    if stored is not None:
+        refuse_other(checkpoint, stored, job, fixed, evolving)
 
 
 def read_identity(folder: Folder) -> dict[str, Any] | None:
@@ -77,40 +87,3 @@ def refuse_other(
 def shown(name: str, value: Any) -> str:
     """Return an option as on a command line."""
     return f"no {name}" if value in (None, False, [], {}) else name if value is True else f"{name} {value!r}"
-
-
-class Folder:
-    """A folder on a file system that Spark can reach."""
-
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        self.path = path.rstrip("/")
-        self._hadoop: Any = spark._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
-        self._files = self._hadoop.Path(path).getFileSystem(spark._jsc.hadoopConfiguration())
-
-    def names(self, pattern: str) -> list[str]:
-        """Return the names that match a pattern below the folder."""
-        found = self._files.globStatus(self._hadoop.Path(f"{self.path}/{pattern}"))
-        return [status.getPath().getName() for status in found or []]
-
-    def modified_ms(self, pattern: str) -> int | None:
-        """Return the time of the newest file that matches a pattern below the folder; None if none matches."""
-        found = self._files.globStatus(self._hadoop.Path(f"{self.path}/{pattern}"))
-        return max((int(status.getModificationTime()) for status in found or []), default=None)
-
-    def read(self, name: str) -> str | None:
-        """Return the text of a file; None if there is no such file."""
-        if not self.names(name):
-            return None
-        stream = self._files.open(self._hadoop.Path(f"{self.path}/{name}"))
-        try:
-            return bytes(stream.readAllBytes()).decode()
-        finally:
-            stream.close()
-
-    def write(self, name: str, text: str) -> None:
-        """Write a file, in place of an older one."""
-        stream = self._files.create(self._hadoop.Path(f"{self.path}/{name}"), True)
-        try:
-            stream.write(text.encode())
-        finally:
-            stream.close()

@@ -10,14 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gregor.spark_jobs.bootstrap import parse_servers
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.jobs.common.checkpoint import Folder, claim
+from gregor.spark_jobs.jobs.common.checkpoint import Folder, check, claim
 from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE, GUARANTEE_IN_TRANSACTION
 from gregor.spark_jobs.jobs.common.failures import explained
+from gregor.spark_jobs.jobs.common.once import forget_end, is_repeated, stop_at_end
 from gregor.spark_jobs.jobs.common.options import Options, add_common_arguments, parse_options
 from gregor.spark_jobs.jobs.common.sinks import SINKS, Sink, checkpoint_of
 from gregor.spark_jobs.jobs.common.sources import BY_OTHER_NAMES, require_topics, stream_options
 from gregor.spark_jobs.jobs.common.terminal import Terminal
+from gregor.spark_jobs.launch.workers import require_workers
 from gregor.spark_jobs.source.checkpoint import commit_last_batches
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ STATE_STORE = {
 }
 """Settings for the state, where the user has none. An old checkpoint keeps its provider."""
 
+NO_PAUSE = "0 seconds"
+
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:
     """Add no argument."""
@@ -50,6 +55,11 @@ def no_problem(options: Any) -> str | None:
 def no_needs(options: Any) -> tuple[Mapping[str, str], Sequence[Package]]:
     """Return no settings and no packages."""
     return {}, ()
+
+
+def needs_jvm(options: Any) -> str | None:
+    """Return the reason against Spark Connect of a job that is not made for it."""
+    return "it needs the driver's JVM, which a client of Connect does not have"
 
 
 def input_topics(options: Any) -> list[str]:
@@ -79,6 +89,8 @@ class Job:
     topic_help: str | None = "the topics to read"
     """None if the job reads no topic: then it has no arguments for one."""
     done: str = "processed"
+    connect_problem: Callable[[Any], str | None] = needs_jvm
+    """Returns why the options need the driver's JVM, which a session of Spark Connect does not have, or None."""
     ended: Callable[[Any], Ended] | None = None
     """Returns, for a job whose source has no end, the function that decides when the run ends."""
 
@@ -114,6 +126,17 @@ class Job:
         print(self.summing_up(progress, time.monotonic() - began), file=sys.stderr)
         return 0
 
+    def problem_with_connect(self, options: Any) -> str | None:
+        """Return why a run with these options cannot be one of Spark Connect, or None."""
+        problem = self.connect_problem(options)
+        if problem is not None:
+            return problem
+        if self._sink_of(options).local:
+            return f"the batches run on the server, and --sink {options.sink} would print there; give another --sink"
+        if getattr(options, "chart", None) is not None:
+            return "the batches run on the server, and --chart would write its file there; leave it out"
+        return None
+
     def summing_up(self, progress: Progress, elapsed_s: float) -> str:
         """Return the last line of a run."""
         ending = "stopped: " if progress.interrupted else ""
@@ -125,10 +148,12 @@ class Job:
         return text
 
     def _run(self, options: Any, terminal: Terminal) -> Progress:
-        from gregor.spark_jobs.session import open_session, require_jvm, require_pyspark
+        from gregor.spark_jobs.session import open_session, remote_server, require_no_connect, require_pyspark
 
         require_pyspark()
-        require_jvm(options.conf, self.name)
+        reason_against_connect = self.problem_with_connect(options)
+        if reason_against_connect is not None:
+            require_no_connect(options.conf, self.name, reason_against_connect)
         require_topics(options.bootstrap_server, self.topics(options), options.client)
         from pyspark.errors import PySparkException
 
@@ -138,6 +163,8 @@ class Job:
         conf = {**settings, **options.conf}
         spark = open_session(f"{self.name} of {options.topic or options.output_topic}", conf, packages=packages)
         try:
+            if remote_server(options.conf) is not None:
+                require_workers(spark, parse_servers(options.bootstrap_server))
             return self.run_in(spark, options, terminal)
         except PySparkException as error:
             raise JobError(reason(error)) from error
@@ -175,13 +202,20 @@ def completed(spark: SparkSession, job: Job, options: Any) -> Any:
 def start_completed(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:
     """Start the query with options that are complete."""
     for key, value in STATE_STORE.items():
-        if not spark.sparkContext.getConf().contains(key):
+        if spark.conf.get(key, None) is None:
             spark.conf.set(key, value)
     checkpoint = checkpoint_of(options)
+    ends_itself = is_repeated(spark, options)
+    if checkpoint is not None and ends_itself:
+        check(spark, checkpoint, job.name, options.fixed(), options.evolving())  # before its end is written there
     writer = job.build(spark, options)
     if checkpoint is not None:
         claim(spark, checkpoint, job.name, options.fixed(), options.evolving())
+        if not ends_itself:
+            forget_end(spark, checkpoint)
         writer = writer.option("checkpointLocation", checkpoint)
+    if ends_itself:
+        return stop_at_end(writer.trigger(processingTime=NO_PAUSE).start())
     if options.trigger == "available-now":
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=options.interval).start()

@@ -83,7 +83,13 @@ def add_common_arguments(parser: argparse.ArgumentParser, sinks: Sequence[str], 
     add("--once", action="store_true", help="the same as --trigger available-now")
     add("--interval", default="1 second", metavar="TIME", help="processing time between batches; default: %(default)s")
     add_pairs(parser, "--kafka-option", "a client setting for reading and writing, such as security.protocol=SSL")
-    add("--master", metavar="URL", help="the Spark cluster, such as spark://host:7077 or yarn; default: this machine")
+    add(
+        "--master",
+        "--remote",
+        metavar="URL",
+        help="the Spark cluster, such as spark://host:7077 or yarn, or a Spark Connect server, sc://host:15002; "
+        "default: this machine",
+    )
     add_pairs(parser, "--conf", "a Spark setting")
 
 
@@ -142,7 +148,8 @@ def parse_options(
         given["trigger"] = "available-now"
     master = given.pop("master")
     if master is not None:
-        given["conf"] = [*given["conf"], ("spark.master", master)]
+        setting = "spark.remote" if master.startswith("sc://") else "spark.master"
+        given["conf"] = [*given["conf"], (setting, master)]
     options = kind(**given | {name: dict(given.get(name, [])) for name in PAIRS})
     problem = problem_of(options)
     if problem is not None:

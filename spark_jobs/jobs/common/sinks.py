@@ -46,6 +46,10 @@ class Result:
     letters: DataFrame | None = None
     """Records that the sink writes in the transaction of the rows."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the frames out: functions of batches are pickled for Spark Connect, and each batch has its own."""
+        return {**self.__dict__, "frame": None, "letters": None}
+
 
 @dataclass(frozen=True)
 class Sink:
@@ -58,6 +62,8 @@ class Sink:
     guarantee: str
     problem: Callable[[Options], str | None]
     open: Callable[[SparkSession, Options, Result], Write] | None = None
+    local: bool = False
+    """Whether its output is that of the process which runs the batches, by Spark Connect one of the server."""
 
 
 def no_problem(options: Options) -> str | None:
@@ -89,7 +95,8 @@ def open_console(spark: SparkSession, options: Options, result: Result) -> Write
     limit = getattr(options, "rows", 20)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        rows = batch.orderBy(*[F.col(name) for name in result.order]).limit(limit + 1).collect()
+        ordered = batch.orderBy(*[F.col(name) for name in result.order]) if result.order else batch
+        rows = ordered.limit(limit + 1).collect()
         if rows:
             table = text_table(batch.columns, [tuple(row) for row in rows[:limit]])
             more = f"\n  more rows: --rows {limit} is the limit" if len(rows) > limit else ""
@@ -201,7 +208,9 @@ def with_default_topic(records: DataFrame, topic: str) -> DataFrame:
 
 
 SINKS: dict[str, Sink] = {
-    "console": Sink("print the rows", "rows of a repeated batch are printed again", no_problem, open_console),
+    "console": Sink(
+        "print the rows", "rows of a repeated batch are printed again", no_problem, open_console, local=True
+    ),
     "topic": Sink("a topic", "at least once: a repeated batch is produced again", topic_problem, open_topic),
     "exactly-once": Sink(
         "a topic, in transactions",
@@ -232,10 +241,11 @@ def writer_of(
     sink = SINKS[options.sink]
     assert sink.open is not None
     write = sink.open(spark, options, result)
+    each = result.each
 
     def write_all(batch: DataFrame, batch_id: int) -> None:
-        if result.each is not None:
-            batch = result.each(batch)
+        if each is not None:
+            batch = each(batch)
         if not observers:
             write(batch, batch_id)
             return

@@ -10,6 +10,7 @@ from gregor.spark_jobs.bootstrap import parse_servers, require_broker
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.jobs.common.once import fixed_end, is_repeated
 from gregor.spark_jobs.launch.workers import require_workers
 
 if TYPE_CHECKING:
@@ -19,18 +20,20 @@ if TYPE_CHECKING:
 
 METADATA_TIMEOUT_MS = 10_000
 _NO_SUCH_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
-SPARK_THAT_CAPS_AVAILABLE_NOW = (4, 2)
 BY_OTHER_NAMES = ("subscribePattern", "assign")
 """Options of the source that replace --topic."""
 
 
 def record_stream(spark: SparkSession, options: Options, topic: str | None = None) -> DataFrame:
     """Return the records of the topics as a stream, with the columns of the connector."""
-    from gregor.spark_jobs.sources import stream_topic
+    from gregor.spark_jobs.source.options import STREAM_END
+    from gregor.spark_jobs.sources import source_options, stream_topic
 
     _require_readers(spark, options)
-    given = stream_options(options)
-    return stream_topic(spark, options.bootstrap_server, topic or options.topic, given, options.source)
+    name, given = topic or options.topic, stream_options(options)
+    if is_repeated(spark, options):
+        given[STREAM_END] = fixed_end(spark, options, name, source_options(options.bootstrap_server, name, given))
+    return stream_topic(spark, options.bootstrap_server, name, given, options.source)
 
 
 def stream_options(options: Options) -> dict[str, str]:
@@ -57,18 +60,7 @@ def _require_readers(spark: SparkSession, options: Options) -> None:
     """Raise JobError, with the remedy, if `format("gregor")` cannot be read as the options demand."""
     if options.source != "gregor":
         return
-    capped = options.max_offsets_per_trigger is not None or "maxOffsetsPerTrigger" in options.source_options
-    if capped and options.trigger == "available-now" and _minor(spark.version) < SPARK_THAT_CAPS_AVAILABLE_NOW:
-        raise JobError(
-            f"--once with a limit of offsets per batch would end after the first batch: Spark {spark.version} does not "
-            "tell a Python source its trigger. Leave the limit out, use Spark 4.2, or --source kafka"
-        )
     require_workers(spark, parse_servers(options.bootstrap_server))
-
-
-def _minor(version: str) -> tuple[int, int]:
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
 
 
 def require_topics(servers: str, topics: list[str], client: dict[str, str]) -> None:

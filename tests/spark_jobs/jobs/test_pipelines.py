@@ -14,7 +14,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs import dedup, route, sessions, statement, top, two_topics
 from gregor.spark_jobs.jobs.common.job import Job
 from gregor.spark_jobs.jobs.common.latest import LatestTable
@@ -66,14 +65,6 @@ class Pipe:
     def break_off(self) -> None:
         forget_last_commit(self.checkpoint)
         grow(self.topics, self.source, 2)
-
-
-def test_a_limit_per_batch_is_refused_where_the_source_would_end_too_early(
-    spark: SparkSession, topics: Topics, tmp_path: Path
-) -> None:
-    pipe = Pipe(spark, topics, tmp_path, dedup.JOB, "--source", "gregor", "--max-offsets-per-trigger", "5")
-    with pytest.raises(JobError, match="Leave the limit out"):
-        pipe.run([])
 
 
 @pytest.mark.parametrize("source", ["kafka", "gregor"])

@@ -9,7 +9,7 @@ import pytest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs import cli
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.source.checkpoint import commit_last_batch, last_position, starting_offsets
+from gregor.spark_jobs.source.checkpoint import commit_last_batch, last_position, positions_of, starting_offsets
 from tests.spark_jobs.client.test_offsets import committed
 from tests.spark_jobs.topics import Topics
 
@@ -40,6 +40,11 @@ def test_a_source_of_several_and_ids_of_topics(tmp_path: pathlib.Path) -> None:
         starting_offsets(str(tmp_path))
     with pytest.raises(JobError, match="the offsets of 2 sources"):
         starting_offsets(str(tmp_path), 2)
+
+
+def test_the_positions_of_a_batch_leave_out_sources_of_other_kinds() -> None:
+    lines = ["-", '{"t": {"0": 3}}', "1234", '{"u": {"1": 4}}']
+    assert [position.to_json() for position in positions_of(lines)] == [{"t": {"0": 3}}, {"u": {"1": 4}}]
 
 
 def test_folders_that_are_no_checkpoint(tmp_path: pathlib.Path) -> None:

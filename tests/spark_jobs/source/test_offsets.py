@@ -40,6 +40,20 @@ def test_another_form_is_refused(value: dict[str, object]) -> None:
         StreamOffset.from_json(value)
 
 
+def test_an_end_is_reached_partition_by_partition() -> None:
+    end = StreamOffset({T0: 5, U0: 3}, {"t": ONE})
+    assert not end.is_reached_by(StreamOffset({T0: 5}, {"t": ONE}))
+    assert not end.is_reached_by(StreamOffset({T0: 4, U0: 9}, {"t": ONE}))
+    assert end.is_reached_by(StreamOffset({T0: 5, U0: 3, T10: 0}, {"t": ONE}))
+    assert end.is_reached_by(StreamOffset({T0: 0, U0: 3}, {"t": OTHER}))
+
+
+def test_an_end_is_no_step_back() -> None:
+    start = StreamOffset({T0: 5, T10: 1}, {"t": ONE})
+    assert StreamOffset({T0: 4, U0: 2}, {"t": ONE}).not_before(start).offsets == {T0: 5, T10: 1, U0: 2}
+    assert StreamOffset({T0: 4}, {"t": OTHER}).not_before(start) == StreamOffset({T0: 4}, {"t": OTHER})
+
+
 def test_a_topic_is_recreated_if_both_ids_are_known_and_differ() -> None:
     start = StreamOffset({T0: 1, U0: 1}, {"t": ONE})
     assert start.recreated(StreamOffset({}, {"t": OTHER, "u": ONE})) == {"t"}

@@ -9,6 +9,7 @@ import pytest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.source.offsets import StreamOffset
 from gregor.spark_jobs.source.options import Limit, SourceOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -145,6 +146,18 @@ def test_limits_that_a_batch_may_have() -> None:
 def test_a_stream_has_no_end(name: str) -> None:
     with pytest.raises(JobError, match=f"{name} is not valid for a stream"):
         options(streaming=True, **{name: "latest"})
+
+
+def test_the_fixed_end_of_a_stream_is_a_position() -> None:
+    text = '{"#topicIds":{"t":"AAECAwQFBgcICQoLDA0ODw"},"t":{"0":23}}'
+    end = options(streaming=True, streamEndingOffsets=text).stream_end
+    assert end == StreamOffset({TopicPartition("t", 0): 23}, {"t": bytes(range(16))})
+    assert options(streaming=True).stream_end is None
+    with pytest.raises(JobError, match="streamEndingOffsets is not valid for a batch; give endingOffsets"):
+        options(streamEndingOffsets=text)
+    for wrong in ("latest", "[1]", '{"t":{"0":"x"}}'):
+        with pytest.raises(JobError, match="streamEndingOffsets is .*; expected is JSON such as"):
+            options(streaming=True, streamEndingOffsets=wrong)
 
 
 def test_the_least_of_a_trigger_is_not_above_its_most() -> None:

@@ -3,6 +3,8 @@ memory."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from gregor.protocol.errors import ErrorCode
@@ -145,6 +147,34 @@ def test_a_stream_starts_at_the_end_and_reads_what_comes() -> None:
     assert pieces(stream.plan(start, end)) == [("t", 1, 6, 9)]
 
 
+def test_a_first_batch_that_is_repeated_begins_where_it_began() -> None:
+    """Spark stores the end alone, and a restarted query calls initialOffset again."""
+    brokers = brokers_with(5)
+    stream = stream_on(brokers)
+    start = stream.initial()
+    brokers.topics["t"].partitions[0].latest = 8
+    text = json.dumps(stream.latest(start).to_json())
+    brokers.topics["t"].partitions[0].latest = 20
+    brokers.topics["t"].partitions[1] = Partition(0, 4)
+    again = stream_on(brokers)
+    anew = again.initial()
+    assert anew.offsets == {T0: 20, T1: 4}
+    end = StreamOffset.from_json(json.loads(text))
+    assert pieces(again.plan(anew, end)) == [("t", 0, 5, 8)]
+    following = again.latest(end)
+    assert following.begin is None
+    assert pieces(again.plan(end, following)) == [("t", 0, 8, 20), ("t", 1, 0, 4)]
+
+
+def test_an_end_without_new_records_is_the_text_of_the_start() -> None:
+    """Spark begins a batch for each other text."""
+    brokers = brokers_with(5)
+    stream = stream_on(brokers, startingOffsets="earliest")
+    first = stream.latest(stream.initial())
+    assert first.begin == StreamOffset({T0: 0}, {"t": ONE})
+    assert json.dumps(stream.latest(first).to_json()) == json.dumps(first.to_json())
+
+
 def test_a_batch_is_capped_with_new_partitions_from_their_first_offset() -> None:
     brokers = brokers_with(100)
     stream = stream_on(brokers, maxOffsetsPerTrigger="10")
@@ -180,6 +210,30 @@ def test_available_now_ends_at_the_records_that_were_there() -> None:
     second = stream.latest(first)
     assert (first.offsets, second.offsets) == ({T0: 6}, {T0: 10})
     assert stream.latest(second) == second
+
+
+def test_a_stream_with_a_fixed_end_reads_nothing_behind_it() -> None:
+    brokers = brokers_with(10, 3)
+    end = stream_on(brokers).latest(StreamOffset({}), limited=False)
+    assert end == StreamOffset({T0: 10, T1: 3}, {"t": ONE})
+    for partition in (0, 1):
+        brokers.topics["t"].partitions[partition].latest = 100
+    brokers.topics["t"].partitions[2] = Partition(0, 5)
+    given = {"streamEndingOffsets": json.dumps(end.to_json()), "maxOffsetsPerTrigger": "6", "minOffsetsPerTrigger": "5"}
+    stream = stream_on(brokers, **given, startingOffsets="earliest")
+    position, read = stream.initial(), []
+    while (batch_end := stream.latest(position)).offsets != position.offsets:
+        read.append(pieces(stream.plan(position, batch_end)))
+        position = batch_end
+    assert [sum(piece[3] - piece[2] for piece in batch_read) for batch_read in read] == [5, 5, 3]
+    assert {partition: position.offsets[partition] for partition in (T0, T1)} == end.offsets
+
+
+def test_a_stream_that_is_behind_its_fixed_end_stays_where_it_is() -> None:
+    brokers = brokers_with(100, 100)
+    stream = stream_on(brokers, streamEndingOffsets='{"t":{"0":10}}')
+    start = StreamOffset({T0: 20, T1: 7}, {"t": ONE})
+    assert stream.latest(start) == start
 
 
 def test_an_end_of_a_leader_that_lags_is_fetched_again() -> None:
