@@ -27,6 +27,7 @@ def killed_in_the_middle(name: str, arguments: list[str], log: Path, after: str 
         finally:
             os.killpg(process.pid, signal.SIGKILL)  # the JVM is of the same session
             process.wait()
+    assert process.returncode == -signal.SIGKILL, f"it was not under way any more:\n{log.read_text()}"
 
 
 def wait_for(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
