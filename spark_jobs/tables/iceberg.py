@@ -2,9 +2,9 @@
 
 An append has these properties as options of the writer, a MERGE as settings of the session
 (`spark.sql.iceberg.snapshot-property.*`): Iceberg puts both into the snapshot (SparkWriteConf.extraSnapshotMetadata).
-Before a batch is written it is looked for in all ancestors of the current snapshot; `lineage.py` says what a history
-proves whose older snapshots have expired. The driver of the query commits, and a checkpoint has one driver at a time:
-two that run one query at once, which Spark detects only at the end of a batch, can both append the batch.
+Before a batch is written it is searched for in all ancestors of the current snapshot; `lineage.py` defines what a
+history proves whose older snapshots have expired. The driver of the query commits, and a checkpoint has one driver at
+a time: two that run one query at once, which Spark detects only at the end of a batch, can both append the batch.
 
 The table is at a path, in a Hadoop catalog of its own, whose commits need a file system with an atomic rename; or it
 has a name in a catalog of the user's settings (`spark.sql.catalog.NAME`), which object stores need.
@@ -117,7 +117,7 @@ class IcebergTarget:
         self._expire(self._load(self._spark))
 
     def _expire(self, table: Any) -> None:
-        """Expire snapshots older than the table's property says, after their batches are in the baselines.
+        """Expire snapshots older than the table's property permits, after their batches are in the baselines.
 
         The newest snapshot of the query that writes here stays in any case.
         """
