@@ -20,7 +20,7 @@ BYTES_OF_FULL_RUN = 400_000_000
 
 
 def reads(
-    session: Any, broker: BrokerProcess, records: int, rounds: int, kinds: list[Kind]
+    session: Any, broker: BrokerProcess, records: int, rounds: int, kinds: list[Kind], warm_up: int = 1
 ) -> Iterator[tuple[list[Values], list[Figure]]]:
     """Measure topics of each kind; `records`: of the smallest kind, those of others have as many bytes."""
     for kind in kinds:
@@ -32,7 +32,7 @@ def reads(
             return count
 
         sides = {side: lambda side=side, load=load: load(side) for side in ("files", "kafka", "wire")}
-        found = run_turns(f"read {kind.name}", sides, rounds, [broker.pid])
+        found = run_turns(f"read {kind.name}", sides, rounds, [broker.pid], warm_up)
         values, figures = [], []
         for side, minimum in MIN_RATIOS.items():
             of_side = compared(f"{side}, {kind.name}", found[side], found["kafka"])

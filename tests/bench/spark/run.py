@@ -88,12 +88,12 @@ def _in_session(
         print(f"-- {part}", flush=True)
         if part == "read":
             kinds = [kind for kind in KINDS if not given.kind or kind.name in given.kind]
-            for values, figures in reads(session, broker, given.records, given.rounds, kinds):
+            for values, figures in reads(session, broker, given.records, given.rounds, kinds, given.warm_up):
                 report.add(figures, values)
         elif part == "planning":
             report.add(planning(session, broker, given.partitions, folder))
         elif part == "sink":
-            values, figures = sinks(session, broker, given.records // 4, given.rounds, folder)
+            values, figures = sinks(session, broker, given.records // 4, given.rounds, folder, given.warm_up)
             report.add(figures, values)
         elif part == "windows":
             report.add(windows(session, broker, int(FULL_RECORDS * share), folder))
@@ -107,7 +107,8 @@ def _over(number: int, frame: FrameType | None) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="counted rounds, after one that is not (3)")
+    parser.add_argument("--rounds", type=int, default=3, help="counted rounds (3)")
+    parser.add_argument("--warm-up", type=int, default=1, help="rounds before them that are not counted (1)")
     parser.add_argument("--only", action="append", choices=PARTS, help="one part of it; may be repeated")
     parser.add_argument("--kind", action="append", choices=[kind.name for kind in KINDS], help="of records to read")
     parser.add_argument("--records", type=int, default=RECORDS, help=f"of 100 B; others in proportion ({RECORDS})")

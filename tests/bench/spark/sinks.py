@@ -24,7 +24,7 @@ WriteBatch = Callable[[Any, int], None]
 
 
 def sinks(
-    session: Any, broker: BrokerProcess, records: int, rounds: int, folder: Path
+    session: Any, broker: BrokerProcess, records: int, rounds: int, folder: Path, warm_up: int = 1
 ) -> tuple[list[Values], list[Figure]]:
     """Write `records` rows of 100 B in some batches by each sink."""
     count = max(FILES, records // FILES)
@@ -56,7 +56,7 @@ def sinks(
         PLAIN: lambda: load(at_least_once(options)),
         CONNECTOR: lambda: load(by_connector),
     }
-    found = run_turns("write 100 B", sides, rounds, [broker.pid])
+    found = run_turns("write 100 B", sides, rounds, [broker.pid], warm_up)
     values = compared(f"sink {EXACTLY_ONCE}", found[EXACTLY_ONCE], found[CONNECTOR])
     values += compared(f"sink {PLAIN}", found[PLAIN], found[CONNECTOR])
     of_plain = compared("", found[EXACTLY_ONCE], found[PLAIN])[0].ratios

@@ -33,19 +33,21 @@ class Cost(NamedTuple):
         return self.records / max(self.processor_s, 1e-9) / 1000
 
 
-def run_turns(name: str, sides: Mapping[str, Load], rounds: int, without: Collection[int]) -> dict[str, list[Cost]]:
-    """Run each side twice in each round; the first round of all is not counted. `without`: processes of others."""
+def run_turns(
+    name: str, sides: Mapping[str, Load], rounds: int, without: Collection[int], warm_up: int = 1
+) -> dict[str, list[Cost]]:
+    """Run each side twice in each round, after rounds that are not counted. `without`: processes of others."""
     found: dict[str, list[Cost]] = {side: [] for side in sides}
-    for number in range(rounds + 1):
+    for number in range(1 - warm_up, rounds + 1):
         costs = dict.fromkeys(sides, Cost())
         for side in [*sides, *reversed(sides)]:
             before_s, began = processor_s(without), time.monotonic()
             records = sides[side]()
             spent_s = time.monotonic() - began, processor_s(without) - before_s
             costs[side] = costs[side].plus(records, *spent_s)
-            told = "warm-up" if not number else f"round {number}"
+            told = "warm-up" if number < 1 else f"round {number}"
             print(f"# {told}, {name}, {side}: {records} records, {spent_s[0]:.2f} s, {spent_s[1]:.2f} s of cores")
-        if number:
+        if number > 0:
             for side, cost in costs.items():
                 found[side].append(cost)
     return found
