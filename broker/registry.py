@@ -38,6 +38,13 @@ _HANDLERS = "gregor.broker.handlers"
 Handler = Callable[[Any, Any, "Call"], Any]
 """The first argument is a protocol of the needed parts, from gregor.broker.context or the handler's module."""
 HandlerT = TypeVar("HandlerT", bound=Handler)
+IsShort = Callable[[Any], bool]
+"""Whether a response is so short that it is encoded at once, which needs less time than steps do."""
+
+
+def never_short(_response: object) -> bool:
+    """Encode each response that has arrays in steps."""
+    return False
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,6 +63,8 @@ class Entry:
 
     `repeats`: clients send the same request again and again. The handler gets the same object then, and must not
     change it. Only for eager handlers.
+
+    `is_short`: whether a response with arrays is encoded at once.
     """
 
     key: ApiKey
@@ -66,6 +75,7 @@ class Entry:
     changes: bool = False
     eager: bool = False
     repeats: bool = False
+    is_short: IsShort = never_short
 
     decoders: Mapping[int, Callable[[memoryview, int], tuple[Any, int]]] = field(init=False, repr=False)
     """version -> (buffer, position) -> (request, its end); raises MalformedMessage."""
@@ -125,6 +135,7 @@ def handles(
     changes: bool = False,
     eager: bool = False,
     repeats: bool = False,
+    is_short: IsShort = never_short,
 ) -> Callable[[HandlerT], HandlerT]:
     """Register a handler for versions `min_version` to `max_version` of an API. A second one for the same key is an
     error.
@@ -135,7 +146,7 @@ def handles(
             raise ValueError(
                 f"{key.name} has two handlers: {_entries[key].handler.__module__} and {handler.__module__}"
             )
-        _entries[key] = Entry(key, min_version, max_version, handler, pipelined, changes, eager, repeats)
+        _entries[key] = Entry(key, min_version, max_version, handler, pipelined, changes, eager, repeats, is_short)
         return handler
 
     return register

@@ -46,7 +46,7 @@ class Package:
     """An artifact with all that it depends on, except what PySpark has."""
 
     title: str
-    """What messages call it."""
+    """The name in messages."""
     group: str
     artifact: str
     version: str

@@ -18,6 +18,7 @@ from gregor.coordinator.group.records import java_length
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
+from gregor.protocol.turns import ITEMS_PER_STEP
 from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
@@ -28,9 +29,16 @@ if TYPE_CHECKING:
 
 COORDINATOR_FROM = 1
 TOPIC_IDS_FROM = 10
+MAX_SHORT_TOPICS = 4
+"""Of a response that is encoded at once."""
 
 
-@handles(ApiKey.OFFSET_COMMIT, 0, 10, changes=True, eager=True)
+def _is_short(response: OffsetCommitResponse) -> bool:
+    topics = response.topics
+    return len(topics) <= MAX_SHORT_TOPICS and all(len(topic.partitions) <= ITEMS_PER_STEP for topic in topics)
+
+
+@handles(ApiKey.OFFSET_COMMIT, 0, 10, changes=True, eager=True, is_short=_is_short)
 def offset_commit(
     broker: GroupContext, request: OffsetCommitRequest, call: Call
 ) -> Deferred[OffsetCommitResponse] | Awaitable[OffsetCommitResponse]:

@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import JoinGroupRequest, JoinGroupResponse
+from gregor.protocol.turns import ITEMS_PER_STEP
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, GroupContext
     from gregor.protocol.deferred import Deferred
 
 
-@handles(ApiKey.JOIN_GROUP, 0, 9, eager=True)
+def _is_short(response: JoinGroupResponse) -> bool:
+    return len(response.members) <= ITEMS_PER_STEP
+
+
+@handles(ApiKey.JOIN_GROUP, 0, 9, eager=True, is_short=_is_short)
 def join_group(broker: GroupContext, request: JoinGroupRequest, call: Call) -> Deferred[JoinGroupResponse]:
     return broker.groups.join_group(request, call.client_id, call.client_host, call.version)

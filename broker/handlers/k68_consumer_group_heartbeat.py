@@ -16,13 +16,19 @@ from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from gregor.protocol.turns import ITEMS_PER_STEP
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, ConsumerGroupContext
     from gregor.protocol.deferred import Deferred
 
 
-@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, changes=True, eager=True, repeats=True)
+def _is_short(response: ConsumerGroupHeartbeatResponse) -> bool:
+    assignment = response.assignment
+    return assignment is None or len(assignment.topic_partitions) <= ITEMS_PER_STEP
+
+
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, changes=True, eager=True, repeats=True, is_short=_is_short)
 def consumer_group_heartbeat(
     broker: ConsumerGroupContext, request: ConsumerGroupHeartbeatRequest, call: Call
 ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:

@@ -258,7 +258,12 @@ class Dispatcher:
                 chunks = [response]
             elif response is None:
                 pass
-            elif entry.carries_records or isinstance(response, EncodedResponse) or not response.HAS_ARRAYS:
+            elif (
+                entry.carries_records
+                or isinstance(response, EncodedResponse)
+                or not response.HAS_ARRAYS
+                or entry.is_short(response)
+            ):
                 chunks = encode_response(entry, version, correlation_id, response)
             else:
                 frame = self._broker.gate.start(encode_in_steps(entry, version, correlation_id, response))

@@ -116,7 +116,7 @@ class Rebalances:
         membership.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
         membership.unsynced = set(membership.members)
         self._history.formed(membership, now_ms)
-        _log.info("Group %r: generation %d with %d members", group_id, membership.generation, len(membership.members))
+        _log.debug("Group %r: generation %d with %d members", group_id, membership.generation, len(membership.members))
         for member in membership.members.values():
             member.is_new = False
             self.watch_session(membership, member)

@@ -32,6 +32,7 @@ values of kind 3 and later are flexible (KIP-848). Kafka: GroupCoordinatorRecord
 """
 
 import struct
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gregor.coordinator.result import Record
@@ -103,12 +104,28 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
     """Key and value as they are written. Raises ValueError for names too long for the format."""
     key, value = record.key, record.value
     kind = _KIND_OF[type(key)]
-    encoded = kind.key_prefix + key.encode(kind.key_version)
-    if value is None:
-        return encoded, None
-    if kind.value_class is OffsetCommitValue and value.expire_timestamp != NO_TIMESTAMP:
-        return encoded, _VERSION_WITH_EXPIRY + value.encode(OFFSET_VALUE_VERSION_WITH_EXPIRY)
-    return encoded, kind.value_prefix + value.encode(kind.value_version)
+    if kind.value_class is not OffsetCommitValue:
+        encoded = _encoded(kind.key_prefix, key, kind.key_version)
+    else:
+        encoded = _encoded_offset_key(key.group, key.topic, key.partition)
+        if value is not None and value.expire_timestamp != NO_TIMESTAMP:
+            return encoded, _encoded(_VERSION_WITH_EXPIRY, value, OFFSET_VALUE_VERSION_WITH_EXPIRY)
+    return encoded, None if value is None else _encoded(kind.value_prefix, value, kind.value_version)
+
+
+def _encoded(prefix: bytes, message: Any, version: int) -> bytes:
+    out = bytearray(prefix)
+    message.encoders[version](message, out, None)
+    return bytes(out)
+
+
+@lru_cache(maxsize=4096)
+def _encoded_offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """A consumer commits the same partitions again and again."""
+    kind = _KIND_OF[OffsetCommitKey]
+    return _encoded(
+        kind.key_prefix, OffsetCommitKey(group=group_id, topic=topic, partition=partition), kind.key_version
+    )
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> Record | None:

@@ -217,16 +217,18 @@ class FeatureAdmin:
                 f"the features were changed meanwhile, to {_names(present.levels)}: this update ends here",
             ) from None
         except Exception:
-            await self._undo()
+            await self._undo(node)
             raise
 
-    async def _undo(self) -> None:
-        """Another controller does this when it is elected."""
-        if self._controller.cluster is None:
-            return
+    async def _undo(self, written: Stat) -> None:
+        """Remove the phases that were written last, by whichever broker is the controller by now: it has undone those
+        that it found when it was elected, and these may have come later."""
         try:
             limit = TimeLimit()
-            await limit.within(partial(undo_downgrades, self._store))
+            await limit.within(partial(undo_downgrades, self._store, written.version))
+            if self._controller.cluster is not None:
+                # Those of a write that was given up, and may have been done.
+                await limit.within(partial(undo_downgrades, self._store))
             await limit.within(self._features.refresh)
         except KafkaError as error:
             _log.error(

@@ -5,7 +5,8 @@ join. Without the node, or without an entry in it, a feature has level 0. The ep
 in Apache Kafka 3.9.1; clients ignore levels of an earlier epoch than they have seen.
 
 A downgrade to level 0 has phases before it is written (`DowngradePhase`), which the node has beside the level. The
-controller that leads it removes them if it fails, and the next controller does so after a failover (`undo_downgrades`).
+controller that leads it removes them if it fails, also when its term has ended; the next controller does so when it is
+elected (`undo_downgrades`).
 """
 
 from __future__ import annotations
@@ -219,11 +220,13 @@ async def create_feature_node(store: MetadataStore, levels: Mapping[str, int]) -
             await store.create(FEATURE, encode_features(levels))
 
 
-async def undo_downgrades(store: MetadataStore) -> None:
-    """Remove the phases of downgrades from the node, whose levels remain: this broker does not lead them. A value that
-    cannot be decoded remains, too."""
+async def undo_downgrades(store: MetadataStore, version: int | None = None) -> None:
+    """Remove the phases of downgrades from the node, whose levels remain: this broker does not lead them. With a
+    version only those that were written with it. A value that cannot be decoded remains, too."""
     while (node := await store.get(FEATURE)) is not None:
         data, stat = node
+        if version not in (None, stat.version):
+            return
         try:
             present = decode_features(data)
         except NodeFormatError:

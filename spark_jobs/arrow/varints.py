@@ -76,29 +76,63 @@ def _sizes() -> list[list[int | None]]:
 
 
 _SIZES = _sizes()
+_SIZE_TABLE = np.array([[-1 if size is None else size for size in row] for row in _SIZES], dtype=np.int64).T.ravel()
+"""The same by both bytes as one number, little-endian; -1 for None."""
+
+
+MIN_BATCHES_IN_STEP = 48
+"""So many batches are walked in step: the next record of each by one call of numpy. It needs about as long as a loop
+over this number of records."""
 
 
 def record_starts(octets: Octets, firsts: Positions, ends: Positions, counts: Numbers) -> Positions:
     """Return where each record of these batches starts; `firsts` and `ends` are the bounds of the records of a batch.
     Raises TooLong, with the index of a batch. The caller checks that the records fill their batch.
 
-    The length of a record leads to the start of the next one, so this is a loop over them; all else about them is
-    computed at once.
+    The length of a record leads to the start of the next one, so this is a loop over them, in one batch after the other
+    or, as long as enough batches have a record left, in all of them at once. All else is computed for all records.
     """
     starts = np.repeat(firsts, counts)
-    slots = (np.cumsum(counts) - counts).tolist()
-    for index in np.flatnonzero(counts > 1).tolist():
-        slot, count = slots[index], int(counts[index])
-        data = octets[firsts[index] : ends[index]].tobytes() + b"\0\0"
+    slots = np.cumsum(counts) - counts
+    done = _walk_in_step(octets, starts, slots, counts) if len(counts) >= MIN_BATCHES_IN_STEP else 0
+    data = octets.data
+    for index in np.flatnonzero(counts > done + 1).tolist():
+        slot, count = int(slots[index]) + done, int(counts[index]) - done
+        first = int(starts[slot])
+        part = bytes(data[first : ends[index]]) + b"\0\0"
         try:
-            within = np.fromiter(_starts(data, count), dtype=np.int64, count=count)
+            within = np.fromiter(_starts(part, count), dtype=np.int64, count=count)
         except (TypeError, IndexError):
             try:
-                within = np.fromiter(_starts_of_any_size(data, count), dtype=np.int64, count=count)
+                within = np.fromiter(_starts_of_any_size(part, count), dtype=np.int64, count=count)
             except (ValueError, IndexError):
                 raise TooLong(index) from None
-        starts[slot : slot + count] += within
+        starts[slot : slot + count] = within + first
     return starts
+
+
+def _walk_in_step(octets: Octets, starts: Positions, slots: Positions, counts: Numbers) -> int:
+    """Fill in the starts of the first records of all batches; return the index of the last record that has one, also
+    in the batches with fewer records."""
+    order = np.argsort(-counts, kind="stable")
+    slots = slots[order]
+    positions = starts[slots]
+    step = 0
+    # The number of batches with more than `step` records, for each step.
+    left = len(counts) - np.searchsorted(counts[order][::-1], np.arange(1, int(counts.max()) + 1), side="left")
+    for active in left[1:].tolist():
+        if active < MIN_BATCHES_IN_STEP:
+            break
+        step += 1
+        positions = positions[:active]
+        low = octets.take(positions, mode="clip").astype(np.int64)
+        high = octets.take(positions + 1, mode="clip").astype(np.int64)
+        sizes = _SIZE_TABLE.take(low | high << 8)
+        if (sizes < 0).any():
+            return step - 1
+        positions = positions + sizes
+        starts[slots[:active] + step] = positions
+    return step
 
 
 def _starts(data: bytes, count: int) -> Iterator[int]:

@@ -125,7 +125,7 @@ class Cluster:
 
     def partition(self, topic: str, partition: int) -> Partition:
         """Return a partition; raise KafkaFailure if it does not exist or the brokers do not describe it."""
-        found = self.topics([topic]).get(topic)
+        found = self._topics.get(topic) or self.topics([topic]).get(topic)
         if found is None or found.error_code or partition not in found.partitions:
             code = found.error_code if found is not None else ErrorCode.NONE
             raise KafkaFailure(

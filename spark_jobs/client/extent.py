@@ -1,4 +1,4 @@
-"""What a topic has: the first and the last offset of each partition, and what was appended between two looks at it."""
+"""The extent of a topic: the offsets that each partition has, and those that were appended since an earlier moment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Extent:
 
 
 def extent_of(cluster: Cluster, topic: str) -> Extent:
-    """Return what a topic has now; raise KafkaFailure if the cluster does not describe it."""
+    """Return the present extent of a topic; raise KafkaFailure if the cluster does not describe it."""
     cluster.refresh()
     found = cluster.retrying().run(lambda: cluster.topics([topic])).get(topic)
     if found is None or found.error_code:

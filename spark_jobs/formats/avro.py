@@ -60,7 +60,7 @@ _CLASSES: Mapping[type[T.DataType], type] = {
     T.MapType: dict,
     T.StructType: dict,
 }
-"""The classes of the values that fastavro returns, by which the branches of a union are told apart."""
+"""The classes of the values that fastavro returns, by which the branches of a union are distinguished."""
 
 
 def canonical_avro(text: str) -> str:
@@ -297,7 +297,7 @@ class _Columns:
                 continue
             found = _CLASSES.get(type(kind))
             if found is None or found in by_class:
-                raise self._refuse(f"the branches of a union are not told apart by their values: {names or some}")
+                raise self._refuse(f"the branches of a union are not distinguished by their values: {names or some}")
             by_class[found] = at
         kind = T.StructType([T.StructField(f"member{at}", column) for at, (column, _) in enumerate(columns)])
         converts = [convert for _, convert in columns]

@@ -51,7 +51,9 @@ _topic_partition, _offset and _timestamp: the place of the record in the topic.
 
 With --key-columns the table has the latest row of each key of a compacted topic. Within a partition the highest offset
 wins, and a record without a value (a tombstone) deletes the row. Of a key that is in two partitions, as after growth of
-the topic, the partition that received the key at the latest timestamp wins, then the one with the higher number.
+the topic, the partition that received the key at the latest timestamp wins, then the one with the higher number. A
+deleted row leaves nothing behind: an older record of its key in another partition inserts it again if a later batch has
+it. The first batch has the whole topic, unless --max-offsets-per-trigger limits it: leave that out for a grown topic.
 
 examples:
   # all records of a topic as Parquet files, a folder per day; each row once, also after kill -9

@@ -127,8 +127,7 @@ def commit_last_batches(files: CheckpointFiles, options: Mapping[str, str]) -> l
     """
     selects = {"subscribepattern", "assign"} & {key.lower() for key in options}
     groups: dict[str, None] = {}
-    for line in last_positions(files):
-        position = StreamOffset.from_json(json.loads(line)) if line.startswith("{") else StreamOffset({})
+    for position in positions_of(last_positions(files)):
         topics = {"subscribe": ",".join(sorted({partition.topic for partition in position.offsets}))}
         if position.offsets:
             group_id = _commit({**options, **({} if selects else topics)}, position)

@@ -4,6 +4,10 @@ The offset of a stream has besides, under a key that no topic can have, the ids 
 deleted and created again is noticed:
 
     {"#topicIds": {"topic": "22 characters of base64"}, "topic": {"0": 23}}
+
+The end of the first batch of a query also has, under `#begin`, the position at which the batch begins. Spark stores the
+ends alone, and calls `initialOffset` again when it repeats that batch after a restart; the newest offsets, or the
+partitions of the topic, may be others by then.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.errors import JobError
 
 TOPIC_IDS = "#topicIds"
+BEGIN = "#begin"
 EXAMPLE_OF_OFFSETS = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 EXAMPLE_OF_TIMESTAMPS = '{"topicA":{"0":123456789,"1":123456789},"topicB":{"0":123456789}}'
 EXAMPLE_OF_PARTITIONS = '{"topicA":[0,1],"topicB":[0,1]}'
@@ -40,7 +45,7 @@ def offsets_from_json(value: Any) -> dict[TopicPartition, int]:
     """Return the offsets of {"topic": {"0": 23}}; raise ValueError or TypeError for another form."""
     found = {}
     for topic, partitions in value.items():
-        if topic == TOPIC_IDS:
+        if topic in (TOPIC_IDS, BEGIN):
             continue
         for partition, number in partitions.items():
             if isinstance(number, bool) or not isinstance(number, int) or not -_MAX_LONG <= number <= _MAX_LONG:
@@ -94,20 +99,24 @@ class StreamOffset:
 
     offsets: Offsets
     topic_ids: Mapping[str, Uuid] = field(default_factory=dict)
+    begin: StreamOffset | None = None
+    """Of the end of the first batch of a query, the position at which that batch begins."""
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
         """Return the position of a checkpoint, also of one of the official connector, which knows no topic ids."""
         try:
             ids = {topic: uuid_from_text(text) for topic, text in value.get(TOPIC_IDS, {}).items()}
-            return cls(offsets_from_json(value), ids)
+            begin = cls.from_json(value[BEGIN]) if BEGIN in value else None
+            return cls(offsets_from_json(value), ids, begin)
         except (ValueError, TypeError, AttributeError):
             raise JobError(f"the checkpoint has the offset {dict(value)!r}, which is not one of this source") from None
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         ids = {topic: uuid_to_text(self.topic_ids[topic]) for topic in sorted(self.topic_ids)}
         ids = {topic: text for topic, text in ids.items() if self.topic_ids[topic] != ZERO_UUID}
-        return ({TOPIC_IDS: ids} if ids else {}) | offsets_to_json(self.offsets)
+        begin = {} if self.begin is None else {BEGIN: self.begin.to_json()}
+        return begin | ({TOPIC_IDS: ids} if ids else {}) | offsets_to_json(self.offsets)
 
     def id_of(self, topic: str) -> Uuid:
         """Return the id of a topic, ZERO_UUID if it is unknown."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow.plan import PartitionRange, ReadPlan
@@ -41,6 +42,7 @@ class Stream:
         self._delay = TriggerDelay(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
         self._ends = options.stream_end is not None
         self._target: StreamOffset | None = None
+        self._first: StreamOffset | None = None
         #: The ends of the partitions at the last call of `latest`.
         self.newest: StreamOffset | None = None
 
@@ -51,7 +53,8 @@ class Stream:
         offsets = offsets_at(
             self._cluster, self._options, assigned.leaders.keys(), self._options.starting, starting=True
         )
-        return assigned.at(offsets)
+        self._first = assigned.at(offsets)
+        return self._first
 
     def stop_at_present_end(self) -> None:
         """End at the records that are there at the next call of `latest` (trigger available-now)."""
@@ -59,7 +62,16 @@ class Stream:
         self._target = None
 
     def latest(self, start: StreamOffset, limited: bool = True) -> StreamOffset:
-        """Return the end of the batch that begins at `start`; if `limited`, by the options for the size of batches."""
+        """Return the end of the batch that begins at `start`; if `limited`, by the options for the size of batches.
+
+        It is `start` itself if there is nothing to read, since Spark begins a batch for each other text.
+        """
+        end = self._limited_end(start, limited)
+        if end.offsets == start.offsets and not start.recreated(end):
+            return start
+        return replace(end, begin=start if self._first is not None and start.offsets == self._first.offsets else None)
+
+    def _limited_end(self, start: StreamOffset, limited: bool) -> StreamOffset:
         newest = self._newest(start)
         self.newest = newest
         if not limited:
@@ -105,6 +117,7 @@ class Stream:
 
     def plan(self, start: StreamOffset, end: StreamOffset) -> list[ReadPlan]:
         """Return what each task of the batch between two positions reads."""
+        start = start if end.begin is None else end.begin
         if start.offsets == end.offsets and not start.recreated(end):
             return []
         self._report_lost_partitions(start, end)

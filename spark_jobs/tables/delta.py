@@ -84,8 +84,9 @@ class DeltaTarget:
 
     def _snapshot(self) -> Any:
         """Return the newest snapshot of Delta's log; its version is -1 without a table."""
-        log: Any = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
-        return log.forTableWithSnapshot(self._spark._jsparkSession, self._path)._2()
+        spark = self._spark
+        log: Any = spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
+        return log.forTableWithSnapshot(spark._jsparkSession, self._path)._2()
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 An append has these properties as options of the writer, a MERGE as settings of the session
 (`spark.sql.iceberg.snapshot-property.*`): Iceberg puts both into the snapshot (SparkWriteConf.extraSnapshotMetadata).
-Before a batch is written it is looked for in all ancestors of the current snapshot; `lineage.py` says what a history
-proves whose older snapshots have expired. The driver of the query commits, and a checkpoint has one driver at a time:
-two that run one query at once, which Spark detects only at the end of a batch, can both append the batch.
+Before a batch is written it is searched for in all ancestors of the current snapshot; `lineage.py` defines what a
+history proves whose older snapshots have expired. The driver of the query commits, and a checkpoint has one driver at
+a time: two that run one query at once, which Spark detects only at the end of a batch, can both append the batch.
 
 The table is at a path, in a Hadoop catalog of its own, whose commits need a file system with an atomic rename; or it
 has a name in a catalog of the user's settings (`spark.sql.catalog.NAME`), which object stores need.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -112,17 +113,16 @@ class IcebergTarget:
     def compact(self) -> None:
         """Rewrite small files to larger ones, in a snapshot that changes no row, and expire old snapshots."""
         table = self._load(self._spark)
-        actions = self._jvm.org.apache.iceberg.spark.actions.SparkActions.get(self._spark._jsparkSession)
-        actions.rewriteDataFiles(table).execute()
+        _rewrite_small_files(self._spark, table)
         self._expire(self._load(self._spark))
 
     def _expire(self, table: Any) -> None:
-        """Expire snapshots older than the table's property says, after their batches are in the baselines.
+        """Expire snapshots older than the table's property permits, after their batches are in the baselines.
 
         The newest snapshot of the query that writes here stays in any case.
         """
         properties = dict(table.properties())
-        cutoff_ms = int(self._jvm.System.currentTimeMillis()) - int(properties.get(MAX_AGE, DEFAULT_MAX_AGE_MS))
+        cutoff_ms = time.time_ns() // 1_000_000 - int(properties.get(MAX_AGE, DEFAULT_MAX_AGE_MS))
         kept = next((one for one in _ancestors(table) if one.query_id and one.query_id == self._query_id), None)
         if kept is not None:
             cutoff_ms = min(cutoff_ms, kept.timestamp_ms)
@@ -179,17 +179,11 @@ class IcebergTarget:
     def _load(self, session: SparkSession) -> Any:
         """Return Iceberg's object of the table with its newest metadata, the one of the session's catalog."""
         self._set_catalog(session)
-        table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, self._name)
-        table.refresh()
-        return table
+        return _loaded(session, self._name)
 
     def _set_catalog(self, session: SparkSession) -> None:
         for key, value in self._catalog.items():
             session.conf.set(key, value)
-
-    @property
-    def _jvm(self) -> Any:
-        return self._spark._jvm
 
 
 def is_name(spark: SparkSession, path: str) -> bool:
@@ -211,6 +205,19 @@ def _path_table(spark: SparkSession, path: str) -> tuple[str, dict[str, str]]:
     setting = f"spark.sql.catalog.{catalog}"
     settings = {f"{setting}.type": "hadoop", f"{setting}.warehouse": warehouse, f"{setting}.cache-enabled": "false"}
     return f"{catalog}.{quoted(str(whole.getName()))}", {setting: CATALOG_CLASS, **settings}
+
+
+def _loaded(spark: SparkSession, name: str) -> Any:
+    """Return Iceberg's object of a table with its newest metadata."""
+    jvm: Any = spark._jvm
+    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)
+    table.refresh()
+    return table
+
+
+def _rewrite_small_files(spark: SparkSession, table: Any) -> None:
+    jvm: Any = spark._jvm
+    jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession).rewriteDataFiles(table).execute()
 
 
 def _current_id(table: Any) -> int | None:

@@ -148,8 +148,8 @@ def run_restarts(ours: BrokerProcess, peer: Peer, given: argparse.Namespace) -> 
     return values, [Figure("restart", statistics.median(values.ours), "s", MAX_RESTART_S), *figures]
 
 
-def table(values: list[Values]) -> str:
-    lines = [f"{'figure':42} {'gregor':>10} {'Kafka 4.3.1':>12} {'ratio':>7}   min - max   (above 1: gregor is better)"]
+def table(values: list[Values], other: str = "Kafka 4.3.1") -> str:
+    lines = [f"{'figure':42} {'gregor':>10} {other:>12} {'ratio':>7}   min - max   (above 1: gregor is better)"]
     for one in values:
         ratios = one.ratios
         told = f"{statistics.median(ratios):7.2f}   {min(ratios):.2f} - {max(ratios):.2f}" if ratios else "      -"

@@ -32,19 +32,23 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Figure(NamedTuple):
-    """One line of the report. `limit` is the value that must not be exceeded, or None for a figure without a limit."""
+    """One line of the report. `limit` and `minimum` are the bounds of the value; None: there is none."""
 
     name: str
     value: float
     unit: str
     limit: float | None = None
+    minimum: float | None = None
 
     @property
     def missed(self) -> bool:
-        return self.limit is not None and self.value > self.limit
+        above = self.limit is not None and self.value > self.limit
+        return above or (self.minimum is not None and self.value < self.minimum)
 
     def __str__(self) -> str:
-        limit = "" if self.limit is None else f"  (at most {self.limit:g}{', MISSED' if self.missed else ''})"
+        bounds = [f"at most {self.limit:g}"] if self.limit is not None else []
+        bounds += [f"at least {self.minimum:g}"] if self.minimum is not None else []
+        limit = f"  ({', '.join(bounds)}{', MISSED' if self.missed else ''})" if bounds else ""
         return f"{self.name:58} {self.value:10.2f} {self.unit:3}{limit}"
 
 

@@ -14,16 +14,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = "org.apache.kafka.tools"
 OURS = "tests.bench."
 LOAD_TIMEOUT_S = 300
+HEARTBEATS_S = 15.0
 MIN_COUNT = 100
 
 
 class Load(NamedTuple):
     """One figure of a run of a tool: a class of Apache Kafka's, or a module of ours for what its tools do not measure.
 
-    `arguments` may name {bootstrap}, {topic}, {pid} of the broker and {count}, which is `count` unless only a share of
-    it is run. `pattern` finds the figure in the output. `after` is a load that must have run before. `limit` is that of
-    gregor's value. `is_crowd`: thousands of connections send at once, and the event loop serves all of them before it
-    proceeds.
+    `arguments` may name {bootstrap}, {topic}, {pid} of the broker, {seconds} of heartbeats and {count}, which is
+    `count` unless only a share of it is run. `pattern` finds the figure in the output. `after` is a load that must have
+    run before. `limit` is that of gregor's value. `is_crowd`: thousands of connections send at once, and the event loop
+    serves all of them before it proceeds.
     """
 
     figure: str
@@ -116,7 +117,8 @@ LOADS = [
         Load(
             f"{name}, {protocol}{unit}",
             f"{OURS}groups",
-            f"--bootstrap {{bootstrap}} --topic {{topic}}g --protocol {protocol} --groups {{count}} --pid {{pid}}",
+            f"--bootstrap {{bootstrap}} --topic {{topic}}g --protocol {protocol} --groups {{count}} --pid {{pid}}"
+            " --heartbeats {seconds}",
             1_000,
             pattern,
             False,
@@ -144,7 +146,8 @@ class Runs:
 
     def __init__(self, port: int, pid: int, topic: str, share: float) -> None:
         """The names of topics begin with `topic`; `share` of the usual counts is run."""
-        self._fields = {"bootstrap": f"127.0.0.1:{port}", "pid": pid, "topic": topic}
+        seconds = max(1.0, HEARTBEATS_S * min(1.0, share))
+        self._fields = {"bootstrap": f"127.0.0.1:{port}", "pid": pid, "topic": topic, "seconds": seconds}
         self._share = share
         self._outputs: dict[tuple[str, ...], str] = {}
 

@@ -52,8 +52,9 @@ _log.setLevel(logging.DEBUG)
 class NumberedLoad:
     """An idempotent producer with acks=all that writes running numbers to each partition, some hundreds in a second.
 
-    A broker of Apache Kafka that was started just now knows no topics for a moment, and librdkafka fails the queued
-    records of a topic that is reported as unknown. The producer gets an error for each of them, so this is no loss.
+    A broker of Apache Kafka that was started just now knows no topics and no brokers for a moment. librdkafka fails the
+    queued records of a topic that is reported as unknown, and those under way to a broker that has gone from the
+    metadata. The producer gets an error for each of them, so this is no loss.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
@@ -92,7 +93,7 @@ class NumberedLoad:
     def _report(self, error: KafkaError | None, message: Message) -> None:
         partition, offset, value = message.partition(), message.offset(), message.value()
         assert partition is not None and value is not None
-        if error is not None and error.code() in _UNKNOWN_FOR_NOW:
+        if error is not None and error.code() in (*_UNKNOWN_FOR_NOW, KafkaError._DESTROY):
             self.given_up[partition].add(number_of(value))
             return
         if error is not None:

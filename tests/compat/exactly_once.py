@@ -329,6 +329,7 @@ class Oracle:
         # The comparison reports what is missing.
         with contextlib.suppress(AssertionError):
             until(lambda: len(self.seen) >= sum(fed.values()), "the last record with read_committed", WAIT_S)
+            until(lambda: bool(self.stable_offsets or self.violations), "an answer about last stable offsets", WAIT_S)
         final = read_all(bootstrap, self._topic, len(self._parts), "read_committed")
         found = [*self.violations]
         if sorted(final) != sorted(self.seen):
@@ -491,25 +492,29 @@ class Work:
     def feed(self, count: int) -> None:
         """Add records to each input partition; they are in the log when this returns.
 
-        A broker of Apache Kafka that was started just now knows no topics for a moment, and librdkafka fails the queued
-        records of a topic that it considers unknown: these are sent again.
+        A broker of Apache Kafka that was started just now knows no topics and no brokers for a moment. librdkafka fails
+        the queued records of a topic that it considers unknown, and those under way to a broker that has gone from the
+        metadata: these are sent again, the latter unless they are there.
         """
         left = [(partition, begin + number) for partition, begin in self.fed.items() for number in range(count)]
         for partition in self.fed:
             self.fed[partition] += count
 
         def sent() -> bool:
-            left[:] = self._unknown_of(left)
+            left[:] = self._failed_of(left)
             return not left
 
         until(sent, f"{self.input}: records up to {self.fed}", WAIT_S)
 
-    def _unknown_of(self, records: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Send the records; return those that failed because the topic is unknown, in their order."""
+    def _failed_of(self, records: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Send the records; return those that failed and are not in the log, in their order."""
         unknown: list[tuple[int, int]] = []
+        doubtful: list[tuple[int, int]] = []
 
         def failed(error: KafkaError | None, record: tuple[int, int]) -> None:
-            if error is not None:
+            if error is not None and error.code() == KafkaError._DESTROY:
+                doubtful.append(record)
+            elif error is not None:
                 assert error.code() in _UNKNOWN_FOR_NOW, f"{record}: {error}"
                 unknown.append(record)
 
@@ -525,6 +530,9 @@ class Work:
             except KafkaException as failure:
                 failed(failure.args[0], record)
         assert self._producer.flush(WAIT_S) == 0
+        if doubtful:
+            there = {one.value for one in read_all(self.bootstrap, self.input, self.inputs, "read_uncommitted")}
+            unknown += [(partition, number) for partition, number in doubtful if f"{partition}.{number}" not in there]
         return sorted(unknown)
 
     def committed(self) -> dict[int, int]:

@@ -85,7 +85,9 @@ class Transaction:
     def __init__(self, bootstrap: str, transactional_id: str, topic: str) -> None:
         self.transactional_id = transactional_id
         self.topic = topic
-        self.producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0})
+        settings = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0}
+        # Longer than the start of a tool on a busy machine.
+        self.producer = Producer({**settings, "transaction.timeout.ms": 600_000})
         self.producer.init_transactions(WAIT_S)
         self.write()
 

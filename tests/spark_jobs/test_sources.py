@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from gregor.spark_jobs.sources import read_topic, source_options, stream_topic
-from tests.spark_jobs.topics import Topics
+from tests.spark_jobs.topics import CLIENT_S, Topics
 
 
 def against_broker(test: Callable[..., None]) -> Callable[..., None]:
@@ -75,7 +75,7 @@ def test_batch_read_of_each_codec(spark: SparkSession, topics: Topics, codec: st
     sent = [f"{codec} {number}" for number in range(500)]
     for value in sent:
         producer.produce(topic, value)
-    assert producer.flush(30) == 0
+    assert producer.flush(CLIENT_S) == 0
     assert values_of(read_topic(spark, topics.bootstrap, topic)) == sorted(sent)
 
 

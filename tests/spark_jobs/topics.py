@@ -16,14 +16,18 @@ class Topics:
 
     def create(self, partitions: int = PARTITIONS, prefix: str = "spark", config: dict[str, str] | None = None) -> str:
         """Create a topic. It keeps records of any age, as the next retention check would delete old timestamps."""
+        name = f"{prefix}-{uuid.uuid4().hex[:8]}"
+        self.create_named(name, partitions, config)
+        return name
+
+    def create_named(self, name: str, partitions: int = PARTITIONS, config: dict[str, str] | None = None) -> None:
+        """Create a topic of a given name."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
-        name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.create_topics([NewTopic(name, partitions, 1, config={"retention.ms": "-1"} | (config or {}))])[
             name
         ].result(CLIENT_S)
-        return name
 
     def produce(
         self,

@@ -29,6 +29,8 @@ ALLOWED_NAMES = {
     "SparkContext.*": "PySpark has no other way to the JVM that it started or has to start",
     "spark._jvm": "PySpark has no other way to the JVM that it started",
     "spark._jsc": "PySpark has no other way to Hadoop's configuration",
+    "spark._jsparkSession": "Delta's and Iceberg's classes have the JVM's session as an argument",
+    "*._2": "the second value of Scala's tuples",
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -269,7 +269,7 @@ class Heartbeats:
         member = group.members.get(member_id)
         if member is None:
             if joining:
-                _log.info("Group %r: member %r joins", group.group_id, member_id)
+                _log.debug("Group %r: member %r joins", group.group_id, member_id)
                 return Joined(member_id, Subscription(), JOINING, is_new=True)
             raise _unknown_member(group.group_id, member_id)
         _check_epoch(member, request)

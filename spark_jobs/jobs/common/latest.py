@@ -1,6 +1,6 @@
 """The latest value of each key of a topic, kept from batch to batch: only appended records are read.
 
-The cluster is asked for the offsets of the topic before each batch. Without new ones the table is used as it is; new
+The offsets of the topic are fetched before each batch. Without new ones the table is used as it is; new
 ones are read alone and merged into it. The table is read as a whole when records that it has were deleted, and after
 MAX_ADDITIONS, because the plan of the table grows with each addition.
 """

@@ -95,7 +95,8 @@ def open_console(spark: SparkSession, options: Options, result: Result) -> Write
     limit = getattr(options, "rows", 20)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        rows = batch.orderBy(*[F.col(name) for name in result.order]).limit(limit + 1).collect()
+        ordered = batch.orderBy(*[F.col(name) for name in result.order]) if result.order else batch
+        rows = ordered.limit(limit + 1).collect()
         if rows:
             table = text_table(batch.columns, [tuple(row) for row in rows[:limit]])
             more = f"\n  more rows: --rows {limit} is the limit" if len(rows) > limit else ""

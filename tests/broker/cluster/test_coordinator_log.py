@@ -79,14 +79,18 @@ def test_segments_are_read_one_after_the_other(harness: Harness, coordinator_log
 def test_commits(harness: Harness, coordinator_log: CoordinatorLog) -> None:
     told: list[ErrorCode] = []
     end = coordinator_log.append(0, [(b"k", b"v")])
+    assert coordinator_log.is_committed(0, end)
     coordinator_log.when_committed(0, end, told.append)
     assert told == [ErrorCode.NONE]
     harness.add_follower(GROUP_METADATA_TOPIC)
+    assert coordinator_log.is_committed(0, end)
     end = coordinator_log.append(0, [(b"k", b"v")])
+    assert not coordinator_log.is_committed(0, end)
     coordinator_log.when_committed(0, end, told.append)
     assert told == [ErrorCode.NONE]
     harness.loop.call_soon(harness.hand_over, GROUP_METADATA_TOPIC)
     harness.turn()
+    assert not coordinator_log.is_committed(0, 0)
     assert told == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
@@ -95,6 +99,7 @@ def test_what_is_not_led_here_is_refused(harness: Harness, coordinator_log: Coor
     harness.loop.call_soon(harness.hand_over, GROUP_METADATA_TOPIC)
     harness.turn()
     before = log_of(harness).log_end_offset
+    assert not coordinator_log.is_committed(partition, 0)
     for call in (
         lambda: coordinator_log.append(partition, [(b"k", b"v")]),
         lambda: coordinator_log.bounds(partition),

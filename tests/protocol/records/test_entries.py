@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gregor.protocol.records.batch import RECORD_BATCH_OVERHEAD, CorruptBatch, RecordBatch, build_batch
-from gregor.protocol.records.entries import _usual_entries, entries_of
+from gregor.protocol.records.batch import (
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    RECORD_BATCH_OVERHEAD,
+    CorruptBatch,
+    RecordBatch,
+    build_batch,
+)
+from gregor.protocol.records.entries import _usual_entries, entries_of, plain_entries
 
+LAST_OFFSET_DELTA_AT = 23
 _SIZES = st.sampled_from([0, 1, 5, 31, 32, 63, 64, 100, 4000, 8190, 8192, 20_000])
 _FIELDS = st.one_of(st.none(), st.binary(max_size=70), _SIZES.map(bytes), _SIZES.map(lambda size: b"\xff" * size))
 
@@ -65,3 +76,44 @@ def test_usual_records_are_parsed_the_short_way() -> None:
     records = [(b"k" * 40, b"v" * 200), (b"k", None), (b"", b"")]
     body = RecordBatch(build_batch(records, timestamp_ms=5)).plain_body()
     assert _usual_entries(body, 3, 7) == [(7, *records[0]), (8, *records[1]), (9, *records[2])]
+
+
+def test_plain_batches_are_found_one_behind_the_other() -> None:
+    first = build_batch([(b"k", b"v"), (b"k2", None)], timestamp_ms=5, base_offset=7)
+    # Compaction has removed its last record.
+    second = build_batch([(b"k3", b"v3")], timestamp_ms=5, base_offset=12)
+    struct.pack_into(">i", second, LAST_OFFSET_DELTA_AT, 2)
+    for data in (bytes(first + second), first + second, memoryview(first + second)):
+        assert plain_entries(data, 0) == (len(first), 9, [(7, b"k", b"v"), (8, b"k2", None)])
+        assert plain_entries(data, len(first)) == (len(second), 15, [(12, b"k3", b"v3")])
+        assert plain_entries(data, len(data)) is None
+        assert plain_entries(data[:-1], len(first)) is None
+        assert plain_entries(data[: len(first) + 20], len(first)) is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"compression": 3},
+        {"transactional": True, "producer_id": 4, "producer_epoch": 0},
+        {"control": True, "producer_id": 4, "producer_epoch": 0},
+        {"base_offset": 2**63 - 1},
+    ],
+)
+def test_other_batches_are_not_plain(fields: dict[str, Any]) -> None:
+    assert plain_entries(build_batch([(b"k", b"v")], timestamp_ms=5, **fields), 0) is None
+
+
+def test_batches_with_other_records_or_another_magic_are_not_plain() -> None:
+    assert plain_entries(build_batch([(None, b"v")], timestamp_ms=5), 0) is None
+    batch = build_batch([(b"k", b"v")], timestamp_ms=5)
+    batch[MAGIC_AT] = 1
+    assert plain_entries(batch, 0) is None
+
+
+@given(st.integers(-70, 200))
+def test_a_wrong_length_is_not_read_beyond_the_end(length: int) -> None:
+    batch = build_batch([(b"k", b"v")], timestamp_ms=5)
+    right = len(batch) - LOG_OVERHEAD
+    struct.pack_into(">i", batch, LENGTH_AT, length)
+    assert (plain_entries(batch, 0) is not None) == (length == right)

@@ -220,12 +220,30 @@ async def test_downgrade_that_fails_is_undone(tmp_path: Path, call: str) -> None
 
 
 @on_loop
+async def test_phase_that_was_written_after_the_next_election_is_undone_by_its_writer(tmp_path: Path) -> None:
+    tested = await subject(tmp_path)
+    await tested.update(1, name=GROUPS)
+
+    async def resign(_epoch: int, _limit: TimeLimit) -> None:
+        tested.controller.cluster = None
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+    tested.works[GROUPS].in_end = resign
+    with pytest.raises(KafkaError):
+        await tested.update(0, SAFE, GROUPS)
+    assert (await tested.node())[0] == nodes.encode_features({GROUPS: 1})
+    assert tested.features.admits_consumer_members()
+    await tested.store.close()
+
+
+@on_loop
 async def test_downgrade_of_a_controller_that_is_no_longer_one_is_undone_by_the_next(tmp_path: Path) -> None:
     tested = await subject(tmp_path)
     await tested.update(1, name=GROUPS)
 
     async def resign(_epoch: int, _limit: TimeLimit) -> None:
         tested.controller.cluster = None
+        await tested.store.set(nodes.FEATURE, (await tested.node())[0])
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
     tested.works[GROUPS].in_end = resign

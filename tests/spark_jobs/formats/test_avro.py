@@ -154,7 +154,7 @@ KIND: pa.DataType = to_arrow_type(columns_of(avro(ORDER)))
         ({"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]}, "R contains itself"),
         ({"type": "array", "items": "null"}, "an array has items without bytes"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 39}, "a decimal of 39 digits"),
-        (["int", "string", "long"], "the branches of a union are not told apart"),
+        (["int", "string", "long"], "the branches of a union are not distinguished"),
         ({"type": "record", "fields": []}, "is no Avro schema"),
         ("nothing", "is no Avro schema"),
     ],

@@ -133,7 +133,9 @@ def test_sql_groups_and_continues(spark: SparkSession, topics: Topics, tmp_path:
 
 
 def test_sessions_are_written_when_they_are_finished(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    chart = tmp_path / "chart.svg"
     pipe = Pipe(spark, topics, tmp_path, sessions.JOB, "--gap", "60 seconds", "--watermark", "0 seconds")
+    pipe.arguments += ["--chart", str(chart)]
     end = Event(b"", "end", START + 20 * MINUTE)
     chance = random.Random(4)
     times = [START + chance.randrange(15 * MINUTE) for _ in range(40)]
@@ -157,6 +159,7 @@ def test_sessions_are_written_when_they_are_finished(spark: SparkSession, topics
         for row in json_rows(topics, pipe.target)
     ]
     assert set(found) == set(expected)  # those of the repeated batch come twice
+    assert chart.read_text().count("<polyline") == 2
 
 
 def test_an_exactly_once_sink_writes_no_row_of_a_repeated_batch_again(
@@ -235,12 +238,9 @@ def test_join_with_the_latest_value_of_a_key(spark: SparkSession, topics: Topics
     )
 
 
-@pytest.mark.parametrize("source", ["kafka", "gregor"])
-def test_a_table_reads_only_what_was_appended(spark: SparkSession, topics: Topics, source: str) -> None:
+def test_a_table_reads_only_what_was_appended(spark: SparkSession, topics: Topics) -> None:
     topic = topics.create(1)
-    options = two_topics.JOB.parse(
-        ["-b", topics.bootstrap, "--source", source, "--topic", "left", "--with", topic, "--as-table"]
-    )
+    options = two_topics.JOB.parse(["-b", topics.bootstrap, "--topic", "left", "--with", topic, "--as-table"])
     send(topics, topic, [Event(b"%d" % number, f"{number % 10}", START) for number in range(100)])
     table = LatestTable(spark, options, topic, "key")
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 def committed_records(bootstrap: str, topic: str) -> list[Message]:

@@ -9,7 +9,14 @@ import pytest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs import cli
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.source.checkpoint import commit_last_batch, last_position, positions_of, starting_offsets
+from gregor.spark_jobs.source.checkpoint import (
+    LocalFiles,
+    commit_last_batch,
+    commit_last_batches,
+    last_position,
+    positions_of,
+    starting_offsets,
+)
 from tests.spark_jobs.client.test_offsets import committed
 from tests.spark_jobs.topics import Topics
 
@@ -84,3 +91,20 @@ def test_the_last_batch_is_committed_when_the_query_has_ended(topics: Topics, tm
         commit_last_batch(str(tmp_path), options)
     commit_last_batch(str(tmp_path), {**options, "kafka.group.id": f"of-{topic}"})
     assert committed(topics.bootstrap, f"of-{topic}", TopicPartition(topic, 0)) == 2
+
+
+@pytest.mark.slow
+def test_the_last_batch_of_every_source_is_committed(topics: Topics, tmp_path: pathlib.Path) -> None:
+    left, right = topics.create(), topics.create()
+    topics.produce(left, ["a"] * 4)
+    topics.produce(right, ["a"] * 4)
+    write(tmp_path, 0, f'{{"{left}":{{"0":2}}}}', "-", f'{{"{right}":{{"1":1}}}}')
+    write(tmp_path, 1, f'{{"{left}":{{"0":1}}}}', "-", "-", completed=False)
+    options = {"kafka.bootstrap.servers": topics.bootstrap}
+    assert commit_last_batches(LocalFiles(str(tmp_path)), options) == []
+    [group] = commit_last_batches(LocalFiles(str(tmp_path)), options | {"kafka.group.id": f"of-{left}"})
+    assert committed(topics.bootstrap, group, TopicPartition(left, 0)) == 2
+    assert committed(topics.bootstrap, group, TopicPartition(right, 1)) == 1
+    groups = commit_last_batches(LocalFiles(str(tmp_path)), options | {"groupIdPrefix": "lag"})
+    assert len(set(groups)) == 2 and all(name.startswith("lag-") for name in groups)
+    assert committed(topics.bootstrap, groups[1], TopicPartition(right, 1)) == 1

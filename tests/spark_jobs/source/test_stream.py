@@ -147,6 +147,34 @@ def test_a_stream_starts_at_the_end_and_reads_what_comes() -> None:
     assert pieces(stream.plan(start, end)) == [("t", 1, 6, 9)]
 
 
+def test_a_first_batch_that_is_repeated_begins_where_it_began() -> None:
+    """Spark stores the end alone, and a restarted query calls initialOffset again."""
+    brokers = brokers_with(5)
+    stream = stream_on(brokers)
+    start = stream.initial()
+    brokers.topics["t"].partitions[0].latest = 8
+    text = json.dumps(stream.latest(start).to_json())
+    brokers.topics["t"].partitions[0].latest = 20
+    brokers.topics["t"].partitions[1] = Partition(0, 4)
+    again = stream_on(brokers)
+    anew = again.initial()
+    assert anew.offsets == {T0: 20, T1: 4}
+    end = StreamOffset.from_json(json.loads(text))
+    assert pieces(again.plan(anew, end)) == [("t", 0, 5, 8)]
+    following = again.latest(end)
+    assert following.begin is None
+    assert pieces(again.plan(end, following)) == [("t", 0, 8, 20), ("t", 1, 0, 4)]
+
+
+def test_an_end_without_new_records_is_the_text_of_the_start() -> None:
+    """Spark begins a batch for each other text."""
+    brokers = brokers_with(5)
+    stream = stream_on(brokers, startingOffsets="earliest")
+    first = stream.latest(stream.initial())
+    assert first.begin == StreamOffset({T0: 0}, {"t": ONE})
+    assert json.dumps(stream.latest(first).to_json()) == json.dumps(first.to_json())
+
+
 def test_a_batch_is_capped_with_new_partitions_from_their_first_offset() -> None:
     brokers = brokers_with(100)
     stream = stream_on(brokers, maxOffsetsPerTrigger="10")

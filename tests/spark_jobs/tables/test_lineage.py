@@ -1,4 +1,4 @@
-"""What the history of a table proves about the last batch of a query."""
+"""The last batch of a query, as the history of a table proves it."""
 
 import random
 from collections.abc import Iterator

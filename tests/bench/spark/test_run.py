@@ -1,0 +1,87 @@
+"""The comparison with Spark's connector: its data, its turns, and the command at the smallest size."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gregor.protocol.records.batch import RecordBatch
+from gregor.protocol.records.compression import LZ4, NONE
+from tests.bench.figures import Figure
+from tests.bench.spark.data import START_MS, Kind, batches
+from tests.bench.spark.processes import descendants, processor_s
+from tests.bench.spark.turns import Cost, compared, run_turns
+from tests.support.processes import ROOT
+
+RUN_S = 900
+
+
+@pytest.mark.parametrize("kind", [Kind(100, NONE), Kind(1000, LZ4)])
+def test_batches_are_whole_and_their_time_rises(kind: Kind) -> None:
+    last_ms, total = START_MS - 1, 0
+    for data, count in batches(kind, 500):
+        batch = RecordBatch(data)
+        assert batch.crc_ok() and batch.record_count == count and batch.compression == kind.codec
+        records = list(batch.records())
+        assert [record.timestamp for record in records] == [last_ms + 1 + slot for slot in range(count)]
+        assert all(0.7 < len(record.value or b"") / kind.value_bytes < 1.3 for record in records)
+        last_ms, total = records[-1].timestamp, total + count
+    assert 500 <= total < 1000
+
+
+def test_sides_run_forth_and_back_and_the_first_round_is_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    calls: list[str] = []
+
+    def load(side: str) -> int:
+        calls.append(side)
+        return 10
+
+    found = run_turns("read", {side: lambda side=side: load(side) for side in "ABC"}, 2, [])  # type: ignore[misc]
+    assert "".join(calls) == "ABCCBA" * 3
+    assert [[cost.records for cost in found[side]] for side in "ABC"] == [[20, 20]] * 3
+    assert "# warm-up, read, A: 10 records" in capsys.readouterr().out
+
+
+def test_figures_are_of_time_and_of_cores() -> None:
+    ours, theirs = [Cost(6000, 2.0, 1.0)], [Cost(6000, 3.0, 3.0)]
+    rate, by_core = compared("files", ours, theirs)
+    assert (rate.figure, rate.ours, rate.theirs, rate.ratios) == ("files, 1000/s", [3.0], [2.0], [1.5])
+    assert (by_core.figure, by_core.ratios) == ("files, 1000/s and core", [3.0])
+    assert Figure("ratio", 1.4, "", minimum=1.5).missed and not Figure("ratio", 1.5, "", minimum=1.5).missed
+    assert "(at least 1.5, MISSED)" in str(Figure("ratio", 1.4, "", minimum=1.5))
+
+
+def test_processes_below_and_their_time_are_found() -> None:
+    busy = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); input()"
+    before_s = processor_s([])
+    with subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert process.pid in {one.pid for one in descendants(os.getpid())}
+        assert processor_s([]) - before_s >= 0.15
+        assert process.pid not in {one.pid for one in descendants(os.getpid(), [process.pid])}
+        process.communicate(b"\n")
+
+
+@pytest.mark.jvm
+@pytest.mark.very_slow
+def test_command_works() -> None:
+    command = [sys.executable, "-m", "tests.bench.spark.run", "--rounds", "1", "--records", "4000"]
+    parts = ("read", "planning", "sink", "windows", "others")
+    command += ["--partitions", "20", "--kind", "1 KB lz4", *(f"--only={part}" for part in parts)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=RUN_S)
+    assert done.returncode == ("MISSED" in done.stdout), done.stdout + done.stderr
+    for figure in (
+        "files, 1 KB lz4, 1000/s and core",
+        "wire, 1 KB lz4, 1000/s",
+        "plan of a batch over 20 partitions with new records",
+        "sink exactly once, 1000/s",
+        "exactly once over the plain sink",
+        "time of a record, most records over fewest",
+        "99th percentile of produce and fetch, without a reader",
+        "while files reads",
+    ):
+        assert figure in done.stdout
