@@ -1,12 +1,13 @@
 """The run of a streaming query until it ends or a signal stops it: progress lines, signals, short errors."""
 
+import ast
 import json
 import math
 import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -58,7 +59,9 @@ class Progress:
     def line(self, progress: StreamingQueryProgress, records: int) -> str:
         text = f"batch {progress.batchId}: {records:,} records, {self.records:,} in this run"
         sources = json.loads(progress.json)["sources"]  # the attributes hold offsets as the repr of a dict
-        waiting = sum(records_waiting(source.get("endOffset"), source.get("latestOffset")) for source in sources)
+        waiting = sum(
+            records_waiting(offsets_of(source, "endOffset"), offsets_of(source, "latestOffset")) for source in sources
+        )
         rate = f"{progress.processedRowsPerSecond * records / progress.numInputRows:,.0f} records/s"
         return f"{text}, {waiting:,} waiting, {rate}, {progress.batchDuration / 1000:,.1f} s"
 
@@ -69,6 +72,16 @@ def observed_counts(progress: StreamingQueryProgress) -> tuple[int, int] | None:
     if not counts:
         return None
     return sum(row["rows"] for row in counts), sum(row["records"] for row in counts)
+
+
+def offsets_of(source: Mapping[str, Any], name: str) -> Offsets | None:
+    """Return the offsets in the progress of a source; through Spark Connect they are the repr of a dict or of None."""
+    value = source.get(name)
+    try:
+        found = ast.literal_eval(value) if isinstance(value, str) else value
+    except (ValueError, SyntaxError):  # of a source that has no offsets of partitions
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.progress import Progress, reason, records_waiting, run_to_end, stop_signals
+from gregor.spark_jobs.progress import Progress, offsets_of, reason, records_waiting, run_to_end, stop_signals
 
 
 def report(batch_id: int, rows: int, end: dict[str, Any] | None = None, latest: Any = None) -> StreamingQueryProgress:
@@ -172,3 +172,8 @@ def test_the_report_above_is_that_of_spark() -> None:
     """The stand-in is only worth something if PySpark keeps the offsets in the JSON that `Progress` reads."""
     made = report(0, 1, {"t": {"0": 1}}, {"t": {"0": 2}})
     assert json.loads(made.json)["sources"][0]["endOffset"] == {"t": {"0": 1}}
+
+
+def test_offsets_of_a_source_also_as_spark_connect_reports_them() -> None:
+    given = {"a": {"t": {"0": 3}}, "b": "{'t': {'0': 3}}", "c": "None", "d": None, "e": "12", "f": "rate@1"}
+    assert [offsets_of(given, name) for name in "abcdefg"] == [{"t": {"0": 3}}] * 2 + [None] * 5

@@ -128,11 +128,9 @@ class Job:
 
     def problem_with_connect(self, options: Any) -> str | None:
         """Return why a run with these options cannot be one of Spark Connect, or None."""
-        problem = self.connect_problem(options)
+        problem = self.connect_problem(options) or self._sink_of(options).connect_problem
         if problem is not None:
             return problem
-        if self._sink_of(options).local:
-            return f"the batches run on the server, and --sink {options.sink} would print there; give another --sink"
         if getattr(options, "chart", None) is not None:
             return "the batches run on the server, and --chart would write its file there; leave it out"
         return None

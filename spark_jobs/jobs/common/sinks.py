@@ -62,8 +62,8 @@ class Sink:
     guarantee: str
     problem: Callable[[Options], str | None]
     open: Callable[[SparkSession, Options, Result], Write] | None = None
-    local: bool = False
-    """Whether its output is that of the process which runs the batches, by Spark Connect one of the server."""
+    connect_problem: str | None = None
+    """Why a run through Spark Connect, whose batches are those of a process of the server, cannot have it."""
 
 
 def no_problem(options: Options) -> str | None:
@@ -209,7 +209,11 @@ def with_default_topic(records: DataFrame, topic: str) -> DataFrame:
 
 SINKS: dict[str, Sink] = {
     "console": Sink(
-        "print the rows", "rows of a repeated batch are printed again", no_problem, open_console, local=True
+        "print the rows",
+        "rows of a repeated batch are printed again",
+        no_problem,
+        open_console,
+        "the batches run on the server, and --sink console would print there; give another --sink",
     ),
     "topic": Sink("a topic", "at least once: a repeated batch is produced again", topic_problem, open_topic),
     "exactly-once": Sink(
@@ -217,6 +221,8 @@ SINKS: dict[str, Sink] = {
         "exactly once: one transaction per batch; read the topic with isolation.level=read_committed",
         exactly_once_problem,
         open_exactly_once,
+        "a batch of the server does not know its query, by which --sink exactly-once fences other runs; give another "
+        "--sink",
     ),
     "parquet": Sink(
         "Parquet files", "exactly once: a repeated batch replaces its files", parquet_problem, open_parquet
