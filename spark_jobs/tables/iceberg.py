@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.hadoop import HadoopFiles
 from gregor.spark_jobs.tables.change import merge_statement, quoted
 from gregor.spark_jobs.tables.lineage import BASELINE, BATCH, QUERY, Baseline, Snapshot, last_batches, parse_baseline
 from gregor.spark_jobs.tables.target import DELETE, Batch, Layout, new_fields
@@ -195,16 +196,13 @@ def is_name(spark: SparkSession, path: str) -> bool:
 
 def _path_table(spark: SparkSession, path: str) -> tuple[str, dict[str, str]]:
     """Return the name of the table at a path, and the settings of a catalog for the folder that holds it."""
-    hadoop: Any = spark._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
-    bare = hadoop.Path(path)
-    whole = bare.getFileSystem(spark._jsc.hadoopConfiguration()).makeQualified(bare)
-    if whole.getParent() is None:
+    warehouse, name = HadoopFiles(spark, path).qualified()
+    if warehouse is None:
         raise JobError(f"{path} cannot be a table; give a folder below it")
-    warehouse = str(whole.getParent().toString())
     catalog = f"gregor_{hashlib.sha256(warehouse.encode()).hexdigest()[:12]}"
     setting = f"spark.sql.catalog.{catalog}"
     settings = {f"{setting}.type": "hadoop", f"{setting}.warehouse": warehouse, f"{setting}.cache-enabled": "false"}
-    return f"{catalog}.{quoted(str(whole.getName()))}", {setting: CATALOG_CLASS, **settings}
+    return f"{catalog}.{quoted(name)}", {setting: CATALOG_CLASS, **settings}
 
 
 def _loaded(spark: SparkSession, name: str) -> Any:

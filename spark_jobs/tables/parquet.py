@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.hadoop import HadoopFiles
 from gregor.spark_jobs.tables.change import time_columns, with_time_columns
-from gregor.spark_jobs.tables.hadoop import HadoopFiles
 from gregor.spark_jobs.tables.staging import Publisher
 from gregor.spark_jobs.tables.target import Batch, Layout, new_fields
 

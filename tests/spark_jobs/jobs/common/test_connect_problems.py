@@ -1,4 +1,4 @@
-"""What jobs cannot do through Spark Connect: each is refused with its reason."""
+"""gregor.spark_jobs.jobs.common.job: the reasons for which a job refuses Spark Connect."""
 
 from __future__ import annotations
 

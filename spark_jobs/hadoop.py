@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 class HadoopFiles:
-    """The files below a folder, see `staging.Files`."""
+    """The files below a folder, by paths relative to it."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._root = root.rstrip("/")
         self._hadoop: Any = spark._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
-        self._files = self._hadoop.Path(self._root).getFileSystem(spark._jsc.hadoopConfiguration())
+        self._files = self._hadoop.Path(self._root or "/").getFileSystem(spark._jsc.hadoopConfiguration())
 
     @property
     def scheme(self) -> str:
@@ -38,6 +38,17 @@ class HadoopFiles:
         while found.hasNext():
             names.append(str(found.next().getPath().toString()).removeprefix(prefix))
         return sorted(names)
+
+    def matching(self, pattern: str) -> list[tuple[str, int]]:
+        """Return the names of the files and folders that match a pattern, and when each was modified, in ms."""
+        found = self._files.globStatus(self._path(pattern)) or []
+        return [(str(status.getPath().getName()), int(status.getModificationTime())) for status in found]
+
+    def qualified(self) -> tuple[str | None, str]:
+        """Return the URL of the folder that contains this one, None for the root of a file system, and its name."""
+        whole = self._files.makeQualified(self._hadoop.Path(self._root or "/"))
+        parent = whole.getParent()
+        return None if parent is None else str(parent.toString()), str(whole.getName())
 
     def exists(self, path: str) -> bool:
         """Return whether a file is there."""
