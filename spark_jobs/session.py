@@ -70,7 +70,7 @@ def open_session(
 
     given = SparkConf(loadDefaults=False).setAll(list((settings or {}).items()))
     jvm = _started_jvm(given, log_file, jvm_options)
-    connector = [] if _has_class(jvm, PROVIDER_CLASS) else [connector_package()]
+    connector = [] if has_class(jvm, PROVIDER_CLASS) else [connector_package()]
     jars = [jar for package in (*connector, *packages) for jar in _load(jvm, package)]
     conf = SparkConf()  # includes the settings of spark-submit and spark-defaults.conf
     conf.setAll(given.getAll())
@@ -254,7 +254,7 @@ def _load(jvm: Any, package: Package) -> list[str]:
     The class loader is the one to which spark-submit adds jars. It accepts jars after the start of the JVM, so that a
     plain `spark-submit job.py` needs no `--packages`.
     """
-    if _has_class(jvm, package.provides):
+    if has_class(jvm, package.provides):
         return []
     jars = package_jars(package, os.path.join(jvm.java.lang.System.getProperty("java.home"), "bin", "java"))
     loader = _loader(jvm)
@@ -267,7 +267,8 @@ def _loader(jvm: Any) -> Any:
     return jvm.java.lang.Thread.currentThread().getContextClassLoader()
 
 
-def _has_class(jvm: Any, name: str) -> bool:
+def has_class(jvm: Any, name: str) -> bool:
+    """Return whether a session, with the packages that were added to it, has a Java class."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     try:

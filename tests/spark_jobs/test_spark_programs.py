@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from gregor.spark_jobs.session import PROVIDER_CLASS, SHORT_JOB, _has_class
+from gregor.spark_jobs.session import PROVIDER_CLASS, SHORT_JOB, has_class
 from tests.spark_jobs.topics import Topics
 from tests.support.processes import ROOT
 
@@ -65,7 +65,7 @@ def heap_option(pid: int) -> str:
 def test_session_has_the_connector_and_fits_the_cores(spark: SparkSession) -> None:
     jvm = spark._jvm
     assert jvm is not None
-    assert _has_class(jvm, jvm.java.lang.Thread.currentThread().getContextClassLoader(), PROVIDER_CLASS)
+    assert has_class(jvm, PROVIDER_CLASS)
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.conf.get("spark.driver.host") == "127.0.0.1"
     assert spark.sparkContext.uiWebUrl is None
