@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 try:
     from gregor.spark_jobs.errors import JobError
     from gregor.spark_jobs.formats.types import canonical, ddl_of, struct_of
-    from gregor.spark_jobs.jobs.common.checkpoint import Folder, read_identity
+    from gregor.spark_jobs.jobs.common.checkpoint import kept_option
     from gregor.spark_jobs.jobs.common.dead_letters import counted
     from gregor.spark_jobs.jobs.common.job import Job
-    from gregor.spark_jobs.jobs.common.options import FIXED, add_pairs
+    from gregor.spark_jobs.jobs.common.options import FIXED, add_pairs, add_transactional_id
     from gregor.spark_jobs.jobs.common.options import Options as CommonOptions
     from gregor.spark_jobs.jobs.common.sinks import Result, writer_of
     from gregor.spark_jobs.jobs.common.values import read_schema_file
@@ -125,9 +125,7 @@ def with_schema(spark: SparkSession, options: Options) -> Options:
         return replace(options, schema=canonical(" ".join(text.split())))
     if options.format != "csv":
         return options
-    assert options.checkpoint is not None
-    identity = read_identity(Folder(spark, options.checkpoint))
-    kept = identity["options"].get("--schema") if identity else None
+    kept = kept_option(spark, options.checkpoint, "--schema")
     if kept is None:
         kept = inferred_schema(spark, options)
         print(f"inferred --schema '{kept}'", file=sys.stderr, flush=True)
@@ -204,11 +202,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="topic for the lines that cannot be decoded, with the reason, written together with the batch. Default: "
         "such a line ends the job",
     )
-    add(
-        "--transactional-id",
-        metavar="NAME",
-        help="for --sink exactly-once: a name of this query alone, with which a newer run fences an older one",
-    )
+    add_transactional_id(parser)
     add_pairs(
         parser,
         "--source-option",

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 try:
     from gregor.spark_jobs.errors import JobError
-    from gregor.spark_jobs.jobs.common.checkpoint import Folder, read_identity
+    from gregor.spark_jobs.jobs.common.checkpoint import kept_option
     from gregor.spark_jobs.jobs.common.dead_letters import counted
     from gregor.spark_jobs.jobs.common.job import Job
-    from gregor.spark_jobs.jobs.common.options import FIXED, pair, positive
+    from gregor.spark_jobs.jobs.common.options import FIXED, add_transactional_id, pair, positive
     from gregor.spark_jobs.jobs.common.options import Options as CommonOptions
     from gregor.spark_jobs.jobs.common.sinks import Result, writer_of
 except ModuleNotFoundError as error:
@@ -111,8 +111,7 @@ def with_start(spark: SparkSession, options: Options) -> Options:
     """
     if options.start_timestamp is not None:
         return options
-    identity = read_identity(Folder(spark, options.checkpoint)) if options.checkpoint is not None else None
-    kept = identity["options"].get("--start-timestamp") if identity else None
+    kept = kept_option(spark, options.checkpoint, "--start-timestamp")
     return replace(options, start_timestamp=int(time.time() * 1000) if kept is None else kept)
 
 
@@ -244,11 +243,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time of the first records, in milliseconds since 1970; each batch is --interval later. Default: the "
         "present, kept in the checkpoint",
     )
-    add(
-        "--transactional-id",
-        metavar="NAME",
-        help="for --sink exactly-once: a name of this query alone, with which a newer run fences an older one",
-    )
+    add_transactional_id(parser)
 
 
 JOB = Job(

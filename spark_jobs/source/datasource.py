@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.client.retries import SystemClock
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.source.batch import plan_batch
 from gregor.spark_jobs.source.filters import Pushed, push
@@ -179,7 +179,7 @@ class StreamReader(DataSourceStreamReader):
     def _stream(self) -> Stream:
         if self._opened is None:
             self._cluster = Cluster(self._options.settings)
-            self._opened = Stream(self._cluster, self._options, _now_ms)
+            self._opened = Stream(self._cluster, self._options, SystemClock().now_ms)
         return self._opened
 
     def initialOffset(self) -> dict[str, Any]:
@@ -237,7 +237,3 @@ if HAS_ADMISSION_CONTROL:
 
 def _stream_reader(options: SourceOptions) -> StreamReader:
     return AdmittingStreamReader(options) if HAS_ADMISSION_CONTROL else StreamReader(options)
-
-
-def _now_ms() -> float:
-    return time.monotonic() * 1000

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _HOUR_MICROS = 3_600_000_000
+_CHANGES = "_gregor_changes"
 _OWN = {*POSITION, DELETE, DAY, HOUR}
 
 
@@ -143,6 +144,21 @@ def merge_statement(table: str, changes: str, columns: Sequence[str], key_column
         f"WHEN MATCHED AND {newer} THEN UPDATE SET {sets} "
         f"WHEN NOT MATCHED AND NOT s.{DELETE} THEN INSERT ({names}) VALUES ({values})"
     )
+
+
+def apply_changes(changes: DataFrame, table: str, key_columns: Sequence[str], settings: Mapping[str, str]) -> None:
+    """Merge changes, one row a key, into a table; the statement is run with these settings of the session."""
+    session = changes.sparkSession
+    changes.createOrReplaceTempView(_CHANGES)
+    columns = [name for name in changes.columns if name != DELETE]
+    try:
+        for name, value in settings.items():
+            session.conf.set(name, value)
+        session.sql(merge_statement(table, _CHANGES, columns, key_columns))
+    finally:
+        for name in settings:
+            session.conf.unset(name)
+        session.catalog.dropTempView(_CHANGES)
 
 
 def _new_value(name: str) -> str:

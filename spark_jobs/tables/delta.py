@@ -7,12 +7,11 @@ whose number the table has already (DeltaCommand.hasBeenExecuted).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gregor.spark_jobs.tables.change import merge_statement, time_columns, with_time_columns
-from gregor.spark_jobs.tables.target import DELETE, Batch, Layout, new_fields
+from gregor.spark_jobs.tables.change import apply_changes, time_columns, with_time_columns
+from gregor.spark_jobs.tables.target import Batch, Layout, new_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +26,6 @@ SETTINGS = {
 of tasks that read the log, for each batch; Delta's 50 are for tables with a hundred thousand files."""
 TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
-_CHANGES = "_gregor_changes"
 
 
 class DeltaTarget:
@@ -68,15 +66,8 @@ class DeltaTarget:
 
     def merge(self, changes: DataFrame, key_columns: Sequence[str], batch: Batch) -> None:
         """Apply the changes in one commit, unless the table has the batch."""
-        session = changes.sparkSession
-        timed = with_time_columns(changes, self._layout)
-        timed.createOrReplaceTempView(_CHANGES)
-        columns = [name for name in timed.columns if name != DELETE]
-        try:
-            with _transaction(session, batch):
-                session.sql(merge_statement(self._table, _CHANGES, columns, key_columns))
-        finally:
-            session.catalog.dropTempView(_CHANGES)
+        transaction = {TXN_APP_ID: batch.query_id, TXN_VERSION: str(batch.batch_id)}
+        apply_changes(with_time_columns(changes, self._layout), self._table, key_columns, transaction)
 
     def compact(self) -> None:
         """Rewrite small files to larger ones, in a commit that changes no row."""
@@ -87,15 +78,3 @@ class DeltaTarget:
         spark = self._spark
         log: Any = spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
         return log.forTableWithSnapshot(spark._jsparkSession, self._path)._2()
-
-
-@contextmanager
-def _transaction(session: SparkSession, batch: Batch) -> Iterator[None]:
-    """Set the transaction of the statements that are run in the block."""
-    session.conf.set(TXN_APP_ID, batch.query_id)
-    session.conf.set(TXN_VERSION, str(batch.batch_id))
-    try:
-        yield
-    finally:
-        session.conf.unset(TXN_APP_ID)
-        session.conf.unset(TXN_VERSION)

@@ -17,14 +17,13 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.hadoop import HadoopFiles
-from gregor.spark_jobs.tables.change import merge_statement, quoted
+from gregor.spark_jobs.tables.change import apply_changes, quoted
 from gregor.spark_jobs.tables.lineage import BASELINE, BATCH, QUERY, Baseline, Snapshot, last_batches, parse_baseline
-from gregor.spark_jobs.tables.target import DELETE, Batch, Layout, new_fields
+from gregor.spark_jobs.tables.target import Batch, Layout, new_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +34,6 @@ SNAPSHOT_OPTION = "snapshot-property."
 SNAPSHOT_SETTING = "spark.sql.iceberg.snapshot-property."
 MAX_AGE = "history.expire.max-snapshot-age-ms"
 DEFAULT_MAX_AGE_MS = 5 * 24 * 3_600_000
-_CHANGES = "_gregor_changes"
 
 
 class IcebergTarget:
@@ -102,14 +100,8 @@ class IcebergTarget:
         session = changes.sparkSession
         if not self._is_new(session, batch):
             return
-        aligned = self._aligned(session, changes)
-        aligned.createOrReplaceTempView(_CHANGES)
-        columns = [name for name in aligned.columns if name != DELETE]
-        try:
-            with _snapshot_properties(session, batch):
-                session.sql(merge_statement(self._name, _CHANGES, columns, key_columns))
-        finally:
-            session.catalog.dropTempView(_CHANGES)
+        properties = {SNAPSHOT_SETTING + name: value for name, value in _properties(batch).items()}
+        apply_changes(self._aligned(session, changes), self._name, key_columns, properties)
 
     def compact(self) -> None:
         """Rewrite small files to larger ones, in a snapshot that changes no row, and expire old snapshots."""
@@ -256,16 +248,3 @@ def _stored_schema(spark: SparkSession, schema: StructType) -> StructType:
 
 def _properties(batch: Batch) -> dict[str, str]:
     return {QUERY: batch.query_id, BATCH: str(batch.batch_id)}
-
-
-@contextmanager
-def _snapshot_properties(session: SparkSession, batch: Batch) -> Iterator[None]:
-    """Set the properties of the snapshots of the statements that are run in the block."""
-    settings = {SNAPSHOT_SETTING + name: value for name, value in _properties(batch).items()}
-    for name, value in settings.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in settings:
-            session.conf.unset(name)

@@ -10,7 +10,7 @@ import socket
 import statistics
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from gregor.broker.admin_socket.address import socket_path
@@ -212,17 +212,24 @@ def fill(connection: RawConnection, topic: str, partitions: int, megabytes: floa
 @contextlib.contextmanager
 def another_client(broker: BrokerProcess) -> Iterator[list[float]]:
     """Run a client that sends a request every few milliseconds; the list fills with its response times in ms."""
+    with repeated(broker.port, 0.003, lambda connection: connection.ask(ApiVersionsRequest(), 2)) as times:
+        yield times
+
+
+@contextlib.contextmanager
+def repeated(port: int, pause_s: float, exchange: Callable[[RawConnection], object]) -> Iterator[list[float]]:
+    """Run a client that makes an exchange again and again; the list fills with the time of each in ms."""
     times: list[float] = []
     over = threading.Event()
 
-    def ask() -> None:
-        with RawConnection(broker.port) as connection:
-            while not over.wait(0.003):
+    def run() -> None:
+        with RawConnection(port) as connection:
+            while not over.wait(pause_s):
                 begin = time.perf_counter()
-                connection.ask(ApiVersionsRequest(), 2)
+                exchange(connection)
                 times.append((time.perf_counter() - begin) * 1000)
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=run)
     thread.start()
     try:
         yield times

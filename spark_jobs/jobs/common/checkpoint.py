@@ -49,6 +49,12 @@ def check(
         refuse_other(checkpoint, stored, job, fixed, evolving)
 
 
+def kept_option(spark: SparkSession, checkpoint: str | None, name: str) -> Any:
+    """Return the value of an option with which a checkpoint was begun; None if there is no such."""
+    identity = read_identity(Folder(spark, checkpoint)) if checkpoint is not None else None
+    return identity["options"].get(name) if identity is not None else None
+
+
 def read_identity(folder: Folder) -> dict[str, Any] | None:
     """Return the identity of a checkpoint in which a batch was begun; None if there is none such."""
     if not folder.names("offsets/[0-9]*"):

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.client.retries import SystemClock
 from gregor.spark_jobs.jobs.common.checkpoint import Folder
 from gregor.spark_jobs.jobs.common.sinks import checkpoint_of
 from gregor.spark_jobs.source.checkpoint import last_positions, positions_of
@@ -54,7 +54,7 @@ def fixed_end(spark: SparkSession, options: Options, topic: str, source: Mapping
     if topic not in ends:
         made = SourceOptions.from_options(source, streaming=True)
         with Cluster(made.settings) as cluster:
-            ends[topic] = Stream(cluster, made, _now_ms).latest(StreamOffset({}), limited=False).to_json()
+            ends[topic] = Stream(cluster, made, SystemClock().now_ms).latest(StreamOffset({}), limited=False).to_json()
         if folder is not None:
             folder.write(ENDS, json.dumps(ends, indent=1))
     return json.dumps(ends[topic])
@@ -94,7 +94,3 @@ def _stop_without_batches(query: StreamingQuery) -> None:
         query.stop()
     except (PySparkException, Py4JError, OSError):
         return  # of a query that has failed, or whose session has ended
-
-
-def _now_ms() -> float:
-    return time.monotonic() * 1000

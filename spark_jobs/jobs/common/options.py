@@ -170,3 +170,12 @@ def pair(text: str) -> tuple[str, str]:
     if not separator or not key:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
     return key, value
+
+
+def add_transactional_id(parser: argparse.ArgumentParser) -> None:
+    """Add the argument of jobs that have the sink `exactly-once`."""
+    parser.add_argument(
+        "--transactional-id",
+        metavar="NAME",
+        help="for --sink exactly-once: a name of this query alone, with which a newer run fences an older one",
+    )

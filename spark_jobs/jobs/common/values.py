@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.formats.types import canonical
 from gregor.spark_jobs.formats.value_format import DECODED_IN_PYTHON, KINDS, WITH_SCHEMA, ValueFormat
-from gregor.spark_jobs.jobs.common.checkpoint import Folder, read_identity
+from gregor.spark_jobs.jobs.common.checkpoint import kept_option
 from gregor.spark_jobs.jobs.common.dead_letters import client_settings, counted, diverted, letter_records, refused
-from gregor.spark_jobs.jobs.common.options import FIXED, Options, positive
+from gregor.spark_jobs.jobs.common.options import FIXED, Options, add_transactional_id, positive
 from gregor.spark_jobs.jobs.common.sinks import checkpoint_of, is_transactional
 from gregor.spark_jobs.jobs.common.sources import record_batch, record_stream
 
@@ -119,11 +119,7 @@ def add_value_arguments(
     if not sinks:
         parser.set_defaults(transactional_id=None, rows=20)
         return
-    add(
-        "--transactional-id",
-        metavar="NAME",
-        help="for --sink exactly-once: a name of this query alone, with which a newer run fences an older one",
-    )
+    add_transactional_id(parser)
     add("--rows", type=positive, default=20, metavar="N", help="rows shown by the console sink; default: %(default)s")
 
 
@@ -171,7 +167,7 @@ def with_schema(spark: SparkSession, options: Any) -> Any:
         return options
     given = given_schema(options)
     if given is None:
-        given = kept_schema(spark, options)
+        given = kept_option(spark, checkpoint_of(options), "--schema")
     if given is None:
         given, shown = default_schema(spark, options)
         print(f"inferred --schema '{shown}'", file=sys.stderr, flush=True)
@@ -197,13 +193,6 @@ def given_schema(options: ValueOptions) -> str | None:
 
         return canonical_avro(text)
     return canonical(" ".join(text.split()))
-
-
-def kept_schema(spark: SparkSession, options: ValueOptions) -> str | None:
-    """Return the schema with which the checkpoint was begun; None if there is none."""
-    checkpoint = checkpoint_of(options)
-    identity = read_identity(Folder(spark, checkpoint)) if checkpoint is not None else None
-    return identity["options"].get("--schema") if identity is not None else None
 
 
 def default_schema(spark: SparkSession, options: ValueOptions) -> tuple[str, str]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from gregor.protocol.messages import FetchRequest
-from tests.bench.figures import Figure, create_topics, produce_request
+from tests.bench.figures import Figure, create_topics, produce_request, repeated
 from tests.bench.spark.data import Kind, fill
 from tests.bench.spark.session import read_all
 from tests.support.processes import BrokerProcess
@@ -23,30 +21,13 @@ ALONE = "nothing"
 MAX_GROWTH = 1.3
 
 
-@contextlib.contextmanager
-def produce_and_fetch(port: int) -> Iterator[list[float]]:
-    """Run a client that produces a record and fetches it, every few ms; the list fills with the times of both in ms."""
-    times: list[float] = []
-    over = threading.Event()
-
-    def run() -> None:
-        with RawConnection(port) as connection:
-            while not over.wait(PACE_S):
-                began = time.perf_counter()
-                answer = connection.ask(produce_request(TOPIC, 0), 9)
-                part = answer.responses[0].partition_responses[0]
-                assert part.error_code == 0
-                fetched = connection.ask(_fetch(part.base_offset), 11)
-                assert fetched.responses[0].partitions[0].records
-                times.append((time.perf_counter() - began) * 1000)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield times
-    finally:
-        over.set()
-        thread.join()
+def produce_and_fetch(connection: RawConnection) -> None:
+    """Produce a record and fetch it."""
+    answer = connection.ask(produce_request(TOPIC, 0), 9)
+    part = answer.responses[0].partition_responses[0]
+    assert part.error_code == 0
+    fetched = connection.ask(_fetch(part.base_offset), 11)
+    assert fetched.responses[0].partitions[0].records
 
 
 def _fetch(offset: int) -> FetchRequest:
@@ -70,15 +51,15 @@ def others(session: Any, broker: BrokerProcess, records: int, rounds: int) -> It
     found: dict[str, list[float]] = {side: [] for side in (ALONE, *modes)}
     for _ in range(rounds):
         for side in [*found, *reversed(found)]:
-            with produce_and_fetch(broker.port) as times:
+            with repeated(broker.port, PACE_S, produce_and_fetch) as times:
                 _load(lambda side=side: read_all(session, side, broker.bootstrap, "busy"), side)
             found[side].append(p99(times))
     alone_ms = statistics.median(found[ALONE])
     yield Figure("99th percentile of produce and fetch, without a reader", alone_ms, "ms")
     for mode in modes:
         beside_ms = statistics.median(found[mode])
-        told = "the connector" if mode == "kafka" else mode
-        yield Figure(f"  while {told} reads", beside_ms, "ms")
+        reader = "the connector" if mode == "kafka" else mode
+        yield Figure(f"  while {reader} reads", beside_ms, "ms")
         yield Figure("  over that without", beside_ms / alone_ms, "", MAX_GROWTH if mode == "files" else None)
 
 

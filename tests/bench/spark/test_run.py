@@ -11,7 +11,7 @@ import pytest
 
 from gregor.protocol.records.batch import RecordBatch
 from gregor.protocol.records.compression import LZ4, NONE
-from tests.bench.figures import Figure, create_topics
+from tests.bench.figures import Figure, create_topics, repeated
 from tests.bench.spark import others, planning
 from tests.bench.spark.data import START_MS, Kind, batches
 from tests.bench.spark.processes import descendants, processor_s
@@ -75,7 +75,7 @@ def test_plan_and_another_client_are_measured_on_a_broker(tmp_path: Path) -> Non
         create_topics(connection, ["wide", others.TOPIC], 3)
         planning.append_everywhere(connection, "wide", 3)
         assert len(planning.plans_ms(broker.bootstrap, "wide")) == planning.PLANS
-        with others.produce_and_fetch(broker.port) as times:
+        with repeated(broker.port, others.PACE_S, others.produce_and_fetch) as times:
             until(lambda: len(times) >= 3, "the client has three times")
     assert others.p99([*map(float, range(200))]) == 198
 
