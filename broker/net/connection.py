@@ -24,6 +24,7 @@ from gregor.broker.net.receive_buffers import SHARED_BYTES
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.framing import SIZE_BYTES, FramingError
+from gregor.protocol.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from gregor.broker.net.context import ConnectionContext
@@ -50,6 +51,7 @@ class Connection(asyncio.BufferedProtocol):
         "listener",
         "number",
         "peer",
+        "principal",
         "quiet_sweeps",
         "sockname",
     )
@@ -61,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self._shared_view = broker.buffers.shared_view
         self._routes = ProduceRoutes(broker)
         self.closed = False
+        self.principal = ANONYMOUS
         self.peer = self.host = "?"
         self.sockname: tuple[Any, ...] = ()
         self.quiet_sweeps = 0
