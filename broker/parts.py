@@ -13,6 +13,7 @@ from gregor.protocol.ids import ZERO_UUID, Uuid
 if TYPE_CHECKING:
     from gregor.broker.answers.metadata import EncodedTopics
     from gregor.broker.answers.producer_clients import ProducerClients
+    from gregor.broker.authorization.model import Authorizer
     from gregor.broker.cluster.auto_topics import TopicCreator
     from gregor.broker.context import (
         AdminContext,
@@ -101,6 +102,8 @@ class Broker:
     encoded_topics: EncodedTopics
     addresses: OwnAddresses
     producer_clients: ProducerClients
+    authorizer: Authorizer | None = None
+    """None: no authorizer is configured, and every request is allowed."""
     sends_to_racks: bool = False
     """Whether consumers are directed to the replica in their rack (replica.selector.class)."""
 
