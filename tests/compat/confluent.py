@@ -101,7 +101,8 @@ def error_of(message: Message | None) -> KafkaError:
 def commit_offsets(consumer: Consumer, offsets: list[TopicPartition]) -> None:
     """Commit these offsets, or those of all that was read, once the coordinator accepts them.
 
-    librdkafka does not repeat a commit while the coordinator is created, loads or moves, or the group is in a rebalance.
+    librdkafka does not repeat a commit while the coordinator is created, loads or moves, or while the group is in a
+    rebalance.
     """
     chosen: dict[str, Any] = {"offsets": offsets} if offsets else {}
 
