@@ -5,25 +5,11 @@ A bit is `1 << code of the operation` (Kafka's AclOperation). Without an authori
 
 from __future__ import annotations
 
-from enum import IntEnum
 from functools import reduce
 
+from gregor.broker.authorization.model import Operation
+
 NOT_REQUESTED = -(2**31)
-
-
-class Operation(IntEnum):
-    """Kafka's AclOperation codes."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
 
 
 def _bits(*operations: Operation) -> int:

@@ -1,1 +1,1 @@
-"""TLS of listeners: settings, key and trust stores, contexts, and the names of principals."""
+"""The settings of a listener's security: key and trust stores, JAAS strings, rules for principals."""

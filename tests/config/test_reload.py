@@ -36,7 +36,7 @@ def test_nothing_changed() -> None:
             {},
             {"listener.name.a.ssl.provider": "x"},
             False,
-            "without effect here: OpenSSL serves TLS, not a Java provider",
+            "without effect here: OpenSSL serves TLS",
         ),
         ({}, {"message.max.byte": "5"}, False, "did you mean message.max.bytes?"),
         ({"port": "9092"}, {"port": "9093"}, False, "at start-up only"),
