@@ -82,9 +82,9 @@ def test_values_that_ask_for_nothing() -> None:
     assert config.notes == ["accepted, without effect here: quota.producer.default, zookeeper.ssl.client.enable"]
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 @pytest.mark.parametrize("allow", ["false", "true"])
-def test_listeners_of_tls_and_sasl_are_never_served_in_clear_text(protocol: str, allow: str) -> None:
+def test_listeners_of_sasl_are_never_served_in_clear_text(protocol: str, allow: str) -> None:
     by_name = {"listeners": f"{protocol}://localhost:9093", ALLOW_UNPROTECTED: allow}
     mapped = {
         "listeners": "PLAINTEXT://localhost:9092,OUTSIDE://localhost:9093",
@@ -93,7 +93,8 @@ def test_listeners_of_tls_and_sasl_are_never_served_in_clear_text(protocol: str,
     }
     for name, texts in ((protocol, by_name), ("OUTSIDE", mapped)):
         with pytest.raises(
-            ConfigError, match=f"{name} has the protocol {protocol}, and gregor serves PLAINTEXT only; remove it, or"
+            ConfigError,
+            match=f"{name} has the protocol {protocol}, and gregor serves PLAINTEXT, SSL only; remove it, or",
         ):
             BrokerConfig(texts)
 
