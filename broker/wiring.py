@@ -40,6 +40,8 @@ from gregor.broker.node.store import StartError, home_of_store, open_own_store, 
 from gregor.broker.node.topic_events import TopicEvents
 from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
+from gregor.broker.security.authentication import Authentication
+from gregor.broker.security.stored_credentials import StoredCredentials
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -215,6 +217,7 @@ class Node:
             if self.loading.is_over:
                 await base.adoption.run()
             await base.configs.start()
+            await base.credentials.start()
             await coordinators.group_settings.start()
             await base.features.start()
             if self._access is not None:
@@ -337,6 +340,8 @@ class Node:
             transaction_verifier=coordinators.verifier,
             local_markers=coordinators.local_markers,
             consumer_offsets=ConsumerOffsets(base.store),
+            credentials=base.credentials,
+            authentication=self._authentication(base),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(fetch_slots),
             follower_sessions=member.follower_sessions if member else FollowerSessions(fetch_slots),
@@ -347,6 +352,11 @@ class Node:
             acls=self._access and self._access.acls,
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
         )
+
+    def _authentication(self, base: BaseParts) -> Authentication:
+        authentication = Authentication(self._config, StoredCredentials(base.credentials), now_ms, self._background)
+        base.configs.on_broker_changed.append(authentication.settings_changed)
+        return authentication
 
     def _follow_settings(self, configs: TopicConfigs) -> None:
         configs.on_broker_changed.append(
