@@ -43,9 +43,6 @@ MAX_RESPONSE_BYTES = 1024 * 1024 * 1024
 
 _LONG = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.ALTER_PARTITION})
 """Requests with up to thousands of partitions: they are encoded and decoded in steps, between which other work runs."""
-REAUTHENTICATE_AT = 0.85
-"""The part of a session's lifetime after which the client authenticates again (Kafka's SaslClientAuthenticator: between
-0.85 and 0.95)."""
 
 ResultT = TypeVar("ResultT")
 NextRequest = Callable[[Any], ApiMessage | None]
@@ -338,7 +335,7 @@ class Peer:
 
     async def _authenticate(self) -> None:
         """Authenticate the connection, or do so again. Raises AuthenticationFailed."""
-        from gregor.protocol.sasl.login import Session, login  # loaded by brokers with SASL only
+        from gregor.protocol.sasl.login import REAUTHENTICATE_AT, Session, login  # loaded by brokers with SASL only
 
         assert self._mechanism is not None
         log_in = login(self._mechanism, self._versions)
