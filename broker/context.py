@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
+    from gregor.broker.security.session import SaslSession
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.coordinator.txn.coordinator import TransactionCoordinator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
+    from gregor.replication.entities.credentials import ScramCredentials
     from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import LiveBroker, MetadataImage
     from gregor.replication.partition.partition import Partition
@@ -50,6 +52,8 @@ class ClientConnection(Protocol):
     def number(self) -> int: ...
     @property
     def principal(self) -> Principal: ...
+    @property
+    def session(self) -> SaslSession | None: ...
     def fail(self, reason: str) -> None: ...
     def hold(self) -> None: ...
     def end_hold(self) -> None: ...
@@ -278,6 +282,13 @@ class ControllerContext(Protocol):
 
     @property
     def controller(self) -> ControllerAnswers: ...
+
+
+class CredentialContext(Protocol):
+    """The SCRAM credentials of users."""
+
+    @property
+    def credentials(self) -> ScramCredentials: ...
 
 
 class ReplicaContext(Protocol):

@@ -39,6 +39,8 @@ from gregor.broker.node.store import StartError, home_of_store, open_own_store, 
 from gregor.broker.node.topic_events import TopicEvents
 from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
+from gregor.broker.security.authentication import Authentication
+from gregor.broker.security.stored_credentials import StoredCredentials
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.inter_broker_security import security_between_brokers
@@ -220,6 +222,7 @@ class Node:
             if self.loading.is_over:
                 await base.adoption.run()
             await base.configs.start()
+            await base.credentials.start()
             await coordinators.group_settings.start()
             await base.features.start()
             self._addresses.bound(bind())
@@ -340,6 +343,8 @@ class Node:
             transaction_verifier=coordinators.verifier,
             local_markers=coordinators.local_markers,
             consumer_offsets=ConsumerOffsets(base.store),
+            credentials=base.credentials,
+            authentication=self._authentication(base),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(fetch_slots),
             follower_sessions=member.follower_sessions if member else FollowerSessions(fetch_slots),
@@ -348,6 +353,11 @@ class Node:
             producer_clients=self._producer_clients,
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
         )
+
+    def _authentication(self, base: BaseParts) -> Authentication:
+        authentication = Authentication(self._config, StoredCredentials(base.credentials), now_ms, self._background)
+        base.configs.on_broker_changed.append(authentication.settings_changed)
+        return authentication
 
     def _follow_settings(self, configs: TopicConfigs) -> None:
         configs.on_broker_changed.append(

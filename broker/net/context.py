@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.request_turns import RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
     from gregor.broker.registry import Entry
+    from gregor.broker.security.authentication import Authentication
     from gregor.protocol.ids import Uuid
     from gregor.protocol.turns import Gate
     from gregor.replication.partition.partition import Partition
@@ -25,6 +26,8 @@ class ConnectionContext(Protocol):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def authentication(self) -> Authentication | None: ...
     @property
     def handlers(self) -> Mapping[int, Entry]: ...
     @property

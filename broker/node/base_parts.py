@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.node.adoption import Adoption
+from gregor.replication.entities.credentials import ScramCredentials
 from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
@@ -28,6 +29,7 @@ class BaseParts:
 
     store: MetadataStore
     configs: TopicConfigs
+    credentials: ScramCredentials
     features: FinalizedFeatures
     image: MetadataImage
     replicas: ReplicaManager
@@ -50,6 +52,8 @@ def base_parts(
     """Make the parts; `logs` may still be loading. `security` is that of connections to other brokers."""
     gate = background.gate
     configs = TopicConfigs(store, config, config.broker_id, background.spawn, clock_ms, gate)
+    credentials = ScramCredentials(store)
+    configs.on_entities_changed.append(credentials.changed)
     features = FinalizedFeatures(store, background.spawn)
     image = MetadataImage()
     replicas = ReplicaManager(
@@ -66,4 +70,6 @@ def base_parts(
     recovering = RecoveringPartitions(replicas, logs.is_loading)
     local = ControllerRequestHandler(replicas, image, configs, gate, recovering.hold_back)
     adoption = Adoption(store, logs, config.broker_id, gate, in_cluster=in_cluster)
-    return BaseParts(store, configs, features, image, replicas, local, recovering, adoption, security)
+    return BaseParts(
+        store, configs, credentials, features, image, replicas, local, recovering, adoption, security
+    )

@@ -19,6 +19,7 @@ from gregor.config.tables.broker_cluster_keys import CLUSTER_SETTINGS
 from gregor.config.tables.broker_group_keys import GROUP_SETTINGS
 from gregor.config.tables.broker_log_keys import LOG_SETTINGS
 from gregor.config.tables.broker_peer_keys import PEER_SETTINGS
+from gregor.config.tables.broker_sasl_keys import SASL_SETTINGS
 from gregor.config.validators import at_least, between, one_of
 
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -295,6 +296,7 @@ BROKER_KEYS: dict[str, ConfigDef] = {
         GROUP_SETTINGS,
         CLUSTER_SETTINGS,
         PEER_SETTINGS,
+        SASL_SETTINGS,
     )
     for definition in group
 }
