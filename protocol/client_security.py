@@ -75,7 +75,7 @@ def security_of_client(texts: Mapping[str, str]) -> ChannelSecurity:
 
 def tls_of_client(texts: Mapping[str, str]) -> TlsSettings:
     """Return the settings `ssl.*`."""
-    from gregor.config.security.stores import StoreSettings
+    from gregor.config.security.settings import StoreSettings
     from gregor.config.security.tls import TlsSettings
 
     def value(key: str) -> object:

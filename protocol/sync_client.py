@@ -1,8 +1,8 @@
 """A synchronous connection to one broker: the socket around `protocol.client`, without an event loop.
 
-It raises the errors of a socket (TimeoutError and OSError), ConnectionEnded, MalformedMessage if the other side does not
-respond as a Kafka broker does, and AuthenticationFailed. After any of these the connection must not be used any more: a
-response that arrives late would be read as that of the next request.
+It raises the errors of a socket (TimeoutError and OSError), ConnectionEnded, AuthenticationFailed, and MalformedMessage
+if the other side does not respond as a Kafka broker does. After any of these the connection must not be used any more:
+a response that arrives late would be read as that of the next request.
 """
 
 from __future__ import annotations

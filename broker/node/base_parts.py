@@ -70,6 +70,4 @@ def base_parts(
     recovering = RecoveringPartitions(replicas, logs.is_loading)
     local = ControllerRequestHandler(replicas, image, configs, gate, recovering.hold_back)
     adoption = Adoption(store, logs, config.broker_id, gate, in_cluster=in_cluster)
-    return BaseParts(
-        store, configs, credentials, features, image, replicas, local, recovering, adoption, security
-    )
+    return BaseParts(store, configs, credentials, features, image, replicas, local, recovering, adoption, security)

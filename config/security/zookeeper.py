@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gregor.config.definitions import ConfigError
 from gregor.config.security.jaas import JaasError, parse_jaas
-from gregor.config.security.stores import Secret
+from gregor.config.security.settings import Secret
 
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
@@ -62,19 +62,21 @@ def _user(config: BrokerConfig) -> tuple[str, Secret] | tuple[None, None]:
     entry = entries[0]
     if len(entries) > 1 or entry.module_name != _MODULE:
         raise ConfigError(
-            JAAS, "(hidden)", f"must have one login module, org.apache.zookeeper.server.auth.{_MODULE}: gregor"
-            " authenticates to ZooKeeper with SASL/DIGEST-MD5 only"
+            JAAS,
+            "(hidden)",
+            f"must have one login module, org.apache.zookeeper.server.auth.{_MODULE}: gregor"
+            " authenticates to ZooKeeper with SASL/DIGEST-MD5 only",
         )
     user, password = entry.options.get("username"), entry.options.get("password")
     if not user or not password:
         raise ConfigError(JAAS, "(hidden)", "needs the options username and password")
     if find_spec("puresasl") is None:
-        raise ConfigError(JAAS, "(hidden)", f"SASL to ZooKeeper needs the package pure-sasl; install it with: {INSTALL}")
+        raise ConfigError(JAAS, "(hidden)", f"SASL to ZooKeeper needs the package pure-sasl: {INSTALL}")
     return user, Secret(password)
 
 
 def _tls(config: BrokerConfig) -> TlsSettings:
-    from gregor.config.security.stores import StoreSettings
+    from gregor.config.security.settings import StoreSettings
     from gregor.config.security.tls import TlsSettings
 
     for key in _UNCHECKED:

@@ -1,5 +1,7 @@
-"""The settings of connections that a broker opens itself: to other brokers with SASL, and to ZooKeeper. Names, types and
-defaults are those of Apache Kafka 4.3.1 and, for ZooKeeper, 3.9.1."""
+"""The settings of connections that a broker opens itself: to other brokers with SASL, and to ZooKeeper.
+
+Names, types and defaults are those of Apache Kafka 4.3.1 and, for ZooKeeper, 3.9.1.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ PEER_SETTINGS = (
     ),
     _of_zookeeper("ssl.client.enable", "boolean", False, "Whether connections to ZooKeeper are encrypted."),
     _of_zookeeper("ssl.cipher.suites", "list", [], "Cipher suites that may be agreed on, by Java's names; empty: all."),
-    _of_zookeeper("ssl.crl.enable", "boolean", False, "Whether revocation lists are checked; gregor has no such check."),
+    _of_zookeeper("ssl.crl.enable", "boolean", False, "Whether revocation lists are read; gregor reads none."),
     _of_zookeeper(
         "ssl.enabled.protocols", "list", [], "TLS versions that may be agreed on; empty: zookeeper.ssl.protocol."
     ),
@@ -40,7 +42,7 @@ PEER_SETTINGS = (
     _of_zookeeper("ssl.keystore.location", "string", None, "File with this broker's key and certificates."),
     _of_zookeeper("ssl.keystore.password", "password", None, "Password of zookeeper.ssl.keystore.location."),
     _of_zookeeper("ssl.keystore.type", "string", None, "Format of the key store; the real format is detected."),
-    _of_zookeeper("ssl.ocsp.enable", "boolean", False, "Whether OCSP is used; gregor has no such check."),
+    _of_zookeeper("ssl.ocsp.enable", "boolean", False, "Whether OCSP is used; gregor does not use it."),
     _of_zookeeper("ssl.protocol", "string", "TLSv1.2", "TLS version of connections to ZooKeeper."),
     _of_zookeeper("ssl.truststore.location", "string", None, "File with the certificates to trust."),
     _of_zookeeper("ssl.truststore.password", "password", None, "Password of zookeeper.ssl.truststore.location."),

@@ -57,8 +57,8 @@ def make_mechanism(config: BrokerConfig, listener: str) -> ClientMechanism:
         raise ConfigError(
             MECHANISM,
             name,
-            f"the inter-broker listener {listener} serves {', '.join(settings.mechanisms)}; set this key to one of them,"
-            f" or add it to listener.name.{listener.lower()}.sasl.enabled.mechanisms",
+            f"the inter-broker listener {listener} serves {', '.join(settings.mechanisms)}; set this key to one"
+            f" of them, or add it to listener.name.{listener.lower()}.sasl.enabled.mechanisms",
         )
     key = f"listener.name.{listener.lower()}.{name.lower()}.sasl.jaas.config"
     try:
