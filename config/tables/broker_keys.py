@@ -171,8 +171,8 @@ _NETWORK = (
         "gregor.allow.unprotected",
         "boolean",
         False,
-        "Whether the broker starts, with a warning, although authorizer.class.name or zookeeper.ssl.client.enable "
-        "requests a protection that gregor does not have.",
+        "Whether the broker starts, with a warning, although authorizer.class.name requests a protection that gregor "
+        "does not have.",
         visibility=INTERNAL,
     ),
     ConfigDef(

@@ -50,8 +50,7 @@ from gregor.replication.store.metadata_store import (
     Watch,
     WatchEvent,
 )
-from gregor.replication.store.zookeeper_connection import LoopHandler, node_acl
-from gregor.replication.store.zookeeper_multi_read import multi_read
+from gregor.replication.store.zookeeper_connection import LoopHandler, multi_read, node_acl
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 DEFAULT_IN_FLIGHT = 10
