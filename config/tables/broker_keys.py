@@ -297,10 +297,10 @@ BROKER_KEYS: dict[str, ConfigDef] = {
         _FETCH_AND_PRODUCERS,
         GROUP_SETTINGS,
         CLUSTER_SETTINGS,
+        AUTHORIZER_SETTINGS,
         PEER_SETTINGS,
         SASL_SETTINGS,
         SECURITY_SETTINGS,
-        AUTHORIZER_SETTINGS,
     )
     for definition in group
 }
