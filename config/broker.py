@@ -17,6 +17,7 @@ from gregor.config.listeners import Listener
 from gregor.config.properties import PropertiesError, load_properties
 from gregor.config.protection import ALLOW_UNPROTECTED, missing_protection
 from gregor.config.tables.broker_keys import BROKER_KEYS, broker_synonyms
+from gregor.config.tables.broker_sasl_keys import SASL_LISTENER_KEYS, without_mechanism
 from gregor.config.tables.broker_security_keys import LISTENER_SECURITY_KEYS, STORE_KEYS
 from gregor.config.tables.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES
 from gregor.config.tables.no_effect_keys import keys_without_effect
@@ -30,7 +31,7 @@ DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
 LISTENER_PREFIX = "listener.name."
 _NUMBERS = ("short", "int", "long", "double")
 # Settings that can have another value for a single listener, as listener.name.<name in lower case>.<key>.
-LISTENER_KEYS = ("max.connections", "max.connection.creation.rate", *LISTENER_SECURITY_KEYS)
+LISTENER_KEYS = ("max.connections", "max.connection.creation.rate", *LISTENER_SECURITY_KEYS, *SASL_LISTENER_KEYS)
 
 
 class BrokerConfig:
@@ -78,6 +79,7 @@ class BrokerConfig:
         self.log_dirs = self._resolve_log_dirs()
         self.broker_id = self._resolve_broker_id()
         self._resolve_addresses(addresses)
+        self._check_sasl()
 
     @classmethod
     def load(
@@ -290,6 +292,13 @@ class BrokerConfig:
     def _resolve_addresses(self, addresses: Addresses) -> None:
         self.listeners, self.advertised_listeners, self.inter_broker_listener_name = addresses
 
+    def _check_sasl(self) -> None:
+        for listener in self.listeners:
+            if listener.security_protocol.startswith("SASL_"):
+                from gregor.config.security.sasl import SaslSettings  # it needs this module, and most brokers not it
+
+                SaslSettings.of_listener(self, listener.name)
+
     def _resolve_log_dirs(self) -> list[str]:
         key, dirs = self.first_set(("log.dirs", "log.dir"))
         if not isinstance(dirs, list) or not dirs:
@@ -325,7 +334,7 @@ def read_file(path: str | None) -> dict[str, str]:
 
 def listener_key(key: str) -> str:
     """Return <setting> of a key listener.name.<name>.<setting>; "" for other keys."""
-    return key[len(LISTENER_PREFIX) :].partition(".")[2] if key.startswith(LISTENER_PREFIX) else ""
+    return without_mechanism(key[len(LISTENER_PREFIX) :].partition(".")[2]) if key.startswith(LISTENER_PREFIX) else ""
 
 
 def broker_definition(key: str) -> ConfigDef | None:

@@ -46,7 +46,6 @@ def test_text() -> None:
         (["://localhost:1"], "NAME://host:port"),
         (["PLAINTEXT://a:1", "plaintext://b:2"], "PLAINTEXT occurs twice"),
         (["INSIDE://a:1"], "INSIDE has no security protocol"),
-        (["SASL_SSL://a:1"], "SASL_SSL has the protocol SASL_SSL, and gregor serves PLAINTEXT, SSL only"),
         ([], "at least one"),
     ],
 )

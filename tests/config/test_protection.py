@@ -14,7 +14,6 @@ from gregor.config.tables.no_effect_keys import keys_without_effect
 REFUSED = {
     "authorizer.class.name": "com.example.Authorizer",
     "authorizer.zookeeper.url": "zk:2181",
-    "zookeeper.ssl.client.enable": "true",
 }
 WARNED = {
     "alter.config.policy.class.name": "com.example.Policy",
@@ -76,40 +75,10 @@ def test_an_empty_text_asks_for_nothing(key: str) -> None:
 
 
 def test_values_that_ask_for_nothing() -> None:
-    texts = {"zookeeper.ssl.client.enable": "False", "quota.producer.default": "9223372036854775807"}
+    texts = {"authorizer.zookeeper.url": "", "quota.producer.default": "9223372036854775807"}
     config = BrokerConfig(texts)
     assert config.warnings == []
-    assert config.notes == ["accepted, without effect here: quota.producer.default, zookeeper.ssl.client.enable"]
-
-
-@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-@pytest.mark.parametrize("allow", ["false", "true"])
-def test_listeners_of_sasl_are_never_served_in_clear_text(protocol: str, allow: str) -> None:
-    by_name = {"listeners": f"{protocol}://localhost:9093", ALLOW_UNPROTECTED: allow}
-    mapped = {
-        "listeners": "PLAINTEXT://localhost:9092,OUTSIDE://localhost:9093",
-        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,OUTSIDE:{protocol}",
-        ALLOW_UNPROTECTED: allow,
-    }
-    for name, texts in ((protocol, by_name), ("OUTSIDE", mapped)):
-        with pytest.raises(
-            ConfigError,
-            match=f"{name} has the protocol {protocol}, and gregor serves PLAINTEXT, SSL only; remove it, or",
-        ):
-            BrokerConfig(texts)
-
-
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-@pytest.mark.parametrize("listener", ["PLAINTEXT", "ITSELF"])
-def test_brokers_that_are_to_speak_another_protocol_are_refused(protocol: str, listener: str) -> None:
-    name = protocol if listener == "ITSELF" else listener
-    texts = {
-        "listeners": f"{name}://localhost:9092",
-        "listener.security.protocol.map": f"{name}:PLAINTEXT",
-        "security.inter.broker.protocol": protocol,
-    }
-    with pytest.raises(ConfigError, match=f"security.inter.broker.protocol={protocol}: gregor serves PLAINTEXT"):
-        BrokerConfig(texts)
+    assert config.notes == ["accepted, without effect here: quota.producer.default"]
 
 
 def test_each_of_these_settings_is_one_without_effect() -> None:
