@@ -11,6 +11,7 @@ from gregor.broker.context import endpoint_for
 from gregor.protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
+    from gregor.broker.answers.acls import AclContext
     from gregor.broker.answers.metadata import EncodedTopics
     from gregor.broker.answers.producer_clients import ProducerClients
     from gregor.broker.authorization.model import Authorizer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         Call,
         ConsumerGroupContext,
         ControllerContext,
+        CredentialContext,
         FeatureContext,
         GroupContext,
         LogDirsContext,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.request_turns import RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
     from gregor.broker.registry import Entry
+    from gregor.broker.security.authentication import Authentication
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.coordinator.txn.coordinator import TransactionCoordinator
@@ -53,6 +56,8 @@ if TYPE_CHECKING:
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
+    from gregor.replication.entities.acls import AclStore
+    from gregor.replication.entities.credentials import ScramCredentials
     from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.partition import Partition
@@ -96,6 +101,7 @@ class Broker:
     transaction_verifier: VerifiedPartitions
     local_markers: MarkerWrites
     consumer_offsets: ConsumerOffsets
+    credentials: ScramCredentials
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
     follower_sessions: FollowerSessions
@@ -104,6 +110,9 @@ class Broker:
     producer_clients: ProducerClients
     authorizer: Authorizer | None = None
     """None: no authorizer is configured, and every request is allowed."""
+    acls: AclStore | None = None
+    """The access rules; None without an authorizer."""
+    authentication: Authentication | None = None
     sends_to_racks: bool = False
     """Whether consumers are directed to the replica in their rack (replica.selector.class)."""
 
@@ -137,11 +146,13 @@ if TYPE_CHECKING:
     def _serves(
         broker: Broker,
     ) -> tuple[
+        AclContext,
         AdminContext,
         ApiContext,
         ConnectionContext,
         ConsumerGroupContext,
         ControllerContext,
+        CredentialContext,
         EncodedMetadataContext,
         FeatureContext,
         FetchPathContext,
@@ -155,4 +166,4 @@ if TYPE_CHECKING:
     ]:
         """Let the type checker compare the parts with the needs of each handler: the registry does not."""
         one = broker
-        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one
+        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one

@@ -31,6 +31,7 @@ from gregor.broker.net.connections import Connections
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
 from gregor.broker.net.request_turns import RequestTurns
 from gregor.broker.net.route_slots import RouteSlots
+from gregor.broker.node.access_control import make_access_control
 from gregor.broker.node.base_parts import base_parts
 from gregor.broker.node.controller_parts import controller_parts, feature_admin
 from gregor.broker.node.coordinators import make_coordinators
@@ -39,8 +40,11 @@ from gregor.broker.node.store import StartError, home_of_store, open_own_store, 
 from gregor.broker.node.topic_events import TopicEvents
 from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
+from gregor.broker.security.authentication import Authentication
+from gregor.broker.security.stored_credentials import StoredCredentials
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
+from gregor.replication.channels.inter_broker_security import security_between_brokers
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.store.consumer_offsets import ConsumerOffsets
 from gregor.replication.store.embedded import EmbeddedStore
@@ -59,6 +63,7 @@ if TYPE_CHECKING:
     from gregor.broker.cluster.member import Member
     from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
     from gregor.broker.history.writer import RebalanceHistory
+    from gregor.broker.node.access_control import AccessControl
     from gregor.broker.node.base_parts import BaseParts
     from gregor.broker.node.controller_parts import ControllerParts
     from gregor.broker.node.coordinators import Coordinators
@@ -109,6 +114,7 @@ class Node:
         self._base: BaseParts | None = None
         self._member: Member | None = None
         self._history: RebalanceHistory | None = None
+        self._access: AccessControl | None = None
         self._mover: LogMover | None = None
         self._opened = False
         self.failed = False
@@ -159,7 +165,15 @@ class Node:
         """Register the broker, start its controller, and apply the controller's requests. `bind` opens the listeners
         once the dynamic settings are known, and returns the ports by listener name; its errors are passed on.
         `check_addresses` raises ConfigError if other listeners cannot be opened."""
-        base = self._base = base_parts(self._config, self._logs, self.store, self._background, now_ms, self.in_cluster)
+        base = self._base = base_parts(
+            self._config,
+            self._logs,
+            self.store,
+            self._background,
+            now_ms,
+            self.in_cluster,
+            security_between_brokers(self._config),
+        )
         self.recovering = base.recovering
         mover = self._mover = LogMover(self._config, self._logs, base.replicas, self._background)
         maintenance = self.maintenance = Maintenance(
@@ -192,6 +206,7 @@ class Node:
             is_reserved=base.adoption.is_reserved,
             check_addresses=check_addresses,
         )
+        self._access = make_access_control(self._config, base.store, self._background, now_ms)
         self.broker = self._serving_parts(base, control, admin, coordinators, mover, producer_ids)
         self._history = coordinators.history
         if self._history is not None:
@@ -211,8 +226,11 @@ class Node:
             if self.loading.is_over:
                 await base.adoption.run()
             await base.configs.start()
+            await base.credentials.start()
             await coordinators.group_settings.start()
             await base.features.start()
+            if self._access is not None:
+                await self._access.start()
             self._addresses.bound(bind())
             if self._member is not None:
                 base.image.expect_topics(bool(await base.store.children(TOPICS)))
@@ -278,7 +296,7 @@ class Node:
 
         return Member(
             self._config,
-            ClusterState(self._zookeeper, base.local, base.replicas, base.image, base.configs),
+            ClusterState(self._zookeeper, base.local, base.replicas, base.image, base.configs, base.security),
             control.loop,
             control.new_link,
             self._background,
@@ -304,7 +322,7 @@ class Node:
             broker_id=config.broker_id,
             cluster_id=self._cluster_id,
             loop=asyncio.get_running_loop(),
-            handlers=load_handlers(in_cluster=self.in_cluster),
+            handlers=load_handlers(in_cluster=self.in_cluster, guarded=self._access is not None),
             connections=self._connections,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
@@ -331,14 +349,23 @@ class Node:
             transaction_verifier=coordinators.verifier,
             local_markers=coordinators.local_markers,
             consumer_offsets=ConsumerOffsets(base.store),
+            credentials=base.credentials,
+            authentication=self._authentication(base),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(fetch_slots),
             follower_sessions=member.follower_sessions if member else FollowerSessions(fetch_slots),
             encoded_topics=EncodedTopics(),
             addresses=self._addresses,
             producer_clients=self._producer_clients,
+            authorizer=self._access and self._access.authorizer,
+            acls=self._access and self._access.acls,
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
         )
+
+    def _authentication(self, base: BaseParts) -> Authentication:
+        authentication = Authentication(self._config, StoredCredentials(base.credentials), now_ms, self._background)
+        base.configs.on_broker_changed.append(authentication.settings_changed)
+        return authentication
 
     def _follow_settings(self, configs: TopicConfigs) -> None:
         configs.on_broker_changed.append(

@@ -7,17 +7,14 @@ The names are those of 3.9.1 (ZooKeeper mode) and of older brokers' stock files;
 from __future__ import annotations
 
 _NAMES = """
+authorizer.zookeeper.url
 auto.include.jmx.reporter delegation.token.master.key eligible.leader.replicas.enable group.coordinator.new.enable
 inter.broker.protocol.version log.message.downconversion.enable log.message.format.version
 log.message.timestamp.difference.max.ms max.id.map.snapshots metadata.log.segment.min.bytes
 password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
 password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret quota.consumer.default
 quota.producer.default replica.lag.max.messages sasl.oauthbearer.header.urlencode zookeeper.clientCnxnSocket
-zookeeper.metadata.migration.enable zookeeper.metadata.migration.min.batch.size zookeeper.ssl.cipher.suites
-zookeeper.ssl.client.enable zookeeper.ssl.crl.enable zookeeper.ssl.enabled.protocols
-zookeeper.ssl.endpoint.identification.algorithm zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password
-zookeeper.ssl.keystore.type zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.location
-zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type zookeeper.sync.time.ms
+zookeeper.metadata.migration.enable zookeeper.metadata.migration.min.batch.size zookeeper.sync.time.ms
 """
 
 NO_EFFECT_KEYS = frozenset(_NAMES.split())
