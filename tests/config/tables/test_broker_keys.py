@@ -109,6 +109,7 @@ def read_by_the_broker() -> str:
         if "cli" not in path.relative_to(ROOT).parts
     ]
     files += [ROOT / "config" / name for name in ("addresses.py", "broker.py", "protection.py", "topic.py")]
+    files += (ROOT / "config" / "security").glob("*.py")
     return "\n".join(path.read_text() for path in files)
 
 
