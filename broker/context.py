@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from gregor.broker.authorization.model import Authorizer
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
     from gregor.config.broker import BrokerConfig
@@ -153,6 +154,8 @@ class MetadataContext(Paced, Protocol):
     def cluster_id(self) -> str: ...
     @property
     def metadata(self) -> MetadataImage: ...
+    @property
+    def authorizer(self) -> Authorizer | None: ...
     def endpoint_of(self, node_id: int, call: Call) -> NodeEndpoint | None: ...
 
 

@@ -110,9 +110,9 @@ class Broker:
     producer_clients: ProducerClients
     authorizer: Authorizer | None = None
     """None: no authorizer is configured, and every request is allowed."""
-    authentication: Authentication | None = None
     acls: AclStore | None = None
     """The access rules; None without an authorizer."""
+    authentication: Authentication | None = None
     sends_to_racks: bool = False
     """Whether consumers are directed to the replica in their rack (replica.selector.class)."""
 

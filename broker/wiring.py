@@ -44,6 +44,7 @@ from gregor.broker.security.authentication import Authentication
 from gregor.broker.security.stored_credentials import StoredCredentials
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
+from gregor.replication.channels.inter_broker_security import security_between_brokers
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.store.consumer_offsets import ConsumerOffsets
 from gregor.replication.store.embedded import EmbeddedStore
@@ -164,7 +165,15 @@ class Node:
         """Register the broker, start its controller, and apply the controller's requests. `bind` opens the listeners
         once the dynamic settings are known, and returns the ports by listener name; its errors are passed on.
         `check_addresses` raises ConfigError if other listeners cannot be opened."""
-        base = self._base = base_parts(self._config, self._logs, self.store, self._background, now_ms, self.in_cluster)
+        base = self._base = base_parts(
+            self._config,
+            self._logs,
+            self.store,
+            self._background,
+            now_ms,
+            self.in_cluster,
+            security_between_brokers(self._config),
+        )
         self.recovering = base.recovering
         mover = self._mover = LogMover(self._config, self._logs, base.replicas, self._background)
         maintenance = self.maintenance = Maintenance(
@@ -287,7 +296,7 @@ class Node:
 
         return Member(
             self._config,
-            ClusterState(self._zookeeper, base.local, base.replicas, base.image, base.configs),
+            ClusterState(self._zookeeper, base.local, base.replicas, base.image, base.configs, base.security),
             control.loop,
             control.new_link,
             self._background,
@@ -313,7 +322,7 @@ class Node:
             broker_id=config.broker_id,
             cluster_id=self._cluster_id,
             loop=asyncio.get_running_loop(),
-            handlers=load_handlers(in_cluster=self.in_cluster),
+            handlers=load_handlers(in_cluster=self.in_cluster, guarded=self._access is not None),
             connections=self._connections,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),

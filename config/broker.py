@@ -17,6 +17,7 @@ from gregor.config.properties import PropertiesError, load_properties
 from gregor.config.protection import ALLOW_UNPROTECTED, missing_protection
 from gregor.config.tables.broker_keys import BROKER_KEYS, broker_synonyms
 from gregor.config.tables.broker_sasl_keys import SASL_LISTENER_KEYS, without_mechanism
+from gregor.config.tables.broker_security_keys import LISTENER_SECURITY_KEYS, STORE_KEYS
 from gregor.config.tables.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES
 from gregor.config.tables.no_effect_keys import keys_without_effect
 from gregor.config.validators import ConfigValue
@@ -29,7 +30,7 @@ DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
 LISTENER_PREFIX = "listener.name."
 _NUMBERS = ("short", "int", "long", "double")
 # Settings that can have another value for a single listener, as listener.name.<name in lower case>.<key>.
-LISTENER_KEYS = ("max.connections", "max.connection.creation.rate", *SASL_LISTENER_KEYS)
+LISTENER_KEYS = ("max.connections", "max.connection.creation.rate", *LISTENER_SECURITY_KEYS, *SASL_LISTENER_KEYS)
 
 
 class BrokerConfig:
@@ -108,6 +109,11 @@ class BrokerConfig:
     def listener_value(self, listener: str, key: str) -> Any:
         """Return the value of one of LISTENER_KEYS for a single listener; None where it has no value of its own."""
         return self._values.get(f"{LISTENER_PREFIX}{listener.lower()}.{key}")
+
+    def listener_setting(self, listener: str, key: str) -> Any:
+        """Return the value of one of LISTENER_KEYS for a single listener; that of all listeners where it has none."""
+        own_key = f"{LISTENER_PREFIX}{listener.lower()}.{key}"
+        return self._values[own_key if own_key in self._values else key]
 
     def value_without_effect(self, key: str) -> Any:
         """Return the value of a setting without effect; its default where the text given is refused."""
@@ -327,6 +333,10 @@ def check_dynamic_key(key: str, text: str, *, cluster_wide: bool) -> None:
         raise ConfigError(key, shown, "is read-only while the broker runs")
     if cluster_wide and definition.dynamic != CLUSTER_WIDE:
         raise ConfigError(key, shown, "can be altered for a single broker only")
+    if key in STORE_KEYS:
+        raise ConfigError(
+            key, shown, f"can be altered for a single listener only: {LISTENER_PREFIX}<name in lower case>.{key}"
+        )
     if definition.no_effect and definition.dynamic == PER_BROKER and definition.type not in _NUMBERS:
         # Mostly of TLS and SASL: accepting it would promise a protection that is missing. Numbers promise none.
         raise ConfigError(key, shown, f"cannot be altered: {definition.no_effect}")

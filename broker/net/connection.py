@@ -68,6 +68,10 @@ class Connection(asyncio.BufferedProtocol):
         self.number = next(_numbers)
         self._shared_view = broker.buffers.shared_view
         self._routes = ProduceRoutes(broker)
+        if broker.authorizer is not None:
+            from gregor.broker.net.authorized_routes import AuthorizedRoutes
+
+            self._routes = AuthorizedRoutes(broker, broker.authorizer, self)
         self.closed = False
         self.principal = ANONYMOUS
         self.session: SaslSession | None = None

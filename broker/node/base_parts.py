@@ -18,6 +18,7 @@ from gregor.replication.store.topic_configs import TopicConfigs
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.config.broker import BrokerConfig
+    from gregor.protocol.channel_security import ChannelSecurity
     from gregor.replication.store.metadata_store import MetadataStore
     from gregor.storage.folders.manager import LogManager
 
@@ -35,6 +36,8 @@ class BaseParts:
     local: ControllerRequestHandler
     recovering: RecoveringPartitions
     adoption: Adoption
+    security: ChannelSecurity
+    """Of the connections to other brokers."""
 
 
 def base_parts(
@@ -44,8 +47,9 @@ def base_parts(
     background: Background,
     clock_ms: Callable[[], int],
     in_cluster: bool,
+    security: ChannelSecurity,
 ) -> BaseParts:
-    """Make the parts; `logs` may still be loading."""
+    """Make the parts; `logs` may still be loading. `security` is that of connections to other brokers."""
     gate = background.gate
     configs = TopicConfigs(store, config, config.broker_id, background.spawn, clock_ms, gate)
     credentials = ScramCredentials(store)
@@ -66,4 +70,4 @@ def base_parts(
     recovering = RecoveringPartitions(replicas, logs.is_loading)
     local = ControllerRequestHandler(replicas, image, configs, gate, recovering.hold_back)
     adoption = Adoption(store, logs, config.broker_id, gate, in_cluster=in_cluster)
-    return BaseParts(store, configs, credentials, features, image, replicas, local, recovering, adoption)
+    return BaseParts(store, configs, credentials, features, image, replicas, local, recovering, adoption, security)
