@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from gregor.broker.authorization.model import Authorizer
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
-    from gregor.broker.security.session import SaslSession
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.coordinator.txn.coordinator import TransactionCoordinator
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gregor.protocol.deferred import Deferred
     from gregor.protocol.errors import ErrorCode
     from gregor.protocol.ids import Uuid
+    from gregor.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
     from gregor.protocol.principal import Principal
     from gregor.protocol.records.control import EndTransaction
     from gregor.protocol.topic_partition import TopicPartition
@@ -39,6 +40,18 @@ if TYPE_CHECKING:
     from gregor.storage.folders.manager import LogManager
 
 
+class AuthenticationSession(Protocol):
+    """How the client of a connection authenticates; a listener without SASL has none."""
+
+    @property
+    def token_authenticated(self) -> bool:
+        """Whether the client authenticated with a delegation token."""
+        ...
+
+    def handshake(self, request: SaslHandshakeRequest, version: int) -> Any: ...
+    def authenticate(self, request: SaslAuthenticateRequest, version: int) -> Any: ...
+
+
 class ClientConnection(Protocol):
     """The connection of a request."""
 
@@ -53,7 +66,7 @@ class ClientConnection(Protocol):
     @property
     def principal(self) -> Principal: ...
     @property
-    def session(self) -> SaslSession | None: ...
+    def session(self) -> AuthenticationSession | None: ...
     def fail(self, reason: str) -> None: ...
     def hold(self) -> None: ...
     def end_hold(self) -> None: ...
@@ -141,6 +154,8 @@ class MetadataContext(Paced, Protocol):
     def cluster_id(self) -> str: ...
     @property
     def metadata(self) -> MetadataImage: ...
+    @property
+    def authorizer(self) -> Authorizer | None: ...
     def endpoint_of(self, node_id: int, call: Call) -> NodeEndpoint | None: ...
 
 

@@ -322,7 +322,7 @@ class Node:
             broker_id=config.broker_id,
             cluster_id=self._cluster_id,
             loop=asyncio.get_running_loop(),
-            handlers=load_handlers(in_cluster=self.in_cluster),
+            handlers=load_handlers(in_cluster=self.in_cluster, guarded=self._access is not None),
             connections=self._connections,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),

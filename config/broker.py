@@ -30,12 +30,7 @@ DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
 LISTENER_PREFIX = "listener.name."
 _NUMBERS = ("short", "int", "long", "double")
 # Settings that can have another value for a single listener, as listener.name.<name in lower case>.<key>.
-LISTENER_KEYS = (
-    "max.connections",
-    "max.connection.creation.rate",
-    *LISTENER_SECURITY_KEYS,
-    *SASL_LISTENER_KEYS,
-)
+LISTENER_KEYS = ("max.connections", "max.connection.creation.rate", *LISTENER_SECURITY_KEYS, *SASL_LISTENER_KEYS)
 
 
 class BrokerConfig:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.outbound import Chunk, Outbound
     from gregor.broker.net.produce_fast_path import ProduceRoutes
     from gregor.broker.registry import Entry
+    from gregor.broker.security.session import SaslSession
 
 _PRODUCE = ApiKey.PRODUCE.value
 
@@ -60,6 +61,8 @@ class Client(ClientConnection, Protocol):
     def closed(self) -> bool: ...
     @property
     def peer(self) -> str: ...
+    @property
+    def session(self) -> SaslSession | None: ...
     def receive_token(self, token: bytes) -> None:
         """Evaluate a frame that is a token of SASL and no request."""
 

@@ -27,7 +27,7 @@ _SASL = (
         None,
         "Class that checks what clients send. gregor has only Apache Kafka's OAuthBearerValidatorCallbackHandler.",
     ),
-    ConfigDef("sasl.server.max.receive.size", "int", 524288, "Largest request before authentication.", at_least(1)),
+    ConfigDef("sasl.server.max.receive.size", "int", 524288, "Largest request before authentication."),
     ConfigDef(
         "connections.max.reauth.ms",
         "long",
