@@ -97,7 +97,8 @@ class Connection(asyncio.BufferedProtocol):
         delay_s = connections.delay_s(self.listener, loop.time())
         if delay_s is None:
             self.fail("too many came at the same time (max.connection.creation.rate)")
-        elif delay_s > 0:
+            return
+        if delay_s > 0:
             # Not `pause_reading`: uvloop begins to read when this method returns, even after a pause.
             self.hold()
             loop.call_later(delay_s, self.end_hold)

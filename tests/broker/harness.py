@@ -39,6 +39,7 @@ from gregor.protocol.messages import (
     ProduceResponse,
     ResponseHeader,
 )
+from gregor.protocol.principal import ANONYMOUS
 from gregor.protocol.records.batch import Record, build_batch, iter_batches
 from gregor.protocol.turns import run_all
 
@@ -64,6 +65,8 @@ class FakeConnection:
         self.host = host
         self.sockname = ("127.0.0.1", PORT)
         self.number = 0
+        self.principal = ANONYMOUS
+        self.session = None
         self.failures: list[str] = []
         self.held = False
 

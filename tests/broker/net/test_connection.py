@@ -111,6 +111,8 @@ class Harness:
         gate = LoopGate()
         self.broker: Any = SimpleNamespace(
             authorizer=None,
+            authentication=None,
+            quotas=None,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
             route_slots=RouteSlots(),
