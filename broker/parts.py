@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gregor.broker.fetch.follower_sessions import FollowerSessions
     from gregor.broker.fetch.sessions import FetchSessions
     from gregor.broker.handlers.k03_metadata import EncodedMetadataContext
+    from gregor.broker.handlers.k48_describe_client_quotas import ClientQuotasContext
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
     from gregor.broker.net.advertised_addresses import OwnAddresses
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
     from gregor.broker.net.request_turns import RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
+    from gregor.broker.quotas.following import FollowedQuotas
+    from gregor.broker.quotas.quotas import Quotas
     from gregor.broker.registry import Entry
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
@@ -102,14 +105,21 @@ class Broker:
     encoded_topics: EncodedTopics
     addresses: OwnAddresses
     producer_clients: ProducerClients
+    client_quotas: FollowedQuotas
     authorizer: Authorizer | None = None
     """None: no authorizer is configured, and every request is allowed."""
+    quotas: Quotas | None = None
+    """The quotas of clients; None while none is set."""
     sends_to_racks: bool = False
     """Whether consumers are directed to the replica in their rack (replica.selector.class)."""
 
     @staticmethod
     def now_ms() -> int:
         return int(time.time() * 1000)
+
+    def enforce(self, quotas: Quotas | None) -> None:
+        """Measure clients and throttle them by these quotas from now on."""
+        self.quotas = quotas
 
     async def write_log_start_offsets(self) -> None:
         """Make the present log start offsets survive a crash of this process. If a write fails, the next checkpoints
@@ -139,6 +149,7 @@ if TYPE_CHECKING:
     ) -> tuple[
         AdminContext,
         ApiContext,
+        ClientQuotasContext,
         ConnectionContext,
         ConsumerGroupContext,
         ControllerContext,
@@ -155,4 +166,4 @@ if TYPE_CHECKING:
     ]:
         """Let the type checker compare the parts with the needs of each handler: the registry does not."""
         one = broker
-        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one
+        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one

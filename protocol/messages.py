@@ -67,6 +67,8 @@ APIS = {
     45: "alter_partition_reassignments",
     46: "list_partition_reassignments",
     47: "offset_delete",
+    48: "describe_client_quotas",
+    49: "alter_client_quotas",
     56: "alter_partition",
     57: "update_features",
     60: "describe_cluster",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
     from gregor.broker.net.request_turns import RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
+    from gregor.broker.quotas.quotas import Quotas
     from gregor.broker.registry import Entry
     from gregor.protocol.ids import Uuid
     from gregor.protocol.turns import Gate
@@ -43,6 +44,8 @@ class ConnectionContext(Protocol):
     def background(self) -> Background: ...
     @property
     def gate(self) -> Gate: ...
+    @property
+    def quotas(self) -> Quotas | None: ...
     @property
     def replicas(self) -> ReplicaManager: ...
     def partition_of(self, topic: str, topic_id: Uuid, index: int) -> Partition | None: ...

@@ -18,6 +18,7 @@ from gregor.config.definitions import (
 from gregor.config.tables.broker_cluster_keys import CLUSTER_SETTINGS
 from gregor.config.tables.broker_group_keys import GROUP_SETTINGS
 from gregor.config.tables.broker_log_keys import LOG_SETTINGS
+from gregor.config.tables.broker_quota_keys import QUOTA_SETTINGS
 from gregor.config.validators import at_least, between, one_of
 
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -293,6 +294,7 @@ BROKER_KEYS: dict[str, ConfigDef] = {
         _FETCH_AND_PRODUCERS,
         GROUP_SETTINGS,
         CLUSTER_SETTINGS,
+        QUOTA_SETTINGS,
     )
     for definition in group
 }

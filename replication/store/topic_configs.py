@@ -28,6 +28,7 @@ from gregor.replication.store.nodes import (
 
 # Notices are kept for brokers that are slow to read them (Kafka: 15 minutes).
 CHANGE_KEPT_MS = 15 * 60 * 1000
+ENTITY_TYPES = ("users", "clients", "ips")
 _TOPICS_PER_READ = 100
 _TOPICS_NOTIFIED_AT_ONCE = 500
 
@@ -53,6 +54,9 @@ class TopicConfigs:
         self.on_broker_changed: list[Callable[[], None]] = []
         self.on_groups_changed: list[Callable[[str | None], Awaitable[None]]] = []
         """Awaited with the node name of a group whose settings have changed; None stands for any number of groups."""
+        self.on_entities_changed: list[Callable[[str, str | None], Awaitable[None]]] = []
+        """Awaited with the type (users, clients, ips) and the node name of an entity whose settings have changed; None
+        stands for any number of entities of this type."""
         self._store = store
         self._broker = broker
         self._broker_id = broker_id
@@ -187,6 +191,8 @@ class TopicConfigs:
             if changed:
                 await self._gate.run(self._notify(changed))
         await self._groups_changed(None)
+        for entity_type in ENTITY_TYPES:
+            await self._entities_changed(entity_type, None)
 
     async def _read_changes(self) -> None:
         names = sorted(await self._notices())
@@ -220,10 +226,16 @@ class TopicConfigs:
             await self.refresh_broker()
         elif entity_type == "groups":
             await self._groups_changed(name)
+        elif entity_type in ENTITY_TYPES:
+            await self._entities_changed(entity_type, name)
 
     async def _groups_changed(self, name: str | None) -> None:
         for listener in self.on_groups_changed:
             await listener(name)
+
+    async def _entities_changed(self, entity_type: str, name: str | None) -> None:
+        for listener in self.on_entities_changed:
+            await listener(entity_type, name)
 
     async def refresh_broker(self) -> None:
         """Read the brokers' dynamic settings again and put them into effect."""
