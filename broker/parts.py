@@ -11,6 +11,7 @@ from gregor.broker.context import endpoint_for
 from gregor.protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
+    from gregor.broker.answers.acls import AclContext
     from gregor.broker.answers.metadata import EncodedTopics
     from gregor.broker.answers.producer_clients import ProducerClients
     from gregor.broker.authorization.model import Authorizer
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
+    from gregor.replication.entities.acls import AclStore
     from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.partition import Partition
@@ -110,6 +112,8 @@ class Broker:
     """None: no authorizer is configured, and every request is allowed."""
     quotas: Quotas | None = None
     """The quotas of clients; None while none is set."""
+    acls: AclStore | None = None
+    """The access rules; None without an authorizer."""
     sends_to_racks: bool = False
     """Whether consumers are directed to the replica in their rack (replica.selector.class)."""
 
@@ -147,6 +151,7 @@ if TYPE_CHECKING:
     def _serves(
         broker: Broker,
     ) -> tuple[
+        AclContext,
         AdminContext,
         ApiContext,
         ClientQuotasContext,
@@ -166,4 +171,4 @@ if TYPE_CHECKING:
     ]:
         """Let the type checker compare the parts with the needs of each handler: the registry does not."""
         one = broker
-        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one
+        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one

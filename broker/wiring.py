@@ -31,6 +31,7 @@ from gregor.broker.net.connections import Connections
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
 from gregor.broker.net.request_turns import RequestTurns
 from gregor.broker.net.route_slots import RouteSlots
+from gregor.broker.node.access_control import make_access_control
 from gregor.broker.node.base_parts import base_parts
 from gregor.broker.node.controller_parts import controller_parts, feature_admin
 from gregor.broker.node.coordinators import make_coordinators
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from gregor.broker.cluster.member import Member
     from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
     from gregor.broker.history.writer import RebalanceHistory
+    from gregor.broker.node.access_control import AccessControl
     from gregor.broker.node.base_parts import BaseParts
     from gregor.broker.node.controller_parts import ControllerParts
     from gregor.broker.node.coordinators import Coordinators
@@ -112,6 +114,7 @@ class Node:
         self._base: BaseParts | None = None
         self._member: Member | None = None
         self._history: RebalanceHistory | None = None
+        self._access: AccessControl | None = None
         self._mover: LogMover | None = None
         self._opened = False
         self.failed = False
@@ -195,6 +198,7 @@ class Node:
             is_reserved=base.adoption.is_reserved,
             check_addresses=check_addresses,
         )
+        self._access = make_access_control(self._config, base.store, self._background, now_ms)
         self.broker = self._serving_parts(base, control, admin, coordinators, mover, producer_ids)
         self._history = coordinators.history
         if self._history is not None:
@@ -217,6 +221,8 @@ class Node:
             await self.broker.client_quotas.start(base.configs, self.broker.enforce)
             await coordinators.group_settings.start()
             await base.features.start()
+            if self._access is not None:
+                await self._access.start()
             self._addresses.bound(bind())
             if self._member is not None:
                 base.image.expect_topics(bool(await base.store.children(TOPICS)))
@@ -344,6 +350,8 @@ class Node:
             client_quotas=FollowedQuotas(
                 QuotaStore(base.store, self._gate), Quotas(settings_of(config), now_ms), self._background
             ),
+            authorizer=self._access and self._access.authorizer,
+            acls=self._access and self._access.acls,
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gregor.config.definitions import ConfigError
+from gregor.config.tables.authorizer_keys import parse_super_users
 from gregor.config.tables.broker_keys import broker_synonyms
 
 # Sizes of thread pools in Apache Kafka: a running broker accepts from half to double of the present size.
@@ -47,6 +48,7 @@ def check_cross_field(values: Mapping[str, Any]) -> None:
             "max.connections.per.ip", 0, "refuses all clients; 0 is legal only beside max.connections.per.ip.overrides"
         )
     _check_overrides(values["max.connections.per.ip.overrides"])
+    parse_super_users(values["super.users"])
     _check_group_protocols(values)
     low, high = values["log.cleaner.min.compaction.lag.ms"], values["log.cleaner.max.compaction.lag.ms"]
     if low > high:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gregor.config.definitions import ConfigError
+from gregor.config.tables.authorizer_keys import AUTHORIZER_CLASSES
 
 ALLOW_UNPROTECTED = "gregor.allow.unprotected"
 
 # Without these protections the broker would be open to all clients, or its metadata to the network.
 REFUSED_KEYS = {
-    "authorizer.class.name": "gregor has no authorizer, so every client may do everything",
+    "authorizer.class.name": "gregor loads no Java classes; its own authorizer is selected by "
+    + " or ".join(AUTHORIZER_CLASSES),
+    "authorizer.zookeeper.url": "gregor keeps access rules in the ZooKeeper of zookeeper.connect",
     "zookeeper.ssl.client.enable": "gregor connects to ZooKeeper without TLS",
 }
 # Without these the broker is not more open, but a limit or a rule is missing.
@@ -39,7 +42,7 @@ def missing_protection(texts: Mapping[str, str], *, allowed: bool) -> dict[str, 
     found: dict[str, str] = {}
     for key, text in texts.items():
         reason = REFUSED_KEYS.get(key) or WARNED_KEYS.get(key)
-        if reason is None or text.strip().lower() in _WITHOUT_PROTECTION:
+        if reason is None or text.strip().lower() in _WITHOUT_PROTECTION or text.strip() in AUTHORIZER_CLASSES:
             continue
         if key in REFUSED_KEYS and not allowed:
             remedy = f"remove {key}, or set {ALLOW_UNPROTECTED}=true to start without this protection"

@@ -1559,6 +1559,15 @@ class ListGroupsResponse(ApiMessage):
         self, *, throttle_time_ms: int = ..., error_code: int = ..., groups: list[ListGroupsResponse.ListedGroup] = ...
     ) -> None: ...
 
+class SaslHandshakeRequest(ApiMessage):
+    mechanism: str
+    def __init__(self, *, mechanism: str = ...) -> None: ...
+
+class SaslHandshakeResponse(ApiMessage):
+    error_code: int
+    mechanisms: list[str]
+    def __init__(self, *, error_code: int = ..., mechanisms: list[str] = ...) -> None: ...
+
 class ApiVersionsRequest(ApiMessage):
     client_software_name: str
     client_software_version: str
@@ -2464,6 +2473,24 @@ class DescribeLogDirsResponse(ApiMessage):
         results: list[DescribeLogDirsResponse.DescribeLogDirsResult] = ...,
     ) -> None: ...
 
+class SaslAuthenticateRequest(ApiMessage):
+    auth_bytes: bytes
+    def __init__(self, *, auth_bytes: bytes = ...) -> None: ...
+
+class SaslAuthenticateResponse(ApiMessage):
+    error_code: int
+    error_message: str | None
+    auth_bytes: bytes
+    session_lifetime_ms: int
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        auth_bytes: bytes = ...,
+        session_lifetime_ms: int = ...,
+    ) -> None: ...
+
 class CreatePartitionsRequest(ApiMessage):
     class CreatePartitionsAssignment:
         broker_ids: list[int]
@@ -2503,6 +2530,133 @@ class CreatePartitionsResponse(ApiMessage):
     results: list[CreatePartitionsResponse.CreatePartitionsTopicResult]
     def __init__(
         self, *, throttle_time_ms: int = ..., results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = ...
+    ) -> None: ...
+
+class CreateDelegationTokenRequest(ApiMessage):
+    class CreatableRenewers:
+        principal_type: str
+        principal_name: str
+        def __init__(self, *, principal_type: str = ..., principal_name: str = ...) -> None: ...
+
+    owner_principal_type: str | None
+    owner_principal_name: str | None
+    renewers: list[CreateDelegationTokenRequest.CreatableRenewers]
+    max_lifetime_ms: int
+    def __init__(
+        self,
+        *,
+        owner_principal_type: str | None = ...,
+        owner_principal_name: str | None = ...,
+        renewers: list[CreateDelegationTokenRequest.CreatableRenewers] = ...,
+        max_lifetime_ms: int = ...,
+    ) -> None: ...
+
+class CreateDelegationTokenResponse(ApiMessage):
+    error_code: int
+    principal_type: str
+    principal_name: str
+    token_requester_principal_type: str
+    token_requester_principal_name: str
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    max_timestamp_ms: int
+    token_id: str
+    hmac: bytes
+    throttle_time_ms: int
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        principal_type: str = ...,
+        principal_name: str = ...,
+        token_requester_principal_type: str = ...,
+        token_requester_principal_name: str = ...,
+        issue_timestamp_ms: int = ...,
+        expiry_timestamp_ms: int = ...,
+        max_timestamp_ms: int = ...,
+        token_id: str = ...,
+        hmac: bytes = ...,
+        throttle_time_ms: int = ...,
+    ) -> None: ...
+
+class RenewDelegationTokenRequest(ApiMessage):
+    hmac: bytes
+    renew_period_ms: int
+    def __init__(self, *, hmac: bytes = ..., renew_period_ms: int = ...) -> None: ...
+
+class RenewDelegationTokenResponse(ApiMessage):
+    error_code: int
+    expiry_timestamp_ms: int
+    throttle_time_ms: int
+    def __init__(
+        self, *, error_code: int = ..., expiry_timestamp_ms: int = ..., throttle_time_ms: int = ...
+    ) -> None: ...
+
+class ExpireDelegationTokenRequest(ApiMessage):
+    hmac: bytes
+    expiry_time_period_ms: int
+    def __init__(self, *, hmac: bytes = ..., expiry_time_period_ms: int = ...) -> None: ...
+
+class ExpireDelegationTokenResponse(ApiMessage):
+    error_code: int
+    expiry_timestamp_ms: int
+    throttle_time_ms: int
+    def __init__(
+        self, *, error_code: int = ..., expiry_timestamp_ms: int = ..., throttle_time_ms: int = ...
+    ) -> None: ...
+
+class DescribeDelegationTokenRequest(ApiMessage):
+    class DescribeDelegationTokenOwner:
+        principal_type: str
+        principal_name: str
+        def __init__(self, *, principal_type: str = ..., principal_name: str = ...) -> None: ...
+
+    owners: list[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None
+    def __init__(
+        self, *, owners: list[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None = ...
+    ) -> None: ...
+
+class DescribeDelegationTokenResponse(ApiMessage):
+    class DescribedDelegationTokenRenewer:
+        principal_type: str
+        principal_name: str
+        def __init__(self, *, principal_type: str = ..., principal_name: str = ...) -> None: ...
+
+    class DescribedDelegationToken:
+        principal_type: str
+        principal_name: str
+        token_requester_principal_type: str
+        token_requester_principal_name: str
+        issue_timestamp: int
+        expiry_timestamp: int
+        max_timestamp: int
+        token_id: str
+        hmac: bytes
+        renewers: list[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer]
+        def __init__(
+            self,
+            *,
+            principal_type: str = ...,
+            principal_name: str = ...,
+            token_requester_principal_type: str = ...,
+            token_requester_principal_name: str = ...,
+            issue_timestamp: int = ...,
+            expiry_timestamp: int = ...,
+            max_timestamp: int = ...,
+            token_id: str = ...,
+            hmac: bytes = ...,
+            renewers: list[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer] = ...,
+        ) -> None: ...
+
+    error_code: int
+    tokens: list[DescribeDelegationTokenResponse.DescribedDelegationToken]
+    throttle_time_ms: int
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        tokens: list[DescribeDelegationTokenResponse.DescribedDelegationToken] = ...,
+        throttle_time_ms: int = ...,
     ) -> None: ...
 
 class DeleteGroupsRequest(ApiMessage):
@@ -2865,6 +3019,94 @@ class AlterClientQuotasResponse(ApiMessage):
     entries: list[AlterClientQuotasResponse.EntryData]
     def __init__(
         self, *, throttle_time_ms: int = ..., entries: list[AlterClientQuotasResponse.EntryData] = ...
+    ) -> None: ...
+
+class DescribeUserScramCredentialsRequest(ApiMessage):
+    class UserName:
+        name: str
+        def __init__(self, *, name: str = ...) -> None: ...
+
+    users: list[DescribeUserScramCredentialsRequest.UserName] | None
+    def __init__(self, *, users: list[DescribeUserScramCredentialsRequest.UserName] | None = ...) -> None: ...
+
+class DescribeUserScramCredentialsResponse(ApiMessage):
+    class CredentialInfo:
+        mechanism: int
+        iterations: int
+        def __init__(self, *, mechanism: int = ..., iterations: int = ...) -> None: ...
+
+    class DescribeUserScramCredentialsResult:
+        user: str
+        error_code: int
+        error_message: str | None
+        credential_infos: list[DescribeUserScramCredentialsResponse.CredentialInfo]
+        def __init__(
+            self,
+            *,
+            user: str = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            credential_infos: list[DescribeUserScramCredentialsResponse.CredentialInfo] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    results: list[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        results: list[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult] = ...,
+    ) -> None: ...
+
+class AlterUserScramCredentialsRequest(ApiMessage):
+    class ScramCredentialDeletion:
+        name: str
+        mechanism: int
+        def __init__(self, *, name: str = ..., mechanism: int = ...) -> None: ...
+
+    class ScramCredentialUpsertion:
+        name: str
+        mechanism: int
+        iterations: int
+        salt: bytes
+        salted_password: bytes
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            mechanism: int = ...,
+            iterations: int = ...,
+            salt: bytes = ...,
+            salted_password: bytes = ...,
+        ) -> None: ...
+
+    deletions: list[AlterUserScramCredentialsRequest.ScramCredentialDeletion]
+    upsertions: list[AlterUserScramCredentialsRequest.ScramCredentialUpsertion]
+    def __init__(
+        self,
+        *,
+        deletions: list[AlterUserScramCredentialsRequest.ScramCredentialDeletion] = ...,
+        upsertions: list[AlterUserScramCredentialsRequest.ScramCredentialUpsertion] = ...,
+    ) -> None: ...
+
+class AlterUserScramCredentialsResponse(ApiMessage):
+    class AlterUserScramCredentialsResult:
+        user: str
+        error_code: int
+        error_message: str | None
+        def __init__(self, *, user: str = ..., error_code: int = ..., error_message: str | None = ...) -> None: ...
+
+    throttle_time_ms: int
+    results: list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult] = ...,
     ) -> None: ...
 
 class AlterPartitionRequest(ApiMessage):

@@ -34,7 +34,7 @@ ZSTD_FROM = 10
 READ_COMMITTED = 1
 
 RESPONSE_BYTES, PARTITION_BYTES = 32, 48
-"""What a response and a partition in it have besides records, about. Only the encoder knows the exact numbers."""
+"""Approximate sizes of a response and of a partition in it, without records; the encoder alone knows the exact ones."""
 
 _BEFORE_THE_READ = frozenset(
     [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE]
@@ -87,7 +87,7 @@ class FetchRead(RepeatedRead):
 
     def collect(self) -> None:
         quotas = self._broker.quotas
-        began_ns = 0 if quotas is None else quotas.metering.take_began_ns()
+        began_ns = 0 if quotas is None else quotas.metering.present_begin_ns()
         self.missing = []
         left = self._max_bytes
         total = 0

@@ -1,24 +1,45 @@
-"""DescribeAcls (key 29), versions 0 to 3: SECURITY_DISABLED, the response of a broker without an authorizer.
+"""DescribeAcls (key 29), versions 0 to 3: the access rules that match a filter, as this broker knows them.
 
 - 1 pattern types; 2 flexible; 3 resources of type user.
-- Gap: there are no access rules.
+- Without an authorizer: SECURITY_DISABLED.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gregor.broker.answers.acls import NO_AUTHORIZER, AclContext, filter_of
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
-
-NO_AUTHORIZER = "no authorizer is configured: everybody may do everything"
+    from gregor.protocol.acls import Pattern
 
 
 @handles(ApiKey.DESCRIBE_ACLS, 0, 3)
-def describe_acls(broker: object, request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, resources=[])
+def describe_acls(broker: AclContext, request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
+    if broker.acls is None:
+        return _refused(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    try:
+        found = broker.acls.matching(filter_of(request))
+    except KafkaError as error:
+        return _refused(error.code, error.message)
+    resources: dict[Pattern, DescribeAclsResponse.DescribeAclsResource] = {}
+    for pattern, rule in found:
+        if pattern not in resources:
+            resources[pattern] = DescribeAclsResponse.DescribeAclsResource(
+                resource_type=pattern.resource, resource_name=pattern.name, pattern_type=pattern.pattern_type, acls=[]
+            )
+        resources[pattern].acls.append(
+            DescribeAclsResponse.AclDescription(
+                principal=rule.principal, host=rule.host, operation=rule.operation, permission_type=rule.permission
+            )
+        )
+    return DescribeAclsResponse(resources=list(resources.values()))
+
+
+def _refused(code: ErrorCode, message: str | None) -> DescribeAclsResponse:
+    return DescribeAclsResponse(error_code=code, error_message=message, resources=[])

@@ -1,25 +1,45 @@
-"""CreateAcls (key 30), versions 0 to 3: SECURITY_DISABLED for each rule, the response of a broker without an
-authorizer.
+"""CreateAcls (key 30), versions 0 to 3: add access rules, each with a result of its own.
 
 - 1 pattern types; 2 flexible; 3 resources of type user.
-- Gap: there are no access rules.
+- The rules are in effect on this broker when the response is sent, and on the others as soon as they are notified.
+- INVALID_REQUEST: a code that is unknown or for filters only, an empty name, another cluster than kafka-cluster, a name
+  that ZooKeeper cannot store, a principal without a type.
+- Without an authorizer: SECURITY_DISABLED for each rule.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.handlers.k29_describe_acls import NO_AUTHORIZER
+from gregor.broker.answers.acls import NO_AUTHORIZER, AclContext, acl_of
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreateAclsRequest, CreateAclsResponse
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
+    from gregor.protocol.acls import Acl
 
 
-@handles(ApiKey.CREATE_ACLS, 0, 3)
-def create_acls(broker: object, request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
-    refused = CreateAclsResponse.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-    return CreateAclsResponse(results=[refused] * len(request.creations))
+@handles(ApiKey.CREATE_ACLS, 0, 3, changes=True)
+async def create_acls(broker: AclContext, request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
+    if broker.acls is None:
+        disabled = KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+        return CreateAclsResponse(results=[_result(disabled)] * len(request.creations))
+    errors: list[KafkaError | None] = [None] * len(request.creations)
+    wanted: dict[int, Acl] = {}
+    for slot, creation in enumerate(request.creations):
+        try:
+            wanted[slot] = acl_of(creation)
+        except KafkaError as error:
+            errors[slot] = error
+    for slot, added in zip(wanted, await broker.acls.add(list(wanted.values())), strict=True):
+        errors[slot] = added
+    return CreateAclsResponse(results=[_result(error) for error in errors])
+
+
+def _result(error: KafkaError | None) -> CreateAclsResponse.AclCreationResult:
+    if error is None:
+        return CreateAclsResponse.AclCreationResult()
+    return CreateAclsResponse.AclCreationResult(error_code=error.code, error_message=error.message)

@@ -1,27 +1,60 @@
-"""DeleteAcls (key 31), versions 0 to 3: SECURITY_DISABLED for each filter, the response of a broker without an
-authorizer.
+"""DeleteAcls (key 31), versions 0 to 3: remove the access rules that match filters; the response names them.
 
 - 1 pattern types; 2 flexible; 3 resources of type user.
-- Gap: there are no access rules.
+- A filter of the pattern type MATCH, or without a name, concerns the rules that this broker knows; the others concern
+  those that are stored.
+- Without an authorizer: SECURITY_DISABLED for each filter.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.handlers.k29_describe_acls import NO_AUTHORIZER
+from gregor.broker.answers.acls import NO_AUTHORIZER, AclContext, filter_of
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import DeleteAclsRequest, DeleteAclsResponse
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
+    from gregor.protocol.acls import Acl, AclFilter
 
 
-@handles(ApiKey.DELETE_ACLS, 0, 3)
-def delete_acls(broker: object, request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
-    refused = DeleteAclsResponse.DeleteAclsFilterResult(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=[]
+@handles(ApiKey.DELETE_ACLS, 0, 3, changes=True)
+async def delete_acls(broker: AclContext, request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
+    if broker.acls is None:
+        disabled = KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+        return DeleteAclsResponse(filter_results=[_refused(disabled)] * len(request.filters))
+    results: dict[int, DeleteAclsResponse.DeleteAclsFilterResult] = {}
+    wanted: dict[int, AclFilter] = {}
+    for slot, fields in enumerate(request.filters):
+        try:
+            wanted[slot] = filter_of(fields)
+        except KafkaError as error:
+            results[slot] = _refused(error)
+    for slot, removed in zip(wanted, await broker.acls.remove(list(wanted.values())), strict=True):
+        matching = [_matching(acl, error) for acl, error in removed]
+        results[slot] = DeleteAclsResponse.DeleteAclsFilterResult(matching_acls=matching)
+    return DeleteAclsResponse(filter_results=[results[slot] for slot in range(len(request.filters))])
+
+
+def _refused(error: KafkaError) -> DeleteAclsResponse.DeleteAclsFilterResult:
+    return DeleteAclsResponse.DeleteAclsFilterResult(
+        error_code=error.code, error_message=error.message, matching_acls=[]
     )
-    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+
+
+def _matching(acl: Acl, error: KafkaError | None) -> DeleteAclsResponse.DeleteAclsMatchingAcl:
+    pattern, rule = acl
+    return DeleteAclsResponse.DeleteAclsMatchingAcl(
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else error.message,
+        resource_type=pattern.resource,
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )

@@ -101,7 +101,7 @@ class Dispatcher:
                 elif stop - start > LARGE_REQUEST_BYTES:
                     result = self._serve_large(entry, view, position, stop, call)
                 else:
-                    handler = entry.handler if quotas is None else quotas.metering.handler_of(entry)
+                    handler = entry.handler if quotas is None else quotas.metering.handler_of(entry.key, entry.handler)
                     result = handler(broker, entry.decoders[version](view[:stop], position)[0], call)
             elif broker.request_turns.admits(stop - start):
                 result = self._begin(entry, view, start, stop, version, correlation_id)
@@ -145,7 +145,7 @@ class Dispatcher:
                 self._repeated = _Repeated(entry, version, data, client_id, request)
         call = Call(self._client, entry.key.value, version, correlation_id, client_id)
         quotas = self._broker.quotas
-        handler = entry.handler if quotas is None else quotas.metering.handler_of(entry)
+        handler = entry.handler if quotas is None else quotas.metering.handler_of(entry.key, entry.handler)
         return run_to_first_wait(handler(self._broker, request, call))
 
     def _postpone(self, entry: Entry, data: memoryview, version: int, correlation_id: int) -> None:
@@ -185,7 +185,9 @@ class Dispatcher:
         """Decode a request in steps and return the handler's result. While a long decoding continues, the received
         bytes must not change: the owned buffer stays with a request that is alone in it, else the bytes are copied."""
         broker, inbound = self._broker, self._inbound
-        handler = entry.handler if broker.quotas is None else broker.quotas.metering.handler_of(entry)
+        handler = (
+            entry.handler if broker.quotas is None else broker.quotas.metering.handler_of(entry.key, entry.handler)
+        )
         owned = inbound.owned
         if owned is not None and stop == inbound.receiver.end:
             inbound.owned = None

@@ -14,13 +14,12 @@ from time import perf_counter_ns
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
+from gregor.broker.quotas.client import Handler, MeteredCall
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call
     from gregor.broker.quotas.quotas import ClientMeters, Quotas
-    from gregor.broker.registry import Entry, Handler
 
 NOT_METERED = frozenset(
     {
@@ -62,7 +61,7 @@ class Metering:
         self._charged = None
         self._began_ns = perf_counter_ns() if self._quotas.measures_time else 0
 
-    def take_began_ns(self) -> int:
+    def present_begin_ns(self) -> int:
         """Return the beginning of the present request, or the present time if its handler is called later; 0 where time
         does not count."""
         if not self._quotas.measures_time:
@@ -79,15 +78,14 @@ class Metering:
         if charged is not None:
             charged.worked_unchecked(perf_counter_ns() - self._charged_ns, self._quotas.now_ms())
 
-    def meters_of(self, call: Call) -> ClientMeters:
+    def meters_of(self, call: MeteredCall) -> ClientMeters:
         return self._quotas.meters_of(call.connection.principal.name, call.client_id)
 
     # -- handlers --------------------------------------------------------------------------------------------------
 
-    def handler_of(self, entry: Entry) -> Handler:
+    def handler_of(self, key: ApiKey, handler: Handler) -> Handler:
         """Return the handler of an API, in a form that counts its time where time counts."""
-        handler = entry.handler
-        if not self._quotas.measures_time or entry.key in NOT_METERED:
+        if not self._quotas.measures_time or key in NOT_METERED:
             return handler
         metered = self._handlers.get(handler)
         if metered is None:
@@ -95,8 +93,8 @@ class Metering:
         return metered
 
     def _metered(self, handler: Handler) -> Handler:
-        def serve(broker: Any, request: Any, call: Call) -> Any:
-            began_ns = self.take_began_ns()
+        def serve(broker: Any, request: Any, call: MeteredCall) -> Any:
+            began_ns = self.present_begin_ns()
             result = handler(broker, request, call)
             if isinstance(result, CoroutineType):
                 return self._timed(result, call, began_ns)
@@ -110,19 +108,19 @@ class Metering:
 
         return serve
 
-    async def _timed(self, coroutine: Coroutine[Any, Any, Any], call: Call, began_ns: int) -> Any:
+    async def _timed(self, coroutine: Coroutine[Any, Any, Any], call: MeteredCall, began_ns: int) -> Any:
         timed = _Timed(coroutine, perf_counter_ns() - began_ns)
         response = await timed
         return self._charge(response, call, timed.busy_ns)
 
-    async def _awaited(self, result: Any, call: Call, busy_ns: int) -> Any:
+    async def _awaited(self, result: Any, call: MeteredCall, busy_ns: int) -> Any:
         return self._charge(await result, call, busy_ns)
 
-    def _deferred(self, outcome: Deferred[Any], call: Call, busy_ns: int) -> None:
+    def _deferred(self, outcome: Deferred[Any], call: MeteredCall, busy_ns: int) -> None:
         if outcome.error is None:
             self._charge(outcome.value, call, busy_ns)
 
-    def _charge(self, response: Any, call: Call, busy_ns: int) -> Any:
+    def _charge(self, response: Any, call: MeteredCall, busy_ns: int) -> Any:
         meters = self.meters_of(call)
         if meters.time is None:
             return response
@@ -132,10 +130,10 @@ class Metering:
 
     # -- Produce ---------------------------------------------------------------------------------------------------
 
-    def produce(self, handler: Handler, broker: Any, request: Any, call: Call, size_bytes: int) -> Any:
+    def produce(self, handler: Handler, broker: Any, request: Any, call: MeteredCall, size_bytes: int) -> Any:
         """Serve a Produce request and count it. Its connection is throttled from now on, and the response has the
         throttle time, whenever it comes."""
-        began_ns = self.take_began_ns()
+        began_ns = self.present_begin_ns()
         result = handler(broker, request, call)
         busy_ns = perf_counter_ns() - began_ns if began_ns and request.acks else 0
         throttle_ms = self.meters_of(call).produced(size_bytes, busy_ns, self._quotas.now_ms())
@@ -190,7 +188,7 @@ class _Throw:
         return self._coroutine.throw(self._error)
 
 
-def throttled(response: Any, call: Call, throttle_ms: int) -> Any:
+def throttled(response: Any, call: MeteredCall, throttle_ms: int) -> Any:
     """Throttle the connection of a request, and return the response with the throttle time in it."""
     if throttle_ms:
         call.connection.throttle(throttle_ms)
@@ -198,7 +196,7 @@ def throttled(response: Any, call: Call, throttle_ms: int) -> Any:
     return response
 
 
-def with_throttle_time(response: Any, call: Call, throttle_ms: int) -> Any:
+def with_throttle_time(response: Any, call: MeteredCall, throttle_ms: int) -> Any:
     """Return the response with the throttle time, where its version has one and it is longer than the one in it."""
     parts = getattr(response, "parts", None)
     if parts is not None:  # encoded already

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gregor.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call
+    from gregor.broker.quotas.client import MeteredCall
     from gregor.broker.quotas.quotas import Quotas
     from gregor.broker.quotas.rates import TokenBucket
 
@@ -48,7 +48,7 @@ class ChangeQuota:
         return max(0, self._throttled_until_ms - self._now_ms()) if self._throttled_until_ms else 0
 
 
-def change_quota(quotas: Quotas | None, call: Call, strict_from: int) -> ChangeQuota | None:
+def change_quota(quotas: Quotas | None, call: MeteredCall, strict_from: int) -> ChangeQuota | None:
     """Return the quota of a request, which is refused above it from version `strict_from` on; None without a quota."""
     if quotas is None:
         return None
@@ -56,7 +56,7 @@ def change_quota(quotas: Quotas | None, call: Call, strict_from: int) -> ChangeQ
     return None if bucket is None else ChangeQuota(bucket, quotas.now_ms, is_strict=call.version >= strict_from)
 
 
-def throttle(quota: ChangeQuota | None, response: Any, call: Call) -> None:
+def throttle(quota: ChangeQuota | None, response: Any, call: MeteredCall) -> None:
     """Set the throttle time in the response, and throttle the connection."""
     if quota is not None and (throttle_ms := quota.throttle_ms):
         response.throttle_time_ms = throttle_ms

@@ -1,7 +1,7 @@
 """The quotas of one broker: limits by entity, and the measured rates of the clients that they limit.
 
-A connection looks up its rates once (`meters_of`) and again when `generation` has grown, which every change of the
-limits causes. Rates that measure nothing any more are removed from time to time.
+A connection finds its rates once (`meters_of`) and again when `generation` has grown, which every change of the limits
+causes. Rates that measure nothing any more are removed from time to time.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Quotas:
     # -- limits ----------------------------------------------------------------------------------------------------
 
     def update(self, limits: Mapping[QuotaEntity, Limits]) -> None:
-        """Replace all limits. What was measured until now stays, for clients that still have a limit."""
+        """Replace all limits. The measured rates stay, for clients that still have a limit."""
         by_key: dict[str, dict[QuotaEntity, float]] = {}
         for entity, found in limits.items():
             for key, limit in found.items():
@@ -123,7 +123,7 @@ class Quotas:
         self._by_key = by_key
         of_addresses = by_key.get(CONNECTION_CREATION_RATE, {})
         self.connections.update({entity.ip: int(limit) for entity, limit in of_addresses.items()})
-        self._look_up_again()
+        self._begin_generation()
 
     @property
     def is_empty(self) -> bool:
@@ -182,9 +182,9 @@ class Quotas:
         now_ms = self.now_ms()
         self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_idle(now_ms)}
         self._sweep_at = max(MIN_RATES_TO_SWEEP, 2 * len(self._rates))
-        self._look_up_again()
+        self._begin_generation()
 
-    def _look_up_again(self) -> None:
+    def _begin_generation(self) -> None:
         self.generation += 1
         self._meters.clear()
 

@@ -15,6 +15,7 @@ from gregor.config.definitions import (
     RETIRED,
     ConfigDef,
 )
+from gregor.config.tables.authorizer_keys import AUTHORIZER_SETTINGS
 from gregor.config.tables.broker_cluster_keys import CLUSTER_SETTINGS
 from gregor.config.tables.broker_group_keys import GROUP_SETTINGS
 from gregor.config.tables.broker_log_keys import LOG_SETTINGS
@@ -295,6 +296,7 @@ BROKER_KEYS: dict[str, ConfigDef] = {
         GROUP_SETTINGS,
         CLUSTER_SETTINGS,
         QUOTA_SETTINGS,
+        AUTHORIZER_SETTINGS,
     )
     for definition in group
 }

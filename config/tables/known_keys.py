@@ -7,6 +7,7 @@ The names are those of 3.9.1 (ZooKeeper mode) and of older brokers' stock files;
 from __future__ import annotations
 
 _NAMES = """
+authorizer.zookeeper.url
 auto.include.jmx.reporter delegation.token.master.key eligible.leader.replicas.enable group.coordinator.new.enable
 inter.broker.protocol.version log.message.downconversion.enable log.message.format.version
 log.message.timestamp.difference.max.ms max.id.map.snapshots metadata.log.segment.min.bytes

@@ -70,11 +70,12 @@ class NodeFormatError(ValueError):
     """The bytes of a node are not in a format that Kafka writes there."""
 
 
-def _encode(value: Mapping[str, Any]) -> bytes:
+def encode_json(value: Mapping[str, Any]) -> bytes:
     return _to_json(value).encode()
 
 
-def _decode(data: bytes, what: str) -> dict[str, Any]:
+def decode_json(data: bytes, what: str) -> dict[str, Any]:
+    """Return the object of a node. `what` names the node in the NodeFormatError that other bytes raise."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -84,7 +85,8 @@ def _decode(data: bytes, what: str) -> dict[str, Any]:
     return value
 
 
-def _field(value: Mapping[str, Any], key: str, type_: type, what: str) -> Any:
+def json_field(value: Mapping[str, Any], key: str, type_: type, what: str) -> Any:
+    """Return a field of an object. Raises NodeFormatError if it is missing or of another type."""
     found = value.get(key)
     if not isinstance(found, type_) or (type_ is int and isinstance(found, bool)):
         raise NodeFormatError(f"{what}: {key} must be {type_.__name__}, is {found!r}")
@@ -102,12 +104,12 @@ def _ids(value: object, what: str) -> list[int]:
 
 def encode_controller(broker_id: int, now_ms: int) -> bytes:
     # timestamp is a string
-    return _encode({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+    return encode_json({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
 
 
 def decode_controller(data: bytes) -> int:
     """Return the broker id. Versions 1 and 2 differ only in kraftControllerEpoch."""
-    broker_id: int = _field(_decode(data, CONTROLLER), "brokerid", int, CONTROLLER)
+    broker_id: int = json_field(decode_json(data, CONTROLLER), "brokerid", int, CONTROLLER)
     return broker_id
 
 
@@ -160,7 +162,7 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
         "version": 5,
         "timestamp": str(broker.timestamp_ms),  # a string
     }
-    return _encode(value)
+    return encode_json(value)
 
 
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,5})")
@@ -169,18 +171,18 @@ _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,5})")
 def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
     """Versions 1 (host and port only), 2 (endpoints), 3 (rack), 4 (protocol map), 5 (features)."""
     what = broker_path(broker_id)
-    value = _decode(data, what)
-    version = _field(value, "version", int, what)
+    value = decode_json(data, what)
+    version = json_field(value, "version", int, what)
     if version < 1:
         raise NodeFormatError(f"{what}: version {version}")
     if version == 1:
-        host, port = _field(value, "host", str, what), _field(value, "port", int, what)
+        host, port = json_field(value, "host", str, what), json_field(value, "port", int, what)
         endpoints = [Listener("PLAINTEXT", host, port, "PLAINTEXT")]
     else:
         # Before version 4 a listener is named after its protocol.
         protocols = value.get("listener_security_protocol_map") or {}
         endpoints = []
-        for text in _field(value, "endpoints", list, what):
+        for text in json_field(value, "endpoints", list, what):
             match = _ENDPOINT.fullmatch(text) if isinstance(text, str) else None
             if match is None or not isinstance(protocols, dict):
                 raise NodeFormatError(f"{what}: endpoint {text!r}")
@@ -193,7 +195,7 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
         broker_id,
         tuple(endpoints),
         rack if isinstance(rack, str) else None,
-        _field(value, "jmx_port", int, what) if "jmx_port" in value else -1,
+        json_field(value, "jmx_port", int, what) if "jmx_port" in value else -1,
         int(timestamp) if re.fullmatch(r"[0-9]{1,19}", timestamp) else 0,
         features if isinstance(features, dict) else {},
     )
@@ -236,13 +238,13 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
     value["adding_replicas"] = {str(index): replicas.adding for index, replicas in partitions if replicas.adding}
     value["removing_replicas"] = {str(index): replicas.removing for index, replicas in partitions if replicas.removing}
     value["version"] = 3
-    return _encode(value)
+    return encode_json(value)
 
 
 def decode_topic(topic: str, data: bytes) -> Steps[TopicAssignment]:
     """Versions 1 (partitions only), 2 (adding and removing replicas), 3 (topic id)."""
     what = topic_path(topic)
-    value = _decode(data, what)
+    value = decode_json(data, what)
     topic_id = ZERO_UUID
     if (text := value.get("topic_id")) is not None:
         try:
@@ -254,7 +256,7 @@ def decode_topic(topic: str, data: bytes) -> Steps[TopicAssignment]:
         raise NodeFormatError(f"{what}: adding_replicas and removing_replicas must be objects")
     partitions: dict[int, ReplicaAssignment] = {}
     shared: dict[tuple[int, ...], ReplicaAssignment] = {}
-    for index, replicas in _field(value, "partitions", dict, what).items():
+    for index, replicas in json_field(value, "partitions", dict, what).items():
         if not (index.isascii() and index.isdigit() and len(index) <= 9):
             raise NodeFormatError(f"{what}: partition {index!r}")
         if not len(partitions) % ITEMS_PER_STEP:
@@ -314,12 +316,12 @@ def encode_state(state: PartitionState) -> bytes:
 
 def decode_state(data: bytes) -> PartitionState:
     what = "partition state"
-    value = _decode(data, what)
+    value = decode_json(data, what)
     return PartitionState(
-        _field(value, "leader", int, what),
-        _field(value, "leader_epoch", int, what),
+        json_field(value, "leader", int, what),
+        json_field(value, "leader_epoch", int, what),
         tuple(_ids(value.get("isr"), what)),
-        _field(value, "controller_epoch", int, what),
+        json_field(value, "controller_epoch", int, what),
         value.get("leader_recovery_state", 0) == 1,
     )
 
@@ -332,30 +334,30 @@ def config_path(entity_type: str, name: str) -> str:
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    return _encode({"version": 1, "config": dict(config)})
+    return encode_json({"version": 1, "config": dict(config)})
 
 
 def decode_config(data: bytes) -> dict[str, str]:
     """Return settings by key; an empty node has none."""
     if not data:
         return {}
-    config = _field(_decode(data, "config"), "config", dict, "config")
+    config = json_field(decode_json(data, "config"), "config", dict, "config")
     # Old tools wrote numbers without quotes.
     return {key: text if isinstance(text, str) else json.dumps(text) for key, text in config.items()}
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    return _encode({"version": 2, "entity_path": entity_path})
+    return encode_json({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(data: bytes) -> str:
     """Return the changed entity as "topics/t", "brokers/<default>" …; version 1 has type and name in two fields."""
     what = "config change"
-    value = _decode(data, what)
-    version = _field(value, "version", int, what)
+    value = decode_json(data, what)
+    version = json_field(value, "version", int, what)
     if version == 1:
-        return f"{_field(value, 'entity_type', str, what)}/{_field(value, 'entity_name', str, what)}"
-    path: str = _field(value, "entity_path", str, what)
+        return f"{json_field(value, 'entity_type', str, what)}/{json_field(value, 'entity_name', str, what)}"
+    path: str = json_field(value, "entity_path", str, what)
     return path
 
 
@@ -368,16 +370,20 @@ def delete_topic_path(topic: str) -> str:
 
 def encode_partition_list(partitions: Iterable[TopicPartition]) -> bytes:
     """Return the partitions of /isr_change_notification and /admin/preferred_replica_election."""
-    return _encode({"version": 1, "partitions": [{"topic": topic, "partition": index} for topic, index in partitions]})
+    return encode_json(
+        {"version": 1, "partitions": [{"topic": topic, "partition": index} for topic, index in partitions]}
+    )
 
 
 def decode_partition_list(data: bytes) -> list[TopicPartition]:
     what = "partition list"
     partitions = []
-    for entry in _field(_decode(data, what), "partitions", list, what):
+    for entry in json_field(decode_json(data, what), "partitions", list, what):
         if not isinstance(entry, dict):
             raise NodeFormatError(f"{what}: {entry!r}")
-        partitions.append(TopicPartition(_field(entry, "topic", str, what), _field(entry, "partition", int, what)))
+        partitions.append(
+            TopicPartition(json_field(entry, "topic", str, what), json_field(entry, "partition", int, what))
+        )
     return partitions
 
 
@@ -386,27 +392,27 @@ def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> byt
     partitions = [
         {"topic": topic, "partition": index, "replicas": list(replicas)} for (topic, index), replicas in targets.items()
     ]
-    return _encode({"version": 1, "partitions": partitions})
+    return encode_json({"version": 1, "partitions": partitions})
 
 
 def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
     what = REASSIGNMENT
     targets = {}
-    for entry in _field(_decode(data, what), "partitions", list, what):
+    for entry in json_field(decode_json(data, what), "partitions", list, what):
         if not isinstance(entry, dict):
             raise NodeFormatError(f"{what}: {entry!r}")
-        key = TopicPartition(_field(entry, "topic", str, what), _field(entry, "partition", int, what))
+        key = TopicPartition(json_field(entry, "topic", str, what), json_field(entry, "partition", int, what))
         targets[key] = tuple(_ids(entry.get("replicas"), what))
     return targets
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
     """Encode the notice that a log folder of this broker failed (event 1, the only one)."""
-    return _encode({"version": 1, "broker": broker_id, "event": 1})
+    return encode_json({"version": 1, "broker": broker_id, "event": 1})
 
 
 def decode_log_dir_event(data: bytes) -> int:
-    broker_id: int = _field(_decode(data, LOG_DIR_EVENTS), "broker", int, LOG_DIR_EVENTS)
+    broker_id: int = json_field(decode_json(data, LOG_DIR_EVENTS), "broker", int, LOG_DIR_EVENTS)
     return broker_id
 
 
@@ -414,11 +420,11 @@ def decode_log_dir_event(data: bytes) -> int:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    return _encode({"version": "1", "id": cluster_id})  # the version is a string, only here
+    return encode_json({"version": "1", "id": cluster_id})  # the version is a string, only here
 
 
 def decode_cluster_id(data: bytes) -> str:
-    cluster_id: str = _field(_decode(data, CLUSTER_ID), "id", str, CLUSTER_ID)
+    cluster_id: str = json_field(decode_json(data, CLUSTER_ID), "id", str, CLUSTER_ID)
     return cluster_id
 
 
@@ -430,7 +436,7 @@ class ProducerIdBlock(NamedTuple):
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
     # both ends are strings
-    return _encode(
+    return encode_json(
         {
             "version": 1,
             "broker": block.broker_id,
@@ -442,11 +448,11 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
     what = PRODUCER_ID_BLOCK
-    value = _decode(data, what)
-    ends = _field(value, "block_start", str, what), _field(value, "block_end", str, what)
+    value = decode_json(data, what)
+    ends = json_field(value, "block_start", str, what), json_field(value, "block_end", str, what)
     if not all(re.fullmatch(r"[0-9]{1,19}", end) for end in ends):
         raise NodeFormatError(f"{what}: block {ends}")
-    return ProducerIdBlock(_field(value, "broker", int, what), int(ends[0]), int(ends[1]))
+    return ProducerIdBlock(json_field(value, "broker", int, what), int(ends[0]), int(ends[1]))
 
 
 # -- /feature --------------------------------------------------------------------------------------------------------
@@ -481,24 +487,24 @@ def encode_features(levels: Mapping[str, int], downgrades: Mapping[str, Downgrad
     features = {name: {"max_version_level": level} for name, level in sorted(levels.items()) if level > 0}
     for name, phase in downgrades.items():
         features[name][DOWNGRADE_PHASE] = int(phase)
-    return _encode({"features": features, "version": 2, "status": 1})
+    return encode_json({"features": features, "version": 2, "status": 1})
 
 
 def decode_features(data: bytes) -> FeatureLevels:
     """Versions 1 (Kafka 2.7, with a lowest level, which has no effect) and 2."""
-    value = _decode(data, FEATURE)
-    version, status = _field(value, "version", int, FEATURE), _field(value, "status", int, FEATURE)
+    value = decode_json(data, FEATURE)
+    version, status = json_field(value, "version", int, FEATURE), json_field(value, "status", int, FEATURE)
     if version not in (1, 2) or status not in (0, 1):
         raise NodeFormatError(f"{FEATURE}: version {version}, status {status}")
     levels, downgrades = {}, {}
-    for name, feature in _field(value, "features", dict, FEATURE).items():
+    for name, feature in json_field(value, "features", dict, FEATURE).items():
         if not isinstance(feature, dict):
             raise NodeFormatError(f"{FEATURE}: {name} must be an object, is {feature!r}")
-        levels[name] = _field(feature, "max_version_level", int, FEATURE)
+        levels[name] = json_field(feature, "max_version_level", int, FEATURE)
         if not 1 <= levels[name] <= MAX_FEATURE_LEVEL:
             raise NodeFormatError(f"{FEATURE}: level {levels[name]} of {name}")
         if DOWNGRADE_PHASE in feature:
-            phase = _field(feature, DOWNGRADE_PHASE, int, FEATURE)
+            phase = json_field(feature, DOWNGRADE_PHASE, int, FEATURE)
             if phase not in iter(DowngradePhase):
                 raise NodeFormatError(f"{FEATURE}: {DOWNGRADE_PHASE} {phase} of {name}")
             downgrades[name] = DowngradePhase(phase)

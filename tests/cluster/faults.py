@@ -128,6 +128,7 @@ def _pause_zookeeper(scene: Scene, fault: Fault) -> None:
 def _full_disk(scene: Scene, fault: Fault) -> None:
     """Fill the disk; the broker may end because of it, and a broker that stays up writes again when there is room."""
     broker = scene.cluster.brokers[fault.victim]
+    scene.cluster.may_end.add(broker.name)
     broker.fill_disk()
     broker.wait(fault.hold_s)
     broker.free_disk()

@@ -1,4 +1,4 @@
-"""Ends a client whose library has locked itself up, which no signal and no timeout would end.
+"""Ends or replaces a client whose library has locked itself up, which no signal and no timeout would end.
 
 librdkafka 2.16 waits for itself without end when a broker is decommissioned while the answer about the end of a
 leader's epoch fails: its main thread and the broker's thread each hold the lock that the other one needs
@@ -7,22 +7,31 @@ leader's epoch fails: its main thread and the broker's thread each hold the lock
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import pathlib
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
+
+from confluent_kafka import Consumer, Message
 
 STUCK_EXIT = 4
 LOCKED_UP_S = 30.0
 MAIN_THREAD = "rdk:main"
+CLOSE_S = 60.0
+TASKS = pathlib.Path("/proc/self/task")
+_creation = threading.Lock()
 
 
-def switches_of_main(tasks: pathlib.Path = pathlib.Path("/proc/self/task")) -> dict[str, str] | None:
-    """Return how often each main thread of the library has gone to sleep, by thread id; None if one is awake."""
+def switches_of_main(tasks: pathlib.Path = TASKS, only: Collection[str] | None = None) -> dict[str, str] | None:
+    """Return how often each main thread of the library has gone to sleep, by thread id; None if one is awake. `only`
+    names the threads that count."""
     found = {}
     for task in tasks.glob("*"):
         try:
-            if (task / "comm").read_text().strip() != MAIN_THREAD:
+            if (task / "comm").read_text().strip() != MAIN_THREAD or (only is not None and task.name not in only):
                 continue
             status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines() if ":" in line)
         except OSError:
@@ -30,6 +39,16 @@ def switches_of_main(tasks: pathlib.Path = pathlib.Path("/proc/self/task")) -> d
         if not status["State"].strip().startswith("S"):
             return None
         found[task.name] = status["voluntary_ctxt_switches"].strip()
+    return found
+
+
+def main_threads(tasks: pathlib.Path = TASKS) -> set[str]:
+    """Return the ids of the library's main threads."""
+    found = set()
+    for task in tasks.glob("*"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if (task / "comm").read_text().strip() == MAIN_THREAD:
+                found.add(task.name)
     return found
 
 
@@ -56,3 +75,45 @@ def end_when_locked_up() -> None:
         os._exit(STUCK_EXIT)
 
     threading.Thread(target=run, daemon=True).start()
+
+
+class RevivedConsumer:
+    """A consumer of this process that is replaced when its library has locked itself up."""
+
+    def __init__(
+        self,
+        make: Callable[[], Consumer],
+        watch: Callable[[Collection[str]], Watch] = lambda own: Watch(lambda: switches_of_main(only=own)),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.replaced = 0
+        self._make = make
+        self._new_watch = watch
+        self._clock = clock
+        self._create()
+
+    def consume(self, count: int, timeout_s: float) -> list[Message]:
+        """Return what arrives; from a new consumer if the one before has locked itself up."""
+        if self._clock() >= self._due_s:
+            self._due_s = self._clock() + LOCKED_UP_S
+            if self._watch.is_locked_up():
+                # Its memory stays: the call that frees it would never return.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
+                self.replaced += 1
+                self._create()
+        return list(self._consumer.consume(count, timeout_s))
+
+    def close(self) -> None:
+        """Close the consumer; one that locks itself up now is left behind."""
+        closing = threading.Thread(target=self._consumer.close, daemon=True)
+        closing.start()
+        closing.join(CLOSE_S)
+
+    def _create(self) -> None:
+        # No other consumer of this class begins a main thread meanwhile.
+        with _creation:
+            before = main_threads()
+            self._consumer = self._make()
+            own = main_threads() - before
+        self._watch = self._new_watch(own)
+        self._due_s = self._clock() + LOCKED_UP_S

@@ -8,7 +8,15 @@ import sys
 import pytest
 
 from tests.cluster.clients import Client
-from tests.cluster.stuck import MAIN_THREAD, STUCK_EXIT, Watch, switches_of_main
+from tests.cluster.stuck import (
+    LOCKED_UP_S,
+    MAIN_THREAD,
+    STUCK_EXIT,
+    RevivedConsumer,
+    Watch,
+    main_threads,
+    switches_of_main,
+)
 from tests.support.gregor_cluster import until
 
 Switches = dict[str, str] | None
@@ -43,6 +51,37 @@ def test_only_main_threads_of_the_library_count(tmp_path: pathlib.Path) -> None:
     assert switches_of_main(tmp_path) == {"5": "50"}
     task(tmp_path, "6", MAIN_THREAD, "R (running)")
     assert switches_of_main(tmp_path) is None
+    assert switches_of_main(tmp_path, only={"5"}) == {"5": "50"}
+    assert main_threads(tmp_path) == {"5", "6"}
+
+
+def test_consumer_that_is_locked_up_is_replaced_by_another() -> None:
+    class Fake:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def consume(self, count: int, timeout_s: float) -> list[int]:
+            return [self.number]
+
+        def close(self) -> None:
+            closed.append(self.number)
+
+    closed: list[int] = []
+    made: list[Fake] = []
+    now_s = [0.0]
+
+    def make() -> Fake:
+        made.append(Fake(len(made)))
+        return made[-1]
+
+    observed = iter([{"7": "1"}, {"7": "1"}, {"8": "1"}, {"8": "2"}])
+    consumer = RevivedConsumer(make, lambda own: Watch(observed.__next__), lambda: now_s[0])  # type: ignore[arg-type, return-value]
+    found = []
+    for _ in range(5):
+        found += consumer.consume(1, 0)
+        now_s[0] += LOCKED_UP_S
+    consumer.close()
+    assert (found, consumer.replaced, closed) == ([0, 0, 1, 1, 1], 1, [1])
 
 
 def test_client_that_ended_so_is_replaced_and_counted(tmp_path: pathlib.Path) -> None:

@@ -11,6 +11,19 @@ from confluent_kafka.admin import AdminClient
 
 from tests.compat.records import WAIT_S, Sent, until
 
+_PASSING = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._WAIT_COORD,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+)
+
 NewTopicFactory = Callable[..., str]
 Unique = Callable[[str], str]
 
@@ -85,6 +98,26 @@ def error_of(message: Message | None) -> KafkaError:
     return error
 
 
+def commit_offsets(consumer: Consumer, offsets: list[TopicPartition]) -> None:
+    """Commit these offsets, or those of all that was read, once the coordinator accepts them.
+
+    librdkafka does not repeat a commit while the coordinator is created, loads or moves, or while the group is in a
+    rebalance.
+    """
+    chosen: dict[str, Any] = {"offsets": offsets} if offsets else {}
+
+    def accepted() -> bool:
+        try:
+            done: list[TopicPartition] = consumer.commit(**chosen, asynchronous=False) or []
+            errors = [one.error for one in done if one.error is not None]
+        except KafkaException as failure:
+            errors = [failure.args[0]]
+        assert all(error.code() in _PASSING for error in errors), errors
+        return not errors
+
+    until(accepted, f"a commit of {offsets or 'all that was read'}")
+
+
 class Member:
     """One consumer of a group: the partitions it owns, its rebalance events, the records it read."""
 
@@ -140,6 +173,10 @@ class Member:
             return [len(member.owned) for member in members] == list(counts) and len(owned) == len(set(owned))
 
         until(reached, f"a division into {counts}, now {[member.owned for member in members]}")
+
+    def commit(self, *offsets: TopicPartition) -> None:
+        """Commit these offsets, or those of all that was read."""
+        commit_offsets(self.consumer, list(offsets))
 
     def close(self) -> None:
         self.consumer.close()

@@ -20,7 +20,6 @@ from typing import NamedTuple
 from confluent_kafka import (
     OFFSET_INVALID,
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -30,7 +29,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from gregor.protocol.messages import MetadataRequest
+from gregor.protocol.messages import MetadataRequest, OffsetFetchRequest
+from tests.cluster.stuck import RevivedConsumer
 from tests.compat.copiers.launch import ASSIGNS_ITSELF, FENCED_EXIT, STUCK_EXIT, command_of
 from tests.compat.records import until
 from tests.support.processes import ROOT, clean_environment
@@ -140,29 +140,33 @@ class Copier:
     def _send(self, word: str) -> None:
         stdin = self._running().stdin
         assert stdin is not None
-        stdin.write(f"{word}\n".encode())
-        stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has ended; the next wait finds out why
+            stdin.write(f"{word}\n".encode())
+            stdin.flush()
+
+    def _wait_for(self, fits: Callable[[str], bool], what: str, beyond: int = 0, command: str = "") -> str:
+        """Wait for a line behind the first `beyond` lines that fits; return it. A process whose library was stuck is
+        replaced by another, which gets the command and the whole time again."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            code = self._running().poll()  # first: the lines of a process that has ended are complete
+            found = next((line for line in self.lines()[beyond:] if fits(line)), None)
+            if found is not None:
+                return found
+            if code == STUCK_EXIT:
+                self.restart_stuck()
+                beyond, deadline = 0, time.monotonic() + WAIT_S
+                if command:
+                    self._send(command)
+            else:
+                assert code is None, f"{what} was not printed; exit code {code}: {self.told()}"
+                assert time.monotonic() < deadline, f"waited {WAIT_S:.0f} s in vain for {what}: {self.told()}"
+                time.sleep(0.01)
 
     def until_printed(self, start: str, beyond: int = 0) -> str:
         """Wait for a line behind the first `beyond` lines that starts so; return it."""
-        found: list[str] = []
-
-        def printed() -> bool:
-            nonlocal beyond
-            if self.restart_stuck():
-                beyond = 0
-                if start.startswith("held "):
-                    self._send(f"hold {start.split()[1]}")
-            running = self.running
-            found[:] = [line for line in self.lines()[beyond:] if line.startswith(start)]
-            assert found or running, f"{start!r} was not printed; exit code {self._running().poll()}: {self.told()}"
-            return bool(found)
-
-        try:
-            until(printed, f"{start!r} of {self.name}", WAIT_S)
-        except AssertionError as failure:
-            raise AssertionError(f"{failure}\n{self.told()}") from None
-        return found[0]
+        command = f"hold {start.split()[1]}" if start.startswith("held ") else ""
+        return self._wait_for(lambda line: line.startswith(start), repr(start), beyond, command)
 
     def hold(self, phase: str) -> None:
         """Stop in this phase of the next transaction that comes to it."""
@@ -184,23 +188,12 @@ class Copier:
     def until_committed(self, beyond: int | None = None) -> None:
         """Wait until it has committed a transaction that ended after this call, or behind that number of lines."""
         begin = self.printed() if beyond is None else beyond
-
-        def committed() -> bool:
-            nonlocal begin
-            if self.restart_stuck():
-                begin = 0
-            lines = self.lines()[begin:]
-            assert self.running, f"exit code {self._running().poll()}: {self.told()}"
-            return any(line.startswith("ended ") and line.endswith(" commit") for line in lines)
-
-        try:
-            until(committed, f"a transaction that {self.name} commits", WAIT_S)
-        except AssertionError as failure:
-            raise AssertionError(f"{failure}\n{self.told()}") from None
+        self._wait_for(is_commit, "a transaction that it commits", begin)
 
     def _close(self) -> None:
         if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):  # a command that the process did not read
+                self._process.stdin.close()
 
     def restart_stuck(self) -> bool:
         """Start a process anew that ended because its library was stuck; return whether it was."""
@@ -255,6 +248,11 @@ class Copier:
             return known.get(number, [])
 
 
+def is_commit(line: str) -> bool:
+    """Whether a copier's line is about a transaction that it has committed."""
+    return line.startswith("ended ") and line.endswith(" commit")
+
+
 class Oracle:
     """Reads the output with read_committed from the beginning, all the time, and the last stable offsets."""
 
@@ -267,13 +265,19 @@ class Oracle:
         self._copiers = copiers
         self._parts = [TopicPartition(topic, number, FIRST) for number in range(partitions)]
         self._stable = dict.fromkeys(range(partitions), 0)
-        self._reader = reader(bootstrap, "read_committed")
-        self._reader.assign(self._parts)
+        self._next = dict.fromkeys(range(partitions), FIRST)
+        self._bootstrap = bootstrap
+        self._reader = RevivedConsumer(self._new_reader)
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(run,), daemon=True) for run in (self._read, self._watch)
         ]
+
+    def _new_reader(self) -> Consumer:
+        consumer = reader(self._bootstrap, "read_committed")
+        consumer.assign([TopicPartition(self._topic, number, offset) for number, offset in self._next.items()])
+        return consumer
 
     def __enter__(self) -> Oracle:
         for thread in self._threads:
@@ -301,6 +305,7 @@ class Oracle:
                 if error is None:
                     copy = copy_of(message)
                     self.seen.append(copy)
+                    self._next[copy.partition] = copy.offset + 1
                     if "ending commit" not in self._phases(copy.attempt):
                         self.violations.append(f"visible before it was to be ended: {copy}")
 
@@ -542,14 +547,22 @@ class Work:
         return sorted(unknown)
 
     def committed(self) -> dict[int, int]:
-        parts = [TopicPartition(self.input, number) for number in self.fed]
-        try:
-            (future,) = self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(self.group, parts)], require_stable=True
-            ).values()
-            return {part.partition: part.offset for part in future.result(WAIT_S).topic_partitions}
-        except KafkaException:
-            return {}
+        """Return the group's offsets, without those of open transactions; none while its coordinator moves.
+
+        The admin client of librdkafka 2.16 crashes on a coordinator that moves.
+        """
+        topic = OffsetFetchRequest.OffsetFetchRequestTopics(name=self.input, partition_indexes=[*self.fed])
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=self.group, topics=[topic])
+        request = OffsetFetchRequest(groups=[group], require_stable=True)
+        for address in self.bootstrap.split(","):
+            try:
+                (found,) = ask(int(address.rpartition(":")[2]), request, 8).groups
+            except OSError:
+                continue
+            parts = [part for one in found.topics for part in one.partitions]
+            if not found.error_code and not any(part.error_code for part in parts):
+                return {part.partition_index: part.committed_offset for part in parts}
+        return {}
 
     def until_copied(self) -> None:
         """Wait until the group has committed the end of the input."""

@@ -11,7 +11,7 @@ from tests.support.processes import ROOT
 
 SOURCES = sorted((ROOT / "tests/compat/java").glob("*.java"))
 COMPILED_AGAINST = "4.3.1"
-TIMEOUT_S = 180
+TIMEOUT_S = 300
 
 
 def compiled(folder: pathlib.Path) -> pathlib.Path:

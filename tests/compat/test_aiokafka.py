@@ -28,6 +28,9 @@ from tests.compat.records import CODECS, WAIT_S, Sent
 
 pytestmark = [pytest.mark.compat, pytest.mark.slow]
 
+SESSION_MS = 45_000
+"""No member expires because its process had to wait for the processor; the client's default is ten seconds."""
+
 NewTopicFactory = Callable[..., str]
 Unique = Callable[[str], str]
 
@@ -210,6 +213,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         self.revocations: list[set[int]] = []
         self.read: list[Any] = []
         settings = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "heartbeat_interval_ms": 300}
+        settings["session_timeout_ms"] = SESSION_MS
         self.consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **{**settings, **config})
         self._reading: asyncio.Task[None] | None = None
 

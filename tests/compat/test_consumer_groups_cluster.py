@@ -72,7 +72,8 @@ class Polled:
 
 
 def write(bootstrap: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    # Its leader may move: without idempotence a record that is sent again may be there twice.
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
     for number in range(RECORDS):
         producer.produce(TOPIC, b"%d" % number, partition=number % PARTITIONS)
     assert producer.flush(WAIT_S) == 0

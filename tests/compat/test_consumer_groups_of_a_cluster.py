@@ -33,6 +33,8 @@ TOPIC, GROUP = "orders", "billing"
 HEARTBEAT, RECORDS = 68, 12
 FEATURE = ("--feature", "group.version=1")
 PARTITIONS, MEMBERS = 6, 3
+ONCE = {"enable.idempotence": True}
+"""A record whose leader moves is sent again."""
 
 
 def command(cluster: MixedCluster, *words: str, broker_id: int = 0, code: int = 0) -> str:
@@ -89,10 +91,10 @@ def test_consumer_groups_come_with_the_feature_and_leave_with_it(tmp_path: pathl
         for broker_id in (0, 1):
             until(lambda id_=broker_id: serves(cluster, id_), "the consumer protocol", WAIT_S)  # type: ignore[misc]
         wait_for_isr(cluster)
-        produce(cluster.bootstrap, TOPIC, assorted(RECORDS))
+        produce(cluster.bootstrap, TOPIC, assorted(RECORDS), **ONCE)
         member = Member(cluster.bootstrap, GROUP, TOPIC, **{"group.protocol": "consumer"})
         member.read_until(RECORDS)
-        member.consumer.commit(asynchronous=False)
+        member.commit()
         assert group_on(cluster) == ("CONSUMER", "STABLE")
         assert "uniform" in command(cluster, "groups", "--describe", "--group", GROUP, "--state")
 
@@ -100,9 +102,9 @@ def test_consumer_groups_come_with_the_feature_and_leave_with_it(tmp_path: pathl
         coordinator = int(command(cluster, "groups", "--describe", "--group", GROUP, "--state").split("(")[2][0])
         cluster.brokers[coordinator].process.send_signal(signal.SIGTERM)  # type: ignore[union-attr]
         assert cluster.brokers[coordinator].process.wait(WAIT_S) == 0  # type: ignore[union-attr]
-        produce(cluster.bootstrap, TOPIC, assorted(3))
+        produce(cluster.bootstrap, TOPIC, assorted(3), **ONCE)
         member.read_until(RECORDS + 3)
-        member.consumer.commit(asynchronous=False)
+        member.commit()
         cluster.start(coordinator)
         wait_for_isr(cluster)
 
@@ -121,7 +123,7 @@ def test_consumer_groups_come_with_the_feature_and_leave_with_it(tmp_path: pathl
         cluster.start(1)
         wait_for_isr(cluster)
         assert cluster.brokers[0].stop() == 0
-        produce(cluster.bootstrap, TOPIC, assorted(2))
+        produce(cluster.bootstrap, TOPIC, assorted(2), **ONCE)
         classic = Member(cluster.bootstrap, GROUP, TOPIC)
         classic.read_until(2)
         assert [message.offset() for message in classic.read] == [RECORDS + 3, RECORDS + 4]

@@ -19,6 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from tests.compat.apache_kafka import ApacheKafka, ZooKeeper
+from tests.compat.confluent import commit_offsets
 from tests.compat.records import WAIT_S, until
 from tests.support.processes import BrokerProcess
 
@@ -86,9 +87,7 @@ class Client:
 
     def commit(self, offset: int) -> None:
         consumer = Consumer({**self.settings, "group.id": "group", "enable.auto.commit": False})
-        consumer.commit(
-            offsets=[TopicPartition("plain", index, offset + index) for index in range(3)], asynchronous=False
-        )
+        commit_offsets(consumer, [TopicPartition("plain", index, offset + index) for index in range(3)])
         consumer.close()
 
     def committed(self) -> list[int]:

@@ -74,7 +74,7 @@ def test_librdkafka_changes_its_protocol_and_back(bootstrap: str, topic: str, st
         assert type_of(bootstrap, group) == CLASSIC
         place = TopicPartition(topic, 0, 7)
         owner = first if 0 in first.owned else second
-        owner.consumer.commit(offsets=[place], asynchronous=False)
+        owner.commit(place)
         third = join(NEW)
         first.settled([second, third], 2, 2, 2)
         assert type_of(bootstrap, group) == CONSUMER
@@ -159,7 +159,7 @@ def test_a_downgrade_of_the_feature_leaves_classic_groups_with_their_offsets(
         old, new = join({}), join(NEW)
         old.settled([new], 3, 3)
         assert type_of(running.bootstrap, group) == CONSUMER
-        old.consumer.commit(offsets=[TopicPartition(topic, min(old.owned), 7)], asynchronous=False)
+        old.commit(TopicPartition(topic, min(old.owned), 7))
         place = TopicPartition(topic, min(old.owned))
         assert change("downgrade", "--feature", "group.version=0") != 0
         captured = capsys.readouterr()

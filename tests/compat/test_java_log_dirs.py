@@ -18,7 +18,7 @@ def test_data_folders(tmp_path: pathlib.Path) -> None:
     source = str(ROOT / "tests/compat/java/LogDirs.java")
     with BrokerProcess(tmp_path / "broker", {"log.dirs": ",".join(folders)}) as broker:
         command = java_command(source, broker.bootstrap, *folders)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(done.stdout.splitlines()) == [
         "absent UnknownTopicOrPartitionException",

@@ -41,13 +41,13 @@ class Tool:
     def fail(self, main_class: str, *arguments: str) -> str:
         """Return the output of a tool that must fail."""
         command = java_command(main_class, *self.address, *arguments)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL)
         said = done.stdout + done.stderr
         assert done.returncode != 0, said
         return said
 
     def read(self, topic: str, count: int, *arguments: str) -> list[str]:
-        limit = ("--max-messages", str(count), "--timeout-ms", "20000")
+        limit = ("--max-messages", str(count), "--timeout-ms", "90000")
         return self.run(CONSOLE_CONSUMER, "--topic", topic, *limit, *arguments).splitlines()
 
 
@@ -142,7 +142,7 @@ def test_producer_performance_and_get_offsets(tool: Tool, new_topic: NewTopicFac
 
     assert total() == total("--time", "latest") == 20_000
     assert total("--time", "earliest") == 0
-    count = ("--messages", "20000", "--timeout", "30000")
+    count = ("--messages", "20000", "--timeout", "90000")
     said = tool.run(f"{TOOLS}.ConsumerPerformance", "--topic", topic, *count)
     heading, numbers = [line.split(", ") for line in said.splitlines()[-2:]]
     assert int(numbers[heading.index("data.consumed.in.nMsg")]) == 20_000

@@ -26,7 +26,7 @@ RELEASES = ("0.10.0.1", "0.10.2.2", "1.1.1", "2.0.0", "2.8.2", "3.9.1")
 OLDEST = "0.8.2.2"
 OLDEST_GROUPS = "0.9.0.1"
 COMPILED_AGAINST = "0.10.2.2"
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 CHECKS = [
     *(f"records[{codec}]" for codec in ("none", "gzip", "snappy", "lz4")),
     *(f"acks[{acks}]" for acks in ("0", "1", "all")),

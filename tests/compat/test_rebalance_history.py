@@ -23,7 +23,7 @@ from tests.support.mixed_cluster import GREGOR, KAFKA, MixedCluster
 
 pytestmark = [pytest.mark.compat, pytest.mark.very_slow]
 
-SESSION_MS, LONG_SESSION_MS = 6_000, 40_000
+SESSION_MS, LONG_SESSION_MS = 9_000, 40_000
 """That of a member that is killed, and that of those which must not be lost on a busy machine."""
 MOVING_SESSION_MS = 20_000
 """That of members which search for another coordinator; one that ends meanwhile does not leave its group."""

@@ -79,7 +79,8 @@ def application(classes: str, *arguments: str, main_class: str = "compat.WordCou
 
 
 def produce(bootstrap: str, topic: str, lines: list[str]) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
+    # A leader may be killed: without idempotence a line that is sent again may be there twice.
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for line in lines:
         producer.produce(topic, line)
     assert producer.flush(WAIT_S) == 0

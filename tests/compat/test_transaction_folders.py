@@ -82,6 +82,12 @@ class Client:
             consumer.close()
         return [value.decode().strip() for value in values if value is not None]
 
+    def knows_topic(self) -> bool:
+        """Whether the broker knows the topic and its leader. A topic that it does not know is in the list, with an
+        error."""
+        found = self.admin.list_topics(TOPIC, WAIT_S).topics[TOPIC]
+        return found.error is None and [part.leader for part in found.partitions.values()] == [0]
+
     def committed(self, stable: bool = True) -> int:
         """Return the group's offset. Raises KafkaException while a transaction has one pending and `stable` is set."""
         request = [ConsumerGroupTopicPartitions(GROUP, [TopicPartition(TOPIC, 0)])]
@@ -115,7 +121,7 @@ def zookeeper(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterato
 def fill(client: Client) -> None:
     """Committed, aborted, and two open ones: one whose timeout is long, one whose timeout passes soon."""
     client.admin.create_topics([NewTopic(TOPIC, 1, 1, config={"segment.bytes": "20000"})])[TOPIC].result(WAIT_S)
-    until(lambda: TOPIC in client.admin.list_topics(TOPIC).topics, "the topic")
+    until(client.knows_topic, "the topic")
     client.commit("kafka", records("first"), 5)
     client.abort("kafka", records("undone", ABORTED), 6)
     client.commit("kafka", records("second"))
@@ -141,7 +147,7 @@ def test_folder_goes_there_and_back(zookeeper: ZooKeeper | None, tmp_path: pathl
 
     with BrokerProcess(tmp_path / "gregor", {**SETTINGS, "log.dirs": str(data), "broker.id": "0"}) as gregor:
         client = Client(gregor.bootstrap)
-        until(lambda: TOPIC in client.admin.list_topics(TOPIC).topics, "the adoption")
+        until(client.knows_topic, "the adoption")
         assert client.visible("read_uncommitted") == everything
         assert client.visible() == below, "the open transaction of long timeout hides those behind it"
         until(lambda: client.has_committed(5, stable=False), "the committed offset")
@@ -166,7 +172,7 @@ def test_folder_goes_there_and_back(zookeeper: ZooKeeper | None, tmp_path: pathl
     kafka = ApacheKafka(tmp_path, data, zookeeper, 2, SETTINGS)
     try:
         client = Client(kafka.bootstrap)
-        until(lambda: TOPIC in client.admin.list_topics(TOPIC).topics, "the topic's return")
+        until(client.knows_topic, "the topic's return")
         assert client.visible("read_uncommitted") == everything
         assert client.visible() == here
         until(lambda: client.has_committed(8, stable=False), "the committed offset")

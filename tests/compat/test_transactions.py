@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import OffsetFetchRequest
 from tests.compat.copiers.launch import KINDS, phases_of
-from tests.compat.exactly_once import WAIT_S, Copier, Work, read_all
+from tests.compat.exactly_once import WAIT_S, Copier, Work, is_commit, read_all
 from tests.compat.records import until
 from tests.support.wire import ask
 
@@ -72,7 +72,10 @@ def feed_until_committed(work: Work, copier: Copier) -> None:
     def committed() -> bool:
         work.feed(1)
         time.sleep(0.05)
-        return any(line.startswith("ended ") and line.endswith(" commit") for line in copier.lines())
+        if any(map(is_commit, copier.lines())):
+            return True
+        copier.restart_stuck()
+        return False
 
     until(committed, f"a transaction of {copier.name}", WAIT_S)
 

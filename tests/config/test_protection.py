@@ -7,11 +7,13 @@ import pytest
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.protection import ALLOW_UNPROTECTED, REFUSED_KEYS, WARNED_KEYS
+from gregor.config.tables.authorizer_keys import AUTHORIZER_CLASSES, parse_super_users
 from gregor.config.tables.known_keys import NO_EFFECT_KEYS
 from gregor.config.tables.no_effect_keys import keys_without_effect
 
 REFUSED = {
-    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "authorizer.class.name": "com.example.Authorizer",
+    "authorizer.zookeeper.url": "zk:2181",
     "zookeeper.ssl.client.enable": "true",
 }
 WARNED = {
@@ -43,6 +45,18 @@ def test_one_key_allows_it_and_leaves_a_warning(key: str, text: str) -> None:
 def test_the_key_that_allows_must_be_true_or_false() -> None:
     with pytest.raises(ConfigError, match=r"gregor\.allow\.unprotected=yes: must be true or false"):
         BrokerConfig({ALLOW_UNPROTECTED: "yes"})
+
+
+@pytest.mark.parametrize("name", AUTHORIZER_CLASSES)
+def test_the_class_names_of_apache_kafka_select_the_built_in_authorizer(name: str) -> None:
+    config = BrokerConfig({"authorizer.class.name": f" {name} ", "super.users": "User:a; User:CN=b,O=c"})
+    assert (config["authorizer.class.name"], config.warnings, config.notes) == (name, [], [])
+
+
+def test_super_users_are_principals() -> None:
+    assert parse_super_users("User:a; User:CN=b,O=c;") == ["User:a", "User:CN=b,O=c"]
+    with pytest.raises(ConfigError, match="super.users=User:a,b;c: 'c' has no colon between type and name"):
+        BrokerConfig({"super.users": "User:a,b;c"})
 
 
 @pytest.mark.parametrize(("key", "text"), WARNED.items())
@@ -96,5 +110,6 @@ def test_brokers_that_are_to_speak_another_protocol_are_refused(protocol: str, l
 
 
 def test_each_of_these_settings_is_one_without_effect() -> None:
-    assert sorted({*REFUSED_KEYS, *WARNED_KEYS} - NO_EFFECT_KEYS - set(keys_without_effect())) == []
+    without_effect = {*NO_EFFECT_KEYS, *keys_without_effect(), "authorizer.class.name"}
+    assert sorted({*REFUSED_KEYS, *WARNED_KEYS} - without_effect) == []
     assert (set(REFUSED), set(WARNED)) == (set(REFUSED_KEYS), set(WARNED_KEYS))

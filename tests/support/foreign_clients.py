@@ -24,7 +24,7 @@ NODE_FILES = ("package.json", "package-lock.json")
 MIN_GO = (1, 21)
 """From this version on Go downloads the release that go.mod names."""
 BUILD_TIMEOUT_S = 600
-RUN_TIMEOUT_S = 120
+RUN_TIMEOUT_S = 300
 
 
 class NoToolchain(Exception):

@@ -13,7 +13,7 @@ from kazoo.exceptions import NoNodeError
 
 from gregor.replication.store import nodes
 from tests.support.processes import BrokerProcess, answers_metadata
-from tests.support.zookeeper import ZooKeeperEnsemble, ZooKeeperProcess
+from tests.support.zookeeper import ZooKeeperEnsemble, ZooKeeperProcess, retry
 
 PATIENCE_S = 120.0
 """How long a test waits for a state, on a busy machine as well."""
@@ -161,25 +161,25 @@ class GregorCluster:
     def nodes(self) -> KazooClient:
         """A session of the test's own in ZooKeeper; connected on first use."""
         if self._client is None:
-            self._client = KazooClient(self.zookeeper.connect, timeout=30)
+            self._client = KazooClient(self.zookeeper.connect, timeout=30, command_retry=retry())
             self._client.start(timeout=PATIENCE_S)
         return self._client
 
     def registered(self) -> set[int]:
         """Return the brokers that are registered in ZooKeeper."""
-        return {int(name) for name in self.nodes.get_children(nodes.BROKER_IDS)}
+        return {int(name) for name in self.nodes.retry(self.nodes.get_children, nodes.BROKER_IDS)}
 
     def controller(self) -> int | None:
         """By its node."""
         try:
-            return nodes.decode_controller(self.nodes.get(nodes.CONTROLLER)[0])
+            return nodes.decode_controller(self.nodes.retry(self.nodes.get, nodes.CONTROLLER)[0])
         except NoNodeError:
             return None
 
     def partition(self, topic: str, index: int = 0) -> nodes.PartitionState | None:
         """Leader, epoch and ISR, by its node; None where there is none yet."""
         try:
-            return nodes.decode_state(self.nodes.get(nodes.state_path(topic, index))[0])
+            return nodes.decode_state(self.nodes.retry(self.nodes.get, nodes.state_path(topic, index))[0])
         except NoNodeError:
             return None
 

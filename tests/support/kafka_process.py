@@ -26,7 +26,7 @@ class KafkaProcess(BrokerProcess):
     """`kafka.Kafka` on a properties file made of `overrides`, which must name zookeeper.connect and broker.id."""
 
     start_timeout_s = 240.0
-    stop_timeout_s = 90.0
+    stop_timeout_s = 180.0
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from kazoo.exceptions import NoNodeError
 
 from tests.support.kafka_process import SMALL_JVM, KafkaProcess
 from tests.support.processes import BrokerProcess, free_port
-from tests.support.zookeeper import ZooKeeperProcess
+from tests.support.zookeeper import ZooKeeperProcess, retry
 
 GREGOR, KAFKA = "gregor", "kafka"
 WAIT_S = 120.0
@@ -133,13 +133,13 @@ class MixedCluster:
     def node(self, path: str) -> Any:
         """Return the JSON of a node; None if there is no such node."""
         try:
-            return json.loads(self.store.get(path)[0])
+            return json.loads(self.store.retry(self.store.get, path)[0])
         except NoNodeError:
             return None
 
     def registered(self) -> set[int]:
         try:
-            return {int(name) for name in self.store.get_children("/brokers/ids")}
+            return {int(name) for name in self.store.retry(self.store.get_children, "/brokers/ids")}
         except NoNodeError:
             return set()
 
@@ -154,7 +154,7 @@ class MixedCluster:
             assert time.monotonic() < deadline, f"broker {broker_id} does not become controller"
             if holder is not None:
                 with contextlib.suppress(NoNodeError):
-                    self.store.delete("/controller")
+                    self.store.retry(self.store.delete, "/controller")
             time.sleep(0.05)
 
     def state(self, topic: str, partition: int) -> Any:
@@ -165,8 +165,8 @@ class MixedCluster:
 
     def __enter__(self) -> MixedCluster:
         self.zookeeper.start()
-        self._client = KazooClient(self.zookeeper.connect, timeout=20, logger=_quiet())
-        self._client.start(timeout=30)
+        self._client = KazooClient(self.zookeeper.connect, timeout=20, command_retry=retry(), logger=_quiet())
+        self._client.start(timeout=WAIT_S)
         self.brokers = [self._make(broker_id) for broker_id in range(len(self.kinds))]
         return self
 

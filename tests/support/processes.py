@@ -5,30 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 
+from tests.support.ports import free_port as free_port
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 120.0
-
-
-def free_port() -> int:
-    """Return a TCP port that was free a moment ago.
-
-    It is below those that a system gives to outgoing connections: while a broker is down, a client that connects to its
-    port again and again could be given that very port for its own end, and the broker could not start again.
-    """
-    numbers = random.SystemRandom()  # hypothesis begins the usual ones anew
-    while True:
-        port = numbers.randrange(10_000, 32_768)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def clean_environment() -> dict[str, str]:

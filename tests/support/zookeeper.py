@@ -8,10 +8,18 @@ import subprocess
 import time
 from pathlib import Path
 
+from kazoo.retry import KazooRetry
+
 from gregor.broker.launch.zookeeper_server import server_command
 from tests.support.processes import clean_environment, free_port
 
 START_TIMEOUT_S = 120.0
+
+
+def retry() -> KazooRetry:
+    """How a test's own session repeats its commands when the connection is lost: the server may be without processor
+    time for longer than the client waits."""
+    return KazooRetry(max_tries=30, delay=0.1, max_delay=2)
 
 
 class ZooKeeperProcess:

@@ -119,6 +119,7 @@ class Harness:
             handlers={entry.key.value: entry for entry in entries},
             connections=self.connections,
             replicas=SimpleNamespace(generation=0),
+            quotas=None,
             gate=gate,
         )
         self.transports: dict[Connection, FakeTransport] = {}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from tests.cluster.stuck import end_when_locked_up
 from tests.compat.copiers.commands import Commands, copied, output_partition, report, settings
 
 WAIT_S = 120.0
@@ -110,7 +111,7 @@ class Copier:
         deadline = time.monotonic() + WAIT_S
         while True:
             try:
-                found = self._consumer.committed(partitions, WAIT_S)
+                found = self._consumer.committed(partitions, CALL_S)
                 errors = [one.error for one in found if one.error is not None]
                 if not errors:
                     return found
@@ -181,4 +182,5 @@ class Copier:
 
 
 if __name__ == "__main__":
+    end_when_locked_up()
     Copier(settings()).run()

@@ -43,6 +43,8 @@ ZOOKEEPER_MODE = {
 }
 
 # Settings that Apache Kafka does not have.
+OF_AUTHORIZERS = {"super.users": "", "allow.everyone.if.no.acl.found": False}
+"""Apache Kafka's authorizers read these themselves."""
 OURS = {"gregor.allow.unprotected": False, "gregor.rebalance.history.enable": True}
 
 ALL_KEYS = {**BROKER_KEYS, **keys_without_effect()}
@@ -75,7 +77,7 @@ def test_type_default_range_and_mode(definition: ConfigDef) -> None:
 
 def test_the_settings_of_zookeeper_mode() -> None:
     others = {key: definition.default for key, definition in ALL_KEYS.items() if key not in FACTS}
-    assert others == {**ZOOKEEPER_MODE, **OURS, **dict.fromkeys(THROTTLES, LONG_MAX)}
+    assert others == {**ZOOKEEPER_MODE, **OF_AUTHORIZERS, **OURS, **dict.fromkeys(THROTTLES, LONG_MAX)}
     assert {key for key, definition in ALL_KEYS.items() if definition.visibility == RETIRED} == set(ZOOKEEPER_MODE)
 
 

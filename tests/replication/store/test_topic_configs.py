@@ -13,10 +13,11 @@ from gregor.broker.jobs import turns as turns_of_loop
 from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
 from gregor.replication.store import nodes
+from gregor.replication.store.change_notices import CHANGE_KEPT_MS
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
 from gregor.replication.store.metadata_store import Create, Set, StoreFailed
 from gregor.replication.store.registration import make_persistent_nodes
-from gregor.replication.store.topic_configs import CHANGE_KEPT_MS, TopicConfigs
+from gregor.replication.store.topic_configs import TopicConfigs
 from tests.replication.fakes import HandClock, on_loop
 
 

@@ -28,7 +28,7 @@ def test_a_delta_table_has_the_latest_row_of_each_key_after_a_kill(
     events = [Event(value, f"k{chance.randrange(30)}", START + at * SECOND) for at, value in enumerate(values)]
     send(topics, source, events)
     arguments = ["--topic", source, "--format", "delta", "--path", str(path), "--key-columns", "key"]
-    several = ["--max-offsets-per-trigger", "40", "--conf", "spark.databricks.delta.snapshotPartitions=1"]
+    several = ["--max-offsets-per-trigger", "15", "--conf", "spark.databricks.delta.snapshotPartitions=1"]
     killed_in_the_middle("table", ["-b", topics.bootstrap, *arguments, *several], tmp_path / "log", after="batch 0:")
     session = delta_session(spark)
     run_job(session, table.JOB, topics, *arguments, "--compact", "1")

@@ -32,7 +32,7 @@ class OldKafka(BrokerProcess):
     """Apache Kafka 1.1.1 on a ZooKeeper."""
 
     start_timeout_s = 240.0
-    stop_timeout_s = 90.0
+    stop_timeout_s = 180.0
 
     def command(self) -> list[str]:
         settings = self.folder / "kafka.properties"

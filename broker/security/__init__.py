@@ -1,0 +1,1 @@
+"""The security session of a connection: what is served before authentication, and when it must be renewed."""
