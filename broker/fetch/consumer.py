@@ -68,8 +68,9 @@ class FetchRead(RepeatedRead):
         self._busy_ns = 0
         if broker.quotas is not None and self._follower < 0:
             rate = broker.quotas.metering.meters_of(call).fetch
-            if rate is not None and rate.max_in_windows < self._max_bytes:
-                self._max_bytes = int(rate.max_in_windows)  # more would be throttled in any case
+            if rate is not None:  # more would be throttled in any case
+                rest_bytes = int(rate.max_in_windows) - RESPONSE_BYTES - PARTITION_BYTES * len(context.partitions)
+                self._max_bytes = min(self._max_bytes, max(0, rest_bytes))
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._read_committed = request.isolation_level == READ_COMMITTED and self._follower < 0
         self._leader_only = call.version < RACKS_FROM or self._follower >= 0

@@ -71,9 +71,15 @@ class ClientMeters:
 
     def fetched(self, size_bytes: int, busy_ns: int, now_ms: int) -> int:
         """Count the response to a Fetch and return the throttle time. Where there is one, the response must be emptied:
-        its bytes are not counted."""
+        its bytes are not counted.
+
+        Unlike in Apache Kafka, a response that exceeds the quota by itself, because its first batch is so large, is
+        sent where nothing else was within the windows: else the consumer could never get past that batch.
+        """
         fetch = self.fetch
         throttle_ms = 0 if fetch is None else fetch.record(size_bytes, now_ms)
+        if throttle_ms and fetch is not None and fetch.total == size_bytes:
+            throttle_ms = 0
         if busy_ns and self.time is not None:
             throttle_ms = max(throttle_ms, self.time.record(busy_ns * PERCENT_PER_NS, now_ms))
         if throttle_ms and fetch is not None:
@@ -121,6 +127,7 @@ class Quotas:
             if default != LONG_MAX:
                 by_key.setdefault(key, {}).setdefault(QuotaEntity(client_id=DEFAULT), default)
         self._by_key = by_key
+        self._rates = {key: rate for key, rate in self._rates.items() if key[0] in by_key}
         of_addresses = by_key.get(CONNECTION_CREATION_RATE, {})
         self.connections.update({entity.ip: int(limit) for entity, limit in of_addresses.items()})
         self._begin_generation()
@@ -134,6 +141,11 @@ class Quotas:
     def measures_time(self) -> bool:
         """Whether the time of requests counts for some client."""
         return REQUEST_PERCENTAGE in self._by_key
+
+    @property
+    def rates_count(self) -> int:
+        """The number of rates that are measured."""
+        return len(self._rates)
 
     # -- rates -----------------------------------------------------------------------------------------------------
 

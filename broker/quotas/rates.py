@@ -25,12 +25,12 @@ class WindowedRate:
         "_oldest_ms",
         "_samples",
         "_starts_ms",
-        "_total",
         "_values",
         "_window_ms",
         "bound",
         "last_ms",
         "max_throttle_ms",
+        "total",
     )
 
     def __init__(
@@ -47,7 +47,8 @@ class WindowedRate:
         self._starts_ms = [now_ms]
         self._lasts_ms = [now_ms]
         self._current = 0
-        self._total: float = 0
+        self.total: float = 0
+        """The sum over all windows."""
         self._oldest_ms = now_ms
         self.last_ms = now_ms
         """The time of the last record."""
@@ -60,12 +61,13 @@ class WindowedRate:
             self._advance(now_ms)
         self.last_ms = now_ms
         self._values[self._current] += value
-        self._total = total = self._total + value
+        self.total = total = self.total + value
         elapsed_ms = now_ms - self._oldest_ms
         missing = self._min_windows - elapsed_ms // self._window_ms
         if missing > 0:
             elapsed_ms += missing * self._window_ms
-        if elapsed_ms and total * MS_PER_S <= self.bound * elapsed_ms:
+        elapsed_ms = elapsed_ms or 1
+        if total * MS_PER_S <= self.bound * elapsed_ms:
             return 0
         return self._throttle_ms(total, elapsed_ms)
 
@@ -79,13 +81,12 @@ class WindowedRate:
             self._advance(now_ms)
         self.last_ms = now_ms
         self._values[self._current] += value
-        self._total += value
+        self.total += value
 
     def measure(self, now_ms: int) -> float:
         """Return the present rate per second."""
         self._expire(now_ms)
-        elapsed_ms = self._elapsed_ms(now_ms)
-        return self._total / (elapsed_ms / MS_PER_S) if elapsed_ms else 0.0
+        return self.total / (self._elapsed_ms(now_ms) / MS_PER_S)
 
     @property
     def max_in_windows(self) -> float:
@@ -98,7 +99,7 @@ class WindowedRate:
 
     def _throttle_ms(self, total: float, elapsed_ms: int) -> int:
         """Return how much longer the elapsed time must be, for the rate to be the bound (QuotaUtils.throttleTime)."""
-        if not elapsed_ms or self.bound <= 0:
+        if self.bound <= 0:
             return 0
         throttle_ms = round_half_up((total / (elapsed_ms / MS_PER_S) - self.bound) / self.bound * elapsed_ms)
         if self.max_throttle_ms is not None:
@@ -107,7 +108,7 @@ class WindowedRate:
 
     def _elapsed_ms(self, now_ms: int) -> int:
         elapsed_ms = now_ms - self._oldest_ms
-        return elapsed_ms + max(0, self._min_windows - elapsed_ms // self._window_ms) * self._window_ms
+        return elapsed_ms + max(0, self._min_windows - elapsed_ms // self._window_ms) * self._window_ms or 1
 
     def _advance(self, now_ms: int) -> None:
         """Begin the sample of another window if the present one is over, and expire old samples."""
@@ -130,7 +131,7 @@ class WindowedRate:
             if now_ms - last_ms >= self._expire_ms:
                 self._clear(index, now_ms)
         self.last_ms = lasts_ms[self._current]
-        self._total = sum(self._values)
+        self.total = sum(self._values)
         self._oldest_ms = min(self._starts_ms)
         expires_ms = min(lasts_ms) + self._expire_ms
         self._check_ms = min(self._starts_ms[self._current] + self._window_ms, expires_ms)

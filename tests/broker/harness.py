@@ -39,6 +39,7 @@ from gregor.protocol.messages import (
     ProduceResponse,
     ResponseHeader,
 )
+from gregor.protocol.principal import ANONYMOUS
 from gregor.protocol.records.batch import Record, build_batch, iter_batches
 from gregor.protocol.turns import run_all
 
@@ -66,6 +67,11 @@ class FakeConnection:
         self.number = 0
         self.failures: list[str] = []
         self.held = False
+        self.principal = ANONYMOUS
+        self.throttled_ms: list[int] = []
+
+    def throttle(self, duration_ms: int) -> None:
+        self.throttled_ms.append(duration_ms)
 
     def fail(self, reason: str) -> None:
         self.failures.append(reason)
