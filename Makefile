@@ -63,7 +63,7 @@ $(INSTALLED): pyproject.toml hatch_build.py
 	  fi; \
 	fi
 	@echo 'installing gregor and what it needs into $(VENV)'
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,spark,connect,frames,formats]' 'pyspark==$(SPARK)'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,spark,connect,frames,formats,security]' 'pyspark==$(SPARK)'
 	@$(call write_spark_submit)
 	@touch $@
 

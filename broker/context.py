@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from gregor.broker.authorization.model import Authorizer
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
     from gregor.broker.quotas.quotas import Quotas
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from gregor.protocol.deferred import Deferred
     from gregor.protocol.errors import ErrorCode
     from gregor.protocol.ids import Uuid
+    from gregor.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
     from gregor.protocol.principal import Principal
     from gregor.protocol.records.control import EndTransaction
     from gregor.protocol.topic_partition import TopicPartition
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
+    from gregor.replication.entities.credentials import ScramCredentials
     from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import LiveBroker, MetadataImage
     from gregor.replication.partition.partition import Partition
@@ -36,6 +39,18 @@ if TYPE_CHECKING:
     from gregor.replication.store.consumer_offsets import ConsumerOffsets
     from gregor.replication.store.features import FinalizedFeatures
     from gregor.storage.folders.manager import LogManager
+
+
+class AuthenticationSession(Protocol):
+    """How the client of a connection authenticates; a listener without SASL has none."""
+
+    @property
+    def token_authenticated(self) -> bool:
+        """Whether the client authenticated with a delegation token."""
+        ...
+
+    def handshake(self, request: SaslHandshakeRequest, version: int) -> Any: ...
+    def authenticate(self, request: SaslAuthenticateRequest, version: int) -> Any: ...
 
 
 class ClientConnection(Protocol):
@@ -51,6 +66,8 @@ class ClientConnection(Protocol):
     def number(self) -> int: ...
     @property
     def principal(self) -> Principal: ...
+    @property
+    def session(self) -> AuthenticationSession | None: ...
     def fail(self, reason: str) -> None: ...
     def hold(self) -> None: ...
     def end_hold(self) -> None: ...
@@ -139,6 +156,8 @@ class MetadataContext(Paced, Protocol):
     def cluster_id(self) -> str: ...
     @property
     def metadata(self) -> MetadataImage: ...
+    @property
+    def authorizer(self) -> Authorizer | None: ...
     def endpoint_of(self, node_id: int, call: Call) -> NodeEndpoint | None: ...
 
 
@@ -285,6 +304,13 @@ class ControllerContext(Protocol):
 
     @property
     def controller(self) -> ControllerAnswers: ...
+
+
+class CredentialContext(Protocol):
+    """The SCRAM credentials of users."""
+
+    @property
+    def credentials(self) -> ScramCredentials: ...
 
 
 class ReplicaContext(Protocol):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Call,
         ConsumerGroupContext,
         ControllerContext,
+        CredentialContext,
         FeatureContext,
         GroupContext,
         LogDirsContext,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from gregor.broker.quotas.following import FollowedQuotas
     from gregor.broker.quotas.quotas import Quotas
     from gregor.broker.registry import Entry
+    from gregor.broker.security.authentication import Authentication
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.coordinator.txn.coordinator import TransactionCoordinator
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
     from gregor.replication.entities.acls import AclStore
+    from gregor.replication.entities.credentials import ScramCredentials
     from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.partition import Partition
@@ -101,6 +104,7 @@ class Broker:
     transaction_verifier: VerifiedPartitions
     local_markers: MarkerWrites
     consumer_offsets: ConsumerOffsets
+    credentials: ScramCredentials
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
     follower_sessions: FollowerSessions
@@ -114,6 +118,7 @@ class Broker:
     """The quotas of clients; None while none is set."""
     acls: AclStore | None = None
     """The access rules; None without an authorizer."""
+    authentication: Authentication | None = None
     sends_to_racks: bool = False
     """Whether consumers are directed to the replica in their rack (replica.selector.class)."""
 
@@ -158,6 +163,7 @@ if TYPE_CHECKING:
         ConnectionContext,
         ConsumerGroupContext,
         ControllerContext,
+        CredentialContext,
         EncodedMetadataContext,
         FeatureContext,
         FetchPathContext,
@@ -171,4 +177,4 @@ if TYPE_CHECKING:
     ]:
         """Let the type checker compare the parts with the needs of each handler: the registry does not."""
         one = broker
-        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one
+        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one

@@ -34,6 +34,7 @@ AMONG_BROKERS = frozenset(
 WriteTxnMarkers is not among them: tools send it to abort a transaction that no coordinator will end."""
 _API_OF_MODULE = re.compile(r"k(\d+)_")
 _HANDLERS = "gregor.broker.handlers"
+_GUARDS = "gregor.broker.authorization.guards.table"
 
 Handler = Callable[[Any, Any, "Call"], Any]
 """The first argument is a protocol of the needed parts, from gregor.broker.context or the handler's module."""
@@ -152,11 +153,18 @@ def handles(
     return register
 
 
-def load_handlers(*, in_cluster: bool = True) -> dict[int, Entry]:
-    """Import the modules of broker/handlers; return the table by API key, without `in_cluster` less AMONG_BROKERS."""
+def load_handlers(*, in_cluster: bool = True, guarded: bool = False) -> dict[int, Entry]:
+    """Import the modules of broker/handlers; return the table by API key, without `in_cluster` less AMONG_BROKERS.
+
+    `guarded`: the broker has an authorizer, and each handler is called by the guard of its API.
+    """
     handlers = importlib.import_module(_HANDLERS)
     for module in pkgutil.iter_modules(handlers.__path__):
         api = _API_OF_MODULE.match(module.name)
         if in_cluster or api is None or int(api[1]) not in AMONG_BROKERS:
             importlib.import_module(f"{_HANDLERS}.{module.name}")
-    return {key: entry for key, entry in _entries.items() if in_cluster or key not in AMONG_BROKERS}
+    served = {key: entry for key, entry in _entries.items() if in_cluster or key not in AMONG_BROKERS}
+    if not guarded:
+        return served
+    guards = importlib.import_module(_GUARDS)  # a broker without authorizer has none in its memory
+    return {key: guards.guarded(entry) for key, entry in served.items()}

@@ -42,8 +42,11 @@ from gregor.broker.parts import Broker
 from gregor.broker.quotas.following import FollowedQuotas
 from gregor.broker.quotas.quotas import Quotas, settings_of
 from gregor.broker.registry import load_handlers
+from gregor.broker.security.authentication import Authentication
+from gregor.broker.security.stored_credentials import StoredCredentials
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
+from gregor.replication.channels.inter_broker_security import security_between_brokers
 from gregor.replication.entities.quotas import QuotaStore
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.store.consumer_offsets import ConsumerOffsets
@@ -165,7 +168,15 @@ class Node:
         """Register the broker, start its controller, and apply the controller's requests. `bind` opens the listeners
         once the dynamic settings are known, and returns the ports by listener name; its errors are passed on.
         `check_addresses` raises ConfigError if other listeners cannot be opened."""
-        base = self._base = base_parts(self._config, self._logs, self.store, self._background, now_ms, self.in_cluster)
+        base = self._base = base_parts(
+            self._config,
+            self._logs,
+            self.store,
+            self._background,
+            now_ms,
+            self.in_cluster,
+            security_between_brokers(self._config),
+        )
         self.recovering = base.recovering
         mover = self._mover = LogMover(self._config, self._logs, base.replicas, self._background)
         maintenance = self.maintenance = Maintenance(
@@ -219,6 +230,7 @@ class Node:
                 await base.adoption.run()
             await base.configs.start()
             await self.broker.client_quotas.start(base.configs, self.broker.enforce)
+            await base.credentials.start()
             await coordinators.group_settings.start()
             await base.features.start()
             if self._access is not None:
@@ -288,7 +300,7 @@ class Node:
 
         return Member(
             self._config,
-            ClusterState(self._zookeeper, base.local, base.replicas, base.image, base.configs),
+            ClusterState(self._zookeeper, base.local, base.replicas, base.image, base.configs, base.security),
             control.loop,
             control.new_link,
             self._background,
@@ -314,7 +326,7 @@ class Node:
             broker_id=config.broker_id,
             cluster_id=self._cluster_id,
             loop=asyncio.get_running_loop(),
-            handlers=load_handlers(in_cluster=self.in_cluster),
+            handlers=load_handlers(in_cluster=self.in_cluster, guarded=self._access is not None),
             connections=self._connections,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
@@ -341,6 +353,8 @@ class Node:
             transaction_verifier=coordinators.verifier,
             local_markers=coordinators.local_markers,
             consumer_offsets=ConsumerOffsets(base.store),
+            credentials=base.credentials,
+            authentication=self._authentication(base),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(fetch_slots),
             follower_sessions=member.follower_sessions if member else FollowerSessions(fetch_slots),
@@ -354,6 +368,11 @@ class Node:
             acls=self._access and self._access.acls,
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
         )
+
+    def _authentication(self, base: BaseParts) -> Authentication:
+        authentication = Authentication(self._config, StoredCredentials(base.credentials), now_ms, self._background)
+        base.configs.on_broker_changed.append(authentication.settings_changed)
+        return authentication
 
     def _follow_settings(self, configs: TopicConfigs) -> None:
         configs.on_broker_changed.append(

@@ -16,6 +16,8 @@ from gregor.config.listeners import Listener
 from gregor.config.properties import PropertiesError, load_properties
 from gregor.config.protection import ALLOW_UNPROTECTED, missing_protection
 from gregor.config.tables.broker_keys import BROKER_KEYS, broker_synonyms
+from gregor.config.tables.broker_sasl_keys import SASL_LISTENER_KEYS, without_mechanism
+from gregor.config.tables.broker_security_keys import LISTENER_SECURITY_KEYS, STORE_KEYS
 from gregor.config.tables.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES
 from gregor.config.tables.no_effect_keys import keys_without_effect
 from gregor.config.validators import ConfigValue
@@ -28,7 +30,7 @@ DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
 LISTENER_PREFIX = "listener.name."
 _NUMBERS = ("short", "int", "long", "double")
 # Settings that can have another value for a single listener, as listener.name.<name in lower case>.<key>.
-LISTENER_KEYS = ("max.connections", "max.connection.creation.rate")
+LISTENER_KEYS = ("max.connections", "max.connection.creation.rate", *LISTENER_SECURITY_KEYS, *SASL_LISTENER_KEYS)
 
 
 class BrokerConfig:
@@ -76,6 +78,7 @@ class BrokerConfig:
         self.log_dirs = self._resolve_log_dirs()
         self.broker_id = self._resolve_broker_id()
         self._resolve_addresses(addresses)
+        self._check_sasl()
 
     @classmethod
     def load(
@@ -106,6 +109,11 @@ class BrokerConfig:
     def listener_value(self, listener: str, key: str) -> Any:
         """Return the value of one of LISTENER_KEYS for a single listener; None where it has no value of its own."""
         return self._values.get(f"{LISTENER_PREFIX}{listener.lower()}.{key}")
+
+    def listener_setting(self, listener: str, key: str) -> Any:
+        """Return the value of one of LISTENER_KEYS for a single listener; that of all listeners where it has none."""
+        own_key = f"{LISTENER_PREFIX}{listener.lower()}.{key}"
+        return self._values[own_key if own_key in self._values else key]
 
     def value_without_effect(self, key: str) -> Any:
         """Return the value of a setting without effect; its default where the text given is refused."""
@@ -245,6 +253,13 @@ class BrokerConfig:
     def _resolve_addresses(self, addresses: Addresses) -> None:
         self.listeners, self.advertised_listeners, self.inter_broker_listener_name = addresses
 
+    def _check_sasl(self) -> None:
+        for listener in self.listeners:
+            if listener.security_protocol.startswith("SASL_"):
+                from gregor.config.security.sasl import SaslSettings  # it needs this module, and most brokers not it
+
+                SaslSettings.of_listener(self, listener.name)
+
     def _resolve_log_dirs(self) -> list[str]:
         key, dirs = self.first_set(("log.dirs", "log.dir"))
         if not isinstance(dirs, list) or not dirs:
@@ -280,7 +295,7 @@ def read_file(path: str | None) -> dict[str, str]:
 
 def listener_key(key: str) -> str:
     """Return <setting> of a key listener.name.<name>.<setting>; "" for other keys."""
-    return key[len(LISTENER_PREFIX) :].partition(".")[2] if key.startswith(LISTENER_PREFIX) else ""
+    return without_mechanism(key[len(LISTENER_PREFIX) :].partition(".")[2]) if key.startswith(LISTENER_PREFIX) else ""
 
 
 def broker_definition(key: str) -> ConfigDef | None:
@@ -318,6 +333,10 @@ def check_dynamic_key(key: str, text: str, *, cluster_wide: bool) -> None:
         raise ConfigError(key, shown, "is read-only while the broker runs")
     if cluster_wide and definition.dynamic != CLUSTER_WIDE:
         raise ConfigError(key, shown, "can be altered for a single broker only")
+    if key in STORE_KEYS:
+        raise ConfigError(
+            key, shown, f"can be altered for a single listener only: {LISTENER_PREFIX}<name in lower case>.{key}"
+        )
     if definition.no_effect and definition.dynamic == PER_BROKER and definition.type not in _NUMBERS:
         # Mostly of TLS and SASL: accepting it would promise a protection that is missing. Numbers promise none.
         raise ConfigError(key, shown, f"cannot be altered: {definition.no_effect}")

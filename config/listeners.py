@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gregor.config.definitions import ConfigError
 
 # The protocols that gregor has; a listener of another one must not silently be served in clear text.
-SERVED_PROTOCOLS = ("PLAINTEXT",)
+SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 
 _KNOWN_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _HOST_CHARS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-%._:")
@@ -75,7 +75,7 @@ def parse_listeners(key: str, texts: Sequence[str], protocols: dict[str, str], s
             raise ConfigError(key, shown, f"{name} has no security protocol in listener.security.protocol.map")
         if protocol not in SERVED_PROTOCOLS:
             served = ", ".join(SERVED_PROTOCOLS)
-            remedy = f"remove it, or map it to {served} in listener.security.protocol.map to serve it in clear text"
+            remedy = "remove it, or map it to PLAINTEXT in listener.security.protocol.map to serve it in clear text"
             raise ConfigError(
                 key, shown, f"{name} has the protocol {protocol}, and gregor serves {served} only; {remedy}"
             )

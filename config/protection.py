@@ -18,7 +18,6 @@ REFUSED_KEYS = {
     "authorizer.class.name": "gregor loads no Java classes; its own authorizer is selected by "
     + " or ".join(AUTHORIZER_CLASSES),
     "authorizer.zookeeper.url": "gregor keeps access rules in the ZooKeeper of zookeeper.connect",
-    "zookeeper.ssl.client.enable": "gregor connects to ZooKeeper without TLS",
 }
 # Without these the broker is not more open, but a limit or a rule is missing.
 WARNED_KEYS = {

@@ -141,6 +141,11 @@ class InFlightRequests:
         """Note that a request was sent whose frame was made elsewhere."""
         self._sent[correlation_id] = RequestCodec(api_key, version, self._client_id)
 
+    @property
+    def any(self) -> bool:
+        """Whether a response is still to come."""
+        return bool(self._sent)
+
     def forget(self) -> None:
         """Forget the requests in flight: their responses were read elsewhere."""
         self._sent.clear()

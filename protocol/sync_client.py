@@ -1,23 +1,27 @@
 """A synchronous connection to one broker: the socket around `protocol.client`, without an event loop.
 
-It raises the errors of a socket (TimeoutError and OSError), ConnectionEnded, and MalformedMessage if the other side
-does not respond as a Kafka broker does. After any of these the connection must not be used any more: a response that
-arrives late would be read as that of the next request.
+It raises the errors of a socket (TimeoutError and OSError), ConnectionEnded, AuthenticationFailed, and MalformedMessage
+if the other side does not respond as a Kafka broker does. After any of these the connection must not be used any more:
+a response that arrives late would be read as that of the next request.
 """
 
 from __future__ import annotations
 
+import math
 import socket
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from gregor.protocol.client import CORRELATION_ID_BYTES, InFlightRequests
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
+from gregor.protocol.client import CORRELATION_ID_BYTES, InFlightRequests, VersionRanges
 from gregor.protocol.errors import ErrorCode, MalformedMessage
 from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.messages import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from gregor.protocol.messages import ApiMessage, ApiVersionsResponse
+    from gregor.protocol.sasl.mechanism import ClientMechanism
 
 MAX_RESPONSE_BYTES = 512 * 1024 * 1024
 _RECEIVED_AT_ONCE_BYTES = 1024 * 1024
@@ -32,14 +36,55 @@ class ConnectionEnded(ConnectionError):
 class SyncConnection:
     """Sends requests and receives their responses; a context manager."""
 
-    def __init__(self, host: str, port: int, client_id: str | None, connect_timeout_s: float, timeout_s: float) -> None:
-        """`timeout_s` limits each wait for bytes."""
-        self.socket = socket.create_connection((host, port), timeout=connect_timeout_s)
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        client_id: str | None,
+        connect_timeout_s: float,
+        timeout_s: float,
+        security: ChannelSecurity = PLAINTEXT_CHANNEL,
+    ) -> None:
+        """`timeout_s` limits each wait for bytes, `connect_timeout_s` a TLS handshake too. A connection with SASL needs
+        `log_in` before other requests."""
+        self.socket = _opened(host, port, connect_timeout_s, security)
         self.socket.settimeout(timeout_s)
         self._requests = InFlightRequests(client_id)
+        self._security = security
+        self._mechanism: ClientMechanism | None = None
+        self._offered: VersionRanges = {}
+        self._authenticated_until_s = math.inf
+
+    def log_in(self, offered: VersionRanges) -> None:
+        """Authenticate where the connection has SASL; it then authenticates again before a session ends (KIP-368).
+
+        `offered` are the versions of the broker. Raises AuthenticationFailed and UnsupportedVersion, too.
+        """
+        if self._security.new_mechanism is not None:
+            self._offered = offered
+            self._mechanism = self._security.new_mechanism()
+            self._authenticate()
+
+    def _authenticate(self) -> None:
+        from gregor.protocol.sasl.login import REAUTHENTICATE_AT, login
+
+        assert self._mechanism is not None
+        self._authenticated_until_s = math.inf
+        log_in = login(self._mechanism, self._offered)
+        request, version = next(log_in)
+        while True:
+            response = self.exchange(request, version)
+            try:
+                request, version = log_in.send(response)
+            except StopIteration as end:
+                if end.value.lifetime_ms:
+                    self._authenticated_until_s = time.monotonic() + end.value.lifetime_ms / 1000 * REAUTHENTICATE_AT
+                return
 
     def send(self, request: ApiMessage, version: int) -> int:
         """Send a request without waiting for its response; return its correlation id."""
+        if time.monotonic() >= self._authenticated_until_s and not self._requests.any:
+            self._authenticate()
         correlation_id, frame = self._requests.frame(request, version)
         self.socket.sendall(frame)
         return correlation_id
@@ -99,3 +144,15 @@ class SyncConnection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _opened(host: str, port: int, timeout_s: float, security: ChannelSecurity) -> socket.socket:
+    opened = socket.create_connection((host, port), timeout=timeout_s)
+    if security.tls_context is None:
+        return opened
+    try:
+        encrypted: socket.socket = security.tls_context().wrap_socket(opened, server_hostname=host)
+    except BaseException:
+        opened.close()
+        raise
+    return encrypted

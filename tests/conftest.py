@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.processes import BrokerProcess
+
+if TYPE_CHECKING:
+    from tests.support.certificates import Certificates
 
 OF_THE_SESSION = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
 """A transaction that has timed out is aborted soon, not ten seconds later."""
@@ -53,3 +56,11 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
     """HOST:PORT of the session's broker, or of the one that --against names."""
     against = request.config.getoption("--against")
     return str(against or request.getfixturevalue("broker").bootstrap)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates of a server and of clients, made on first use."""
+    from tests.support.certificates import Certificates
+
+    return Certificates(tmp_path_factory.mktemp("certificates"))

@@ -1,13 +1,19 @@
 """Authorized operations as bit fields, for requests that want to know them (KIP-430).
 
 A bit is `1 << code of the operation` (Kafka's AclOperation). Without an authorizer: all operations on the resource.
+Kafka: AuthHelper.authorizedOperations.
 """
 
 from __future__ import annotations
 
 from functools import reduce
+from typing import TYPE_CHECKING
 
-from gregor.broker.authorization.model import Operation
+from gregor.broker.authorization.model import CLUSTER_NAME, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from gregor.broker.authorization.model import Authorizer
+    from gregor.broker.context import Call
 
 NOT_REQUESTED = -(2**31)
 
@@ -38,3 +44,29 @@ CLUSTER_OPERATIONS = _bits(
     Operation.ALTER_CONFIGS,
     Operation.IDEMPOTENT_WRITE,
 )
+
+_OPERATIONS = {
+    ResourceType.TOPIC: TOPIC_OPERATIONS,
+    ResourceType.GROUP: GROUP_OPERATIONS,
+    ResourceType.CLUSTER: CLUSTER_OPERATIONS,
+}
+
+
+def authorized_operations(authorizer: Authorizer | None, call: Call, resource: ResourceType, name: str) -> int:
+    """Return the operations that the client may do on a resource."""
+    bits = _OPERATIONS[resource]
+    if authorizer is None:
+        return bits
+    allowed = 0
+    for operation in Operation:
+        bit = bits & 1 << operation
+        if bit and authorizer.allows(call, operation, resource, name, logs_denial=False):
+            allowed |= bit
+    return allowed
+
+
+def cluster_operations(authorizer: Authorizer | None, call: Call) -> int:
+    """Return the operations that the client may do on the cluster: none are shown without DESCRIBE."""
+    if authorizer is not None and not authorizer.allows(call, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return authorized_operations(authorizer, call, ResourceType.CLUSTER, CLUSTER_NAME)

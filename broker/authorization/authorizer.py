@@ -37,6 +37,10 @@ class BuiltInAuthorizer:
     def generation(self) -> int:
         return self._generation
 
+    @property
+    def remembered_decisions(self) -> int:
+        return len(self._decisions)
+
     def replace_rules(self, pattern: Pattern, rules: Collection[Rule]) -> None:
         """Let a pattern have these rules and no others; all decisions are made anew."""
         self._rules.replace(pattern, rules)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.messages import MetadataRequest
 from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import Peer, PeerError
@@ -26,9 +27,9 @@ ANSWER_TIMEOUT_MS = 2000
 METADATA_VERSION = 9
 
 
-async def live_brokers(host: str, port: int, gate: Gate) -> set[int]:
+async def live_brokers(host: str, port: int, gate: Gate, security: ChannelSecurity = PLAINTEXT_CHANNEL) -> set[int]:
     """Return the brokers that the one at this address considers alive. Raises PeerError."""
-    peer = Peer(host, port, "silence", ANSWER_TIMEOUT_MS, gate)
+    peer = Peer(host, port, "silence", ANSWER_TIMEOUT_MS, gate, security=security)
     try:
         answer = await peer.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), newest=METADATA_VERSION)
         return {broker.node_id for broker in answer.brokers}
@@ -37,7 +38,8 @@ async def live_brokers(host: str, port: int, gate: Gate) -> set[int]:
 
 
 class Isolation:
-    """Watches one broker. `silent_s()`: how long ZooKeeper has not answered; `listener`: the inter-broker listener."""
+    """Watches one broker. `silent_s()`: how long ZooKeeper has not answered; `listener` and `security`: those of
+    connections between brokers."""
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class Isolation:
         silent_s: Callable[[], float],
         session_timeout_ms: int,
         listener: str,
+        security: ChannelSecurity = PLAINTEXT_CHANNEL,
     ) -> None:
         self._replicas = replicas
         self._image = image
@@ -55,6 +58,7 @@ class Isolation:
         self._silent_s = silent_s
         self._session_timeout_s = session_timeout_ms / 1000
         self._listener = listener
+        self._security = security
 
     async def watch(self) -> None:
         """Check every second."""
@@ -84,7 +88,7 @@ class Isolation:
         """By the metadata of the first broker that answers and knows live brokers."""
         for host, port in list(self._others()):
             try:
-                alive = await live_brokers(host, port, self._gate)
+                alive = await live_brokers(host, port, self._gate, self._security)
             except PeerError:
                 continue
             # The answer may have come late. If ZooKeeper answers again, it reports the end of the session by itself.

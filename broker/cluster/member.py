@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gregor.broker.fetch.follower_sessions import FollowerSessions
     from gregor.broker.jobs.background import Background
     from gregor.config.broker import BrokerConfig
+    from gregor.protocol.channel_security import ChannelSecurity
     from gregor.replication.channels.controller_channel import ControllerChannel
     from gregor.replication.controller.loop import ControllerLoop
     from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
@@ -44,6 +45,8 @@ class ClusterState:
     replicas: ReplicaManager
     image: MetadataImage
     configs: TopicConfigs
+    security: ChannelSecurity
+    """Of the connections to other brokers."""
 
 
 class Member:
@@ -72,7 +75,7 @@ class Member:
         self._background = background
         self._shutdown_channel = new_channel()
         store, replicas, image = state.store, state.replicas, state.image
-        self.topic_forwarder = TopicForwarder(config, image, background.gate)
+        self.topic_forwarder = TopicForwarder(config, image, background.gate, state.security)
         session_timeout_ms: int = config["zookeeper.session.timeout.ms"]
         self._membership = Membership(
             store,
@@ -90,6 +93,7 @@ class Member:
             silent_s=lambda: store.silent_s,
             session_timeout_ms=session_timeout_ms,
             listener=config.inter_broker_listener_name,
+            security=state.security,
         )
         background.spawn(isolation.watch())
 
@@ -100,7 +104,7 @@ class Member:
             config.broker_id, new_channel(), store, broker_epoch, clock_ms, background.spawn, background.gate
         )
         self._replicating = Replicating(
-            config, replicas, image, background, clock_ms, broker_epoch, withdraw, alter_partition
+            config, replicas, image, background, clock_ms, broker_epoch, withdraw, alter_partition, state.security
         )
         state.configs.on_broker_changed.append(self._replicating.settings_changed)
 

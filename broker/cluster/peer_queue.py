@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gregor.broker.log import logger
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.replication.channels.peer import Peer, PeerError
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class PeerQueues(Generic[ItemT]):
         exchange: Exchange[ItemT],
         failed: Failed[ItemT],
         client_id: str | None = None,
+        security: ChannelSecurity = PLAINTEXT_CHANNEL,
     ) -> None:
         """`name` is part of the client id, unless one is given; `failed` is called with items whose request got no
         response."""
@@ -87,6 +89,7 @@ class PeerQueues(Generic[ItemT]):
         self._client_id = client_id or f"broker-{config.broker_id}-{name}"
         self._timeout_ms: int = config["request.timeout.ms"]
         self._background = background
+        self._security = security
         self._exchange = exchange
         self._failed = failed
         self._queues: dict[int, _Queue[ItemT]] = {}
@@ -99,7 +102,8 @@ class PeerQueues(Generic[ItemT]):
             return False
         queue = self._queues.get(broker_id)
         if queue is None:
-            peer = Peer(*address, self._client_id, self._timeout_ms, self._background.gate)
+            gate, security = self._background.gate, self._security
+            peer = Peer(*address, self._client_id, self._timeout_ms, gate, security=security)
             queue = self._queues[broker_id] = _Queue(peer, self._exchange, self._failed)
         if queue.add(item):
             self._background.spawn(queue.run())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.jobs.maintenance import flush_log
 from gregor.broker.log import logger
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.replication.partition.replica_fetchers import Followers, FollowerSettings
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.partition.throttle import ReplicaThrottle
@@ -47,6 +48,7 @@ class Replicating:
         broker_epoch: Callable[[], int],
         withdraw: Callable[[], Awaitable[None]],
         alter_partition: AlterPartitionManager | None = None,
+        security: ChannelSecurity = PLAINTEXT_CHANNEL,
     ) -> None:
         """`broker_epoch` returns the epoch of this broker's present registration, `withdraw` writes recovery points
         that fell to the checkpoints."""
@@ -76,7 +78,7 @@ class Replicating:
         self._alive = frozenset(image.brokers)
         image.on_update.append(self._brokers_changed)
         self.followers = Followers(
-            FollowerSettings.of(config),
+            FollowerSettings.of(config, security),
             replicas,
             image,
             clock_ms,

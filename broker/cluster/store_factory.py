@@ -15,6 +15,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
+from gregor.config.definitions import ConfigError
+from gregor.config.security.zookeeper import zookeeper_security
 from gregor.replication.store.embedded import FILE_NAME
 from gregor.storage.folders.identity import META_PROPERTIES_FILE
 
@@ -83,11 +85,10 @@ def check_store(config: BrokerConfig) -> None:
     if not config["zookeeper.connect"]:
         _check_quorum(config)
         return
-    if config["zookeeper.set.acl"]:
-        raise NoSuchStore(
-            "zookeeper.set.acl=true: only brokers that authenticate to ZooKeeper could open the nodes, and"
-            " gregor cannot authenticate to it; set zookeeper.set.acl=false"
-        )
+    try:
+        zookeeper_security(config)
+    except ConfigError as error:
+        raise NoSuchStore(str(error)) from None
     servers, _, chroot = config["zookeeper.connect"].partition("/")
     if not servers.strip() or chroot.endswith("/"):
         raise NoSuchStore(
@@ -117,5 +118,6 @@ def zookeeper_store(config: BrokerConfig) -> ZooKeeperStore:
             config["zookeeper.session.timeout.ms"],
             config["zookeeper.connection.timeout.ms"],
             config["zookeeper.max.in.flight.requests"],
+            zookeeper_security(config),
         )
     )

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from gregor.protocol.turns import Gate
@@ -26,7 +27,13 @@ _DONE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQ
 class TopicForwarder:
     """Sends requests to the controller while it is another broker, one at a time."""
 
-    def __init__(self, config: BrokerConfig, image: MetadataImage, gate: Gate) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: MetadataImage,
+        gate: Gate,
+        security: ChannelSecurity = PLAINTEXT_CHANNEL,
+    ) -> None:
         self._image = image
         self._timeout_ms = config["controller.socket.timeout.ms"]
         self._channel = ControllerChannel(
@@ -37,6 +44,7 @@ class TopicForwarder:
             self._timeout_ms,
             gate,
             f"broker-{config.broker_id}-topics",
+            security,
         )
         self._turn = asyncio.Lock()
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}

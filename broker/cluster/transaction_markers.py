@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from gregor.broker.cluster.peer_queue import PeerQueues
 from gregor.broker.log import logger
 from gregor.coordinator.txn.ports import Markers
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -116,13 +117,20 @@ class _Errand(NamedTuple):
 class TransactionMarkers:
     """Implements the coordinator's port MarkerSender."""
 
-    def __init__(self, config: BrokerConfig, image: MetadataImage, local: LocalMarkers, background: Background) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: MetadataImage,
+        local: LocalMarkers,
+        background: Background,
+        security: ChannelSecurity = PLAINTEXT_CHANNEL,
+    ) -> None:
         self._config = config
         self._image = image
         self._local = local
         self._background = background
         self._queues: PeerQueues[_Errand] = PeerQueues(
-            config, image, background, "transaction-markers", self._exchange, self._not_sent
+            config, image, background, "transaction-markers", self._exchange, self._not_sent, security=security
         )
         self._stuck: dict[TopicPartition, deque[_Pending]] = {}
         """The markers that each partition lacks after an attempt that failed."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from gregor.broker.cluster.peer_queue import PeerQueues
 from gregor.broker.log import logger
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -77,13 +78,18 @@ class PartitionVerifier:
     """Sends the checks of each coordinator, one request at a time."""
 
     def __init__(
-        self, config: BrokerConfig, image: MetadataImage, transactions: Transactions, background: Background
+        self,
+        config: BrokerConfig,
+        image: MetadataImage,
+        transactions: Transactions,
+        background: Background,
+        security: ChannelSecurity = PLAINTEXT_CHANNEL,
     ) -> None:
         self._broker_id = config.broker_id
         self._image = image
         self._transactions = transactions
         self._queues: PeerQueues[_Check] = PeerQueues(
-            config, image, background, "transaction-verifier", self._exchange, self._not_sent
+            config, image, background, "transaction-verifier", self._exchange, self._not_sent, security=security
         )
 
     def verify(

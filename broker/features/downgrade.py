@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gregor.broker.log import logger
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import ApiMessage, ApiVersionsRequest, ApiVersionsResponse
 from gregor.replication.channels.peer import Peer, PeerError
@@ -114,6 +115,7 @@ class FeatureDowngrade:
         gate: Gate,
         *,
         new_peer: Callable[[str, int], Peer] | None = None,
+        security: ChannelSecurity = PLAINTEXT_CHANNEL,
         poll_s: float = POLL_S,
     ) -> None:
         client_id, timeout_ms = f"broker-{config.broker_id}-features", config["request.timeout.ms"]
@@ -122,7 +124,11 @@ class FeatureDowngrade:
         self._features = features
         self._image = image
         self._subject = subject
-        self._new_peer = new_peer or (lambda host, port: Peer(host, port, client_id, timeout_ms, gate))
+
+        def connected(host: str, port: int) -> Peer:
+            return Peer(host, port, client_id, timeout_ms, gate, security=security)
+
+        self._new_peer = new_peer or connected
         self._poll_s = poll_s
 
     async def check(self, epoch: int, limit: TimeLimit) -> None:

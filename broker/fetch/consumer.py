@@ -9,9 +9,11 @@ from __future__ import annotations
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
+from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.broker.fetch.follower_sessions import replica_of
-from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records, set_offsets
+from gregor.broker.fetch.reads import MAX_FETCHES, TOPIC_IDS_FROM, RepeatedRead, release_records, set_offsets
 from gregor.broker.fetch.session_cache import NO_SESSION
+from gregor.broker.fetch.sessions import Reader
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
@@ -37,7 +39,12 @@ RESPONSE_BYTES, PARTITION_BYTES = 32, 48
 """Approximate sizes of a response and of a partition in it, without records; the encoder alone knows the exact ones."""
 
 _BEFORE_THE_READ = frozenset(
-    [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE]
+    [
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    ]
 )
 """Errors beside which Kafka sends an empty list of aborted transactions; beside the others, which its read of the log
 raises, it sends null. Either way clients ignore the list."""
@@ -56,6 +63,7 @@ class FetchRead(RepeatedRead):
         "_rack",
         "_racks",
         "_read_committed",
+        "_reader",
     )
 
     _broker: FetchPathContext
@@ -76,6 +84,13 @@ class FetchRead(RepeatedRead):
         self._leader_only = call.version < RACKS_FROM or self._follower >= 0
         self._rack = request.rack_id if broker.sends_to_racks and not self._leader_only else ""
         self._racks: dict[int, str | None] = {}
+        self._reader: Reader | None = None
+        """None: the client may read every topic."""
+        if broker.authorizer is not None and self._follower < 0:
+            connection = call.connection
+            self._reader = context.known_reader(
+                Reader(connection.principal, connection.host, broker.authorizer.generation)
+            )
 
     def partitions(self) -> list[Partition]:
         """Return the replicas whose changes can satisfy the request."""
@@ -120,8 +135,21 @@ class FetchRead(RepeatedRead):
         if began_ns:
             self._busy_ns += perf_counter_ns() - began_ns
 
+    def _check_right(self, wanted: FetchedPartition) -> None:
+        """Raise KafkaError if the client may not read the topic."""
+        name: str | None = wanted.topic
+        if self._call.version >= TOPIC_IDS_FROM:
+            name = self._broker.metadata.topic_name(wanted.topic_id)
+        authorizer = self._broker.authorizer
+        if name is not None and authorizer is not None:  # the read refuses an unknown topic id
+            if not authorizer.allows(self._call, Operation.READ, ResourceType.TOPIC, name):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            wanted.reader = self._reader
+
     def _read(self, wanted: FetchedPartition, data: FetchResponse.PartitionData, left: int, first: bool) -> int:
         broker = self._broker
+        if self._reader is not None and wanted.reader is not self._reader:
+            self._check_right(wanted)
         partition = broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
         if partition is None:
             raise self._unknown(wanted.topic, wanted.topic_id, wanted.index)

@@ -6,13 +6,22 @@ Pure: no IO, time comes in.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.broker.fetch.session_cache import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, SessionCache, SessionPartition
 from gregor.protocol.ids import Uuid
 
 if TYPE_CHECKING:
     from gregor.protocol.messages import FetchRequest
+    from gregor.protocol.principal import Principal
+
+
+class Reader(NamedTuple):
+    """The client of a fetch, and the access rules of that time."""
+
+    principal: Principal
+    host: str
+    generation: int
 
 
 class FetchedPartition:
@@ -27,6 +36,7 @@ class FetchedPartition:
         "last_sent_log_start_offset",
         "log_start_offset",
         "max_bytes",
+        "reader",
         "topic",
         "topic_id",
     )
@@ -36,6 +46,8 @@ class FetchedPartition:
         self.topic_id = topic_id
         self.index = index
         self.last_sent_high_watermark = self.last_sent_log_start_offset = -1
+        self.reader: object = None
+        """The session's reader for whom READ on the topic was allowed."""
 
     def update(self, wanted: FetchRequest.FetchPartition) -> None:
         """Store the position and the limits from a request."""
@@ -50,7 +62,7 @@ class FetchSession:
     """One session. `partitions` are in the order in which they are read; a partition of which records were sent moves
     to the end, so that none starves."""
 
-    __slots__ = ("epoch", "id", "last_fetch_ms", "partitions", "uses_ids")
+    __slots__ = ("epoch", "id", "last_fetch_ms", "partitions", "reader", "uses_ids")
 
     def __init__(self, uses_ids: bool, now_ms: int) -> None:
         self.id = NO_SESSION
@@ -58,6 +70,7 @@ class FetchSession:
         self.uses_ids = uses_ids
         self.last_fetch_ms = now_ms
         self.partitions: dict[SessionPartition, FetchedPartition] = {}
+        self.reader: Reader | None = None
 
     def update(self, request: FetchRequest) -> None:
         """Store the changes that a request makes to the session's partitions."""
@@ -92,6 +105,16 @@ class FetchContext:
     @property
     def session_id(self) -> int:
         return NO_SESSION if self.session is None else self.session.id
+
+    def known_reader(self, reader: Reader) -> Reader:
+        """Return the session's reader if it equals this one, which becomes it otherwise. The rights on a partition were
+        checked for the same object, so another client or a change of the rules voids them."""
+        session = self.session
+        if session is None:
+            return reader
+        if session.reader != reader:
+            session.reader = reader
+        return session.reader
 
 
 class FetchSessions:

@@ -11,6 +11,7 @@ until enough is committed or `max_wait_ms` is over (gregor.broker.fetch.delayed)
 - Isolation read_committed reads to the last stable offset, below which every transaction is decided, and the response
   names the aborted ones, whose records the client drops. Followers read to the end of the log.
 - Fetches of followers: gregor.broker.fetch.follower_sessions.
+- With an authorizer, a consumer needs READ on each topic, a follower CLUSTER_ACTION on the cluster.
 - From 11 on a follower answers consumers, too, as far as it knows what is committed; a leader sends those that name
   their rack to a replica in it, if `replica.selector.class` is Kafka's RackAwareReplicaSelector (KIP-392).
 """
@@ -20,17 +21,20 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from gregor.broker.authorization.model import CLUSTER_NAME, Operation, ResourceType
 from gregor.broker.fetch.consumer import FetchRead
 from gregor.broker.fetch.delayed import DelayedFetch
 from gregor.broker.fetch.follower_sessions import SESSIONS_FROM, replica_of
 from gregor.broker.fetch.reads import TOPIC_IDS_FROM
+from gregor.broker.fetch.session_cache import FINAL_EPOCH, INITIAL_EPOCH
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
-from gregor.protocol.errors import KafkaError
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
+    from gregor.broker.authorization.model import Authorizer
     from gregor.broker.context import Call
     from gregor.broker.fetch.context import FetchPathContext
 
@@ -41,11 +45,14 @@ BATCHES_FROM = 4
 def fetch(
     broker: FetchPathContext, request: FetchRequest, call: Call
 ) -> FetchResponse | Deferred[FetchResponse] | Awaitable[FetchResponse]:
+    replica_id = replica_of(request, call.version)
+    if broker.authorizer is not None and replica_id >= 0 and not _may_replicate(broker.authorizer, call):
+        return _refused_follower(request)
     if call.version < BATCHES_FROM:
         from gregor.broker.fetch.down_conversion import fetch_converted
 
         return fetch_converted(broker, request, call)
-    if call.version >= SESSIONS_FROM and replica_of(request, call.version) >= 0:
+    if call.version >= SESSIONS_FROM and replica_id >= 0:
         return broker.follower_sessions.fetch(broker, request, call)
     uses_ids = call.version >= TOPIC_IDS_FROM
     try:
@@ -57,3 +64,32 @@ def fetch(
     if not read.missing and (read.satisfied or request.max_wait_ms <= 0):
         return read.response()
     return DelayedFetch(broker.loop, read, max(0, request.max_wait_ms) / 1000)
+
+
+def _may_replicate(authorizer: Authorizer, call: Call) -> bool:
+    return authorizer.allows(call, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _refused_follower(request: FetchRequest) -> FetchResponse:
+    """Refuse each partition of a full request; one in a session, whose partitions this broker would have to look up, is
+    repeated as a full one by the follower."""
+    if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    return FetchResponse(
+        responses=[
+            FetchResponse.FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    FetchResponse.PartitionData(
+                        partition_index=one.partition,
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                        high_watermark=-1,
+                        records=b"",
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

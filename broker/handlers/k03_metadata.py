@@ -11,18 +11,22 @@
   topic is created: the client may be the one that has deleted it, and checks whether it still exists.
 - A broker that has just joined a cluster responds once the controller has sent UpdateMetadata.
 - A response about many partitions is made in slices and stored (gregor.broker.answers.metadata).
-- Without an authorizer every client may do everything, which the authorized operations show.
+- Without an authorizer every client may do everything, which the authorized operations show. With one, topics that the
+  client may not describe are omitted if all were requested, else they have TOPIC_AUTHORIZATION_FAILED, whether they
+  exist or not; so have those that would be created, but not by this client (CREATE on the cluster or the topic).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from gregor.broker.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
+from gregor.broker.answers.authorized_operations import NOT_REQUESTED, authorized_operations, cluster_operations
 from gregor.broker.answers.metadata import encoded_answer
+from gregor.broker.answers.visible_topics import describable_in_turns
+from gregor.broker.authorization.model import CLUSTER_NAME, Operation, ResourceType
 from gregor.broker.cluster.membership import until_informed
 from gregor.broker.context import MetadataContext
 from gregor.broker.registry import handles
@@ -39,10 +43,13 @@ if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.broker.net.responses import EncodedResponse
     from gregor.protocol.ids import Uuid
+    from gregor.protocol.turns import Turns
     from gregor.replication.admin.topics import Admin
     from gregor.replication.partition.metadata_image import PartitionState, TopicState
 
 Topic = MetadataResponse.MetadataResponseTopic
+_Operations = Callable[[str], int]
+"""Returns the authorized operations on the topic of a name."""
 
 DEAD_REPLICAS_FROM = 1
 CREATION_CHOICE_FROM = 4
@@ -74,22 +81,25 @@ async def metadata(
 ) -> MetadataResponse | EncodedResponse:
     if not broker.metadata.is_informed:
         await until_informed(broker.metadata)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
     may_create = broker.config["auto.create.topics.enable"] and (
         call.version < CREATION_CHOICE_FROM or request.allow_auto_topic_creation
     )
     if request.topics is None or (call.version == 0 and not request.topics):
-        found: list[TopicState | Topic] = [*broker.metadata.topics()]
+        found: list[TopicState | Topic] = await _all_visible(broker, call)
     else:
-        found = await _wanted(broker, request.topics, call.version, may_create)
+        found = await _wanted(broker, request.topics, call, may_create)
     leaders = _leaders(broker, call)
+    if request.include_topic_authorized_operations:
+        operations: _Operations = partial(authorized_operations, broker.authorizer, call, ResourceType.TOPIC)
+        kind: object = _rights(broker, call), tuple(leaders.items())
+    else:
+        operations, kind = _no_operations, tuple(leaders.items())
     answered = partial(_known, leaders, operations, call.version < DEAD_REPLICAS_FROM)
     answer = _answer(broker, request, call)
     few = found[: MANY_PARTITIONS + 1]
     if sum(1 if isinstance(one, Topic) else len(one.partitions) for one in few) <= MANY_PARTITIONS:
         answer.topics = [one if isinstance(one, Topic) else answered(one, sorted(one.partitions)) for one in found]
         return answer
-    kind = operations, tuple(leaders.items())
     work = broker.encoded_topics.collect(found, answered, call.version, kind, broker.metadata.topics_count)
     encoded = encoded_answer(answer, await broker.gate.run(work), len(found), call.version)
     turns = broker.gate.turns()
@@ -112,7 +122,9 @@ def _answer(broker: EncodedMetadataContext, request: MetadataRequest, call: Call
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.controller_id,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
+            cluster_operations(broker.authorizer, call)
+            if request.include_cluster_authorized_operations
+            else NOT_REQUESTED
         ),
     )
 
@@ -120,11 +132,12 @@ def _answer(broker: EncodedMetadataContext, request: MetadataRequest, call: Call
 async def _wanted(
     broker: EncodedMetadataContext,
     wanted: Iterable[MetadataRequest.MetadataRequestTopic],
-    version: int,
+    call: Call,
     may_create: bool,
 ) -> list[TopicState | Topic]:
     """Return each requested topic once, however often it is named."""
     turns = broker.gate.turns()
+    denied = await _denied(broker, wanted, call, turns, may_create=may_create)
     named: dict[tuple[str | None, Uuid], MetadataRequest.MetadataRequestTopic] = {}
     missing: list[str] = []
     by_id = False
@@ -137,13 +150,14 @@ async def _wanted(
             by_id = True
         elif (
             may_create
+            and name not in denied
             and len(missing) < CREATED_AT_ONCE
             and broker.metadata.topic(name) is None
             and broker.admin.is_legal_topic_name(name)
         ):
             missing.append(name)
     found: list[TopicState | Topic] = []
-    if by_id and version < IDS_FROM:
+    if by_id and call.version < IDS_FROM:
         # Versions 10 and 11 have the fields, but a topic cannot be requested by id. The names in the response are never
         # null.
         for topic in wanted:
@@ -156,7 +170,9 @@ async def _wanted(
     for topic in named.values():
         await turns.next()
         if topic.name is None or topic.topic_id != ZERO_UUID:
-            found.append(_by_id(broker, topic))
+            found.append(_by_id(broker, topic, denied))
+        elif topic.name in denied:
+            found.append(Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=topic.name))
         elif topic.name in deleted:
             found.append(Topic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=topic.name))
         else:
@@ -164,8 +180,48 @@ async def _wanted(
     return found
 
 
-def _by_id(broker: EncodedMetadataContext, wanted: MetadataRequest.MetadataRequestTopic) -> TopicState | Topic:
+async def _all_visible(broker: EncodedMetadataContext, call: Call) -> list[TopicState | Topic]:
+    """Return all topics that the client may describe."""
+    if broker.authorizer is None:
+        return [*broker.metadata.topics()]
+    turns = broker.gate.turns()
+    visible = await describable_in_turns(broker.authorizer, call, broker.metadata.names(), turns)
+    return [topic for topic in broker.metadata.topics() if topic.name in visible]
+
+
+async def _denied(
+    broker: EncodedMetadataContext,
+    wanted: Iterable[MetadataRequest.MetadataRequestTopic],
+    call: Call,
+    turns: Turns,
+    *,
+    may_create: bool,
+) -> Collection[str]:
+    """Return the names of requested topics that the client may not describe, or not create if they do not exist."""
+    authorizer, metadata = broker.authorizer, broker.metadata
+    if authorizer is None:
+        return ()
+    names = {
+        name
+        for topic in wanted
+        if (name := metadata.topic_name(topic.topic_id) if topic.topic_id != ZERO_UUID else topic.name) is not None
+    }
+    visible = await describable_in_turns(authorizer, call, names, turns, logs_denial=True)
+    denied = names - visible
+    new = {name for name in visible if may_create and metadata.topic(name) is None}
+    create = Operation.CREATE
+    if new and not authorizer.allows(call, create, ResourceType.CLUSTER, CLUSTER_NAME, logs_denial=False):
+        denied |= new - authorizer.allowed(call, create, ResourceType.TOPIC, new)
+    return denied
+
+
+def _by_id(
+    broker: EncodedMetadataContext, wanted: MetadataRequest.MetadataRequestTopic, denied: Collection[str]
+) -> TopicState | Topic:
     name = broker.metadata.topic_name(wanted.topic_id)
+    if name in denied:
+        # The id is no secret, the name is.
+        return Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=wanted.topic_id)
     topic = None if name is None else broker.metadata.topic(name)
     if topic is None:
         return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=wanted.name, topic_id=wanted.topic_id)
@@ -206,8 +262,23 @@ def _leaders(broker: EncodedMetadataContext, call: Call) -> dict[int, ErrorCode]
     }
 
 
+def _no_operations(_name: str) -> int:
+    return NOT_REQUESTED
+
+
+def _rights(broker: EncodedMetadataContext, call: Call) -> object:
+    """Return all that the authorized operations depend on besides the topic."""
+    if broker.authorizer is None:
+        return True
+    return call.connection.principal, call.connection.host, broker.authorizer.generation
+
+
 def _known(
-    leaders: Mapping[int, ErrorCode], operations: int, alive_only: bool, topic: TopicState, indexes: Iterable[int]
+    leaders: Mapping[int, ErrorCode],
+    operations: _Operations,
+    alive_only: bool,
+    topic: TopicState,
+    indexes: Iterable[int],
 ) -> Topic:
     partition = _alive_only if alive_only else _partition
     return Topic(
@@ -215,7 +286,7 @@ def _known(
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[partition(index, topic.partitions[index], leaders) for index in indexes],
-        topic_authorized_operations=operations,
+        topic_authorized_operations=operations(topic.name),
     )
 
 

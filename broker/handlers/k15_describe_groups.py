@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.answers.authorized_operations import GROUP_OPERATIONS
+from gregor.broker.answers.authorized_operations import authorized_operations
+from gregor.broker.authorization.model import ResourceType
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
@@ -24,5 +25,7 @@ async def describe_groups(broker: GroupContext, request: DescribeGroupsRequest, 
         for group in response.groups:
             await turns.next()
             if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = authorized_operations(
+                    broker.authorizer, call, ResourceType.GROUP, group.group_id
+                )
     return response

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
+from gregor.broker.answers.authorized_operations import NOT_REQUESTED, cluster_operations
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
@@ -42,6 +42,8 @@ def describe_cluster(broker: MetadataContext, request: DescribeClusterRequest, c
             if (endpoint := broker.endpoint_of(node_id, call)) is not None
         ],
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
+            cluster_operations(broker.authorizer, call)
+            if request.include_cluster_authorized_operations
+            else NOT_REQUESTED
         ),
     )

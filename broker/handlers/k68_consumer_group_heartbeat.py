@@ -3,14 +3,17 @@
 - 1 subscription by a regular expression, and the client makes its member id (KIP-1082).
 - UNSUPPORTED_VERSION unless the finalised group.version is at least 1 and group.coordinator.rebalance.protocols names
   consumer; the API is not advertised then. A client that was connected before a downgrade gets this error.
+- A regular expression finds only the topics that the client may describe.
 - COORDINATOR_NOT_AVAILABLE while the controller has not sent this broker the topics of the cluster: members would lose
   their partitions otherwise.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from gregor.broker.answers.visible_topics import describable_topics
 from gregor.broker.groups.protocols import serves_consumer_groups
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
@@ -36,4 +39,5 @@ def consumer_group_heartbeat(
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not broker.metadata.is_informed:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return broker.groups.consumer_group_heartbeat(request, call.client_id, call.client_host, call.version)
+    visible = None if broker.authorizer is None else partial(describable_topics, broker.authorizer, call)
+    return broker.groups.consumer_group_heartbeat(request, call.client_id, call.client_host, call.version, visible)

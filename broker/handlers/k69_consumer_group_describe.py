@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.answers.authorized_operations import GROUP_OPERATIONS
+from gregor.broker.answers.authorized_operations import authorized_operations
+from gregor.broker.authorization.model import ResourceType
 from gregor.broker.groups.protocols import serves_consumer_groups
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
@@ -38,5 +39,7 @@ async def consumer_group_describe(
         for group in response.groups:
             await turns.next()
             if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = authorized_operations(
+                    broker.authorizer, call, ResourceType.GROUP, group.group_id
+                )
     return response

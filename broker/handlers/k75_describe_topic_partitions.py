@@ -3,6 +3,8 @@
 - Topics are sorted by name, each once. A response has at most `max.request.partition.size.limit` partitions; the cursor
   names the first one of the next request. A topic that was deleted by then is omitted if all were requested, else it
   has its error.
+- Topics that the client may not describe are omitted if all were requested, else they have
+  TOPIC_AUTHORIZATION_FAILED, whether they exist or not.
 - INVALID_REQUEST, for each requested topic, when the cursor is not among them or its partition is negative.
 - Eligible leader replicas are empty: this broker manages the ISR as brokers without that feature do.
 """
@@ -11,7 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.answers.authorized_operations import TOPIC_OPERATIONS
+from gregor.broker.answers.authorized_operations import authorized_operations
+from gregor.broker.answers.visible_topics import describable_in_turns
+from gregor.broker.authorization.model import ResourceType
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
@@ -43,8 +47,13 @@ async def describe_topic_partitions(
         names = {name for name in names if name >= cursor.topic_name}
     left = max(1, min(broker.config["max.request.partition.size.limit"], request.response_partition_limit))
     response = DescribeTopicPartitionsResponse()
-    alive = {node_id for node_id in broker.metadata.brokers if broker.endpoint_of(node_id, call) is not None}
     turns = broker.gate.turns()
+    hidden: list[str] = []
+    if broker.authorizer is not None:
+        visible = await describable_in_turns(broker.authorizer, call, names, turns, logs_denial=not everything)
+        hidden = [] if everything else sorted(names - visible)
+        names = visible
+    alive = {node_id for node_id in broker.metadata.brokers if broker.endpoint_of(node_id, call) is not None}
     for name in sorted(names):
         await turns.next()
         topic = broker.metadata.topic(name)
@@ -67,12 +76,14 @@ async def describe_topic_partitions(
                 topic_id=topic.topic_id,
                 is_internal=name in INTERNAL_TOPICS,
                 partitions=[_partition(index, topic.partitions[index], alive) for index in part],
-                topic_authorized_operations=TOPIC_OPERATIONS,
+                topic_authorized_operations=authorized_operations(broker.authorizer, call, ResourceType.TOPIC, name),
             )
         )
         if len(part) < len(indexes):
             response.next_cursor = _Cursor(topic_name=name, partition_index=indexes[len(part)])
             break
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    response.topics.extend(_Topic(name=name, error_code=denied) for name in hidden)
     return response
 
 

@@ -25,6 +25,7 @@ from gregor.coordinator.history.storms import Storms
 from gregor.coordinator.history.summary import Summaries
 from gregor.coordinator.history.texts import line
 from gregor.coordinator.partitioner import partition_of
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import ProduceRequest, ProduceResponse
 from gregor.protocol.records.batch import build_batch
@@ -88,6 +89,7 @@ class RebalanceHistory:
         births: TopicBirths,
         background: Background,
         clock_ms: Callable[[], int],
+        security: ChannelSecurity = PLAINTEXT_CHANNEL,
     ) -> None:
         self._config = config
         self._image = image
@@ -103,7 +105,7 @@ class RebalanceHistory:
         self._waiting_bytes = 0
         self._in_flight: set[int] = set()
         self._peers: PeerQueues[_Sent] = PeerQueues(
-            config, image, background, "rebalances", self._exchange, self._not_sent, ADMIN_CLIENT_ID
+            config, image, background, "rebalances", self._exchange, self._not_sent, ADMIN_CLIENT_ID, security
         )
         self._create_topic: Callable[[str], Awaitable[None]] | None = None
         self._timer: asyncio.TimerHandle | None = None

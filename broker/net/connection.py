@@ -21,13 +21,18 @@ from gregor.broker.net.inbound import Inbound
 from gregor.broker.net.outbound import Outbound
 from gregor.broker.net.produce_fast_path import ProduceRoutes
 from gregor.broker.net.receive_buffers import SHARED_BYTES
+from gregor.broker.security.token_receiver import TokenReceiver, before_authentication
+from gregor.config.definitions import ConfigError
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import MalformedMessage
-from gregor.protocol.framing import SIZE_BYTES, FramingError
+from gregor.protocol.framing import SIZE_BYTES, FramingError, Receiver
 from gregor.protocol.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from gregor.broker.net.context import ConnectionContext
+    from gregor.broker.security.authentication import Authentication
+    from gregor.broker.security.session import SaslSession
+    from gregor.protocol.principal import Principal
 
 MS_PER_S = 1000
 _PRODUCE = ApiKey.PRODUCE.value
@@ -55,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         "peer",
         "principal",
         "quiet_sweeps",
+        "session",
         "sockname",
     )
 
@@ -63,10 +69,15 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self.number = next(_numbers)
         self._shared_view = broker.buffers.shared_view
-        self._routes = ProduceRoutes(broker, self)
         self._throttle: asyncio.TimerHandle | None = None
+        self._routes = ProduceRoutes(broker, self)
+        if broker.authorizer is not None:
+            from gregor.broker.net.authorized_routes import AuthorizedRoutes
+
+            self._routes = AuthorizedRoutes(broker, broker.authorizer, self)
         self.closed = False
         self.principal = ANONYMOUS
+        self.session: SaslSession | None = None
         self.peer = self.host = "?"
         self.sockname: tuple[Any, ...] = ()
         self.quiet_sweeps = 0
@@ -100,6 +111,8 @@ class Connection(asyncio.BufferedProtocol):
             # Not `pause_reading`: uvloop begins to read when this method returns, even after a pause.
             self.hold()
             loop.call_later(delay_s, self.end_hold)
+        if self._broker.authentication is not None:
+            self._begin_session(self._broker.authentication)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_of_life()
@@ -224,6 +237,36 @@ class Connection(asyncio.BufferedProtocol):
         else:
             inbound.resume_reading()
 
+    # ---- authentication -------------------------------------------------------------------------------------------
+
+    def _begin_session(self, authentication: Authentication) -> None:
+        try:
+            self.session = authentication.session(self, self._broker.loop)
+        except ConfigError as error:
+            self.fail(f"nobody can authenticate on the listener {self.listener}: {error}")
+
+    def restrict(self, max_request_bytes: int) -> None:
+        handlers = before_authentication(self._broker.handlers)
+        self._routes.clear()
+        self._dispatcher.handlers = handlers
+        self._inbound.serve(handlers, Receiver(max_request_bytes))
+
+    def admit(self, principal: Principal) -> None:
+        self.principal = principal
+        self._dispatcher.handlers = self._broker.handlers
+        self._inbound.serve(self._broker.handlers, Receiver(self._broker.max_request_bytes))
+
+    def expect_tokens(self, max_token_bytes: int) -> None:
+        self._inbound.serve({}, TokenReceiver(max_token_bytes))
+        self._dispatcher.handlers = {}
+
+    def receive_token(self, token: bytes) -> None:
+        if self.session is not None:
+            self.session.token(token)
+
+    def send_token(self, token: bytes) -> None:
+        self._outbound.send([len(token).to_bytes(SIZE_BYTES) + token])
+
     # ---- the end --------------------------------------------------------------------------------------------------
 
     def fail(self, reason: str) -> None:
@@ -264,6 +307,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._throttle is not None:
             self._throttle.cancel()
             self._throttle = None
+        if self.session is not None:
+            self.session.close()
         self._outbound.close()
         self._dispatcher.close()
         del self._dispatcher  # it refers to the connection: a cycle, which would be work for the collector

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from gregor.broker.authorization.model import Authorizer
     from gregor.broker.jobs.background import Background
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
     from gregor.broker.net.route_slots import RouteSlots
     from gregor.broker.quotas.quotas import Quotas
     from gregor.broker.registry import Entry
+    from gregor.broker.security.authentication import Authentication
     from gregor.protocol.ids import Uuid
     from gregor.protocol.turns import Gate
+    from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.topic_configs import TopicConfigs
@@ -26,6 +29,8 @@ class ConnectionContext(Protocol):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def authentication(self) -> Authentication | None: ...
     @property
     def handlers(self) -> Mapping[int, Entry]: ...
     @property
@@ -46,6 +51,10 @@ class ConnectionContext(Protocol):
     def gate(self) -> Gate: ...
     @property
     def quotas(self) -> Quotas | None: ...
+    @property
+    def authorizer(self) -> Authorizer | None: ...
+    @property
+    def metadata(self) -> MetadataImage: ...
     @property
     def replicas(self) -> ReplicaManager: ...
     def partition_of(self, topic: str, topic_id: Uuid, index: int) -> Partition | None: ...

@@ -23,6 +23,8 @@ from gregor.broker.net.responses import (
     run_to_first_wait,
 )
 from gregor.broker.registry import entry_of
+from gregor.broker.security.session import refusal_of
+from gregor.broker.security.token_receiver import RAW_TOKEN
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, MalformedMessage
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.outbound import Chunk, Outbound
     from gregor.broker.net.produce_fast_path import ProduceRoutes
     from gregor.broker.registry import Entry
+    from gregor.broker.security.session import SaslSession
 
 _PRODUCE = ApiKey.PRODUCE.value
 
@@ -58,6 +61,11 @@ class Client(ClientConnection, Protocol):
     def closed(self) -> bool: ...
     @property
     def peer(self) -> str: ...
+    @property
+    def session(self) -> SaslSession | None: ...
+    def receive_token(self, token: bytes) -> None:
+        """Evaluate a frame that is a token of SASL and no request."""
+
     def resume(self) -> None:
         """Dispatch the requests that are already here, after the response to the request before them."""
 
@@ -65,7 +73,7 @@ class Client(ClientConnection, Protocol):
 class Dispatcher:
     """Dispatches the requests of one connection, from its beginning to its end."""
 
-    __slots__ = ("_broker", "_client", "_inbound", "_outbound", "_repeated", "_routes", "responses")
+    __slots__ = ("_broker", "_client", "_inbound", "_outbound", "_repeated", "_routes", "handlers", "responses")
 
     def __init__(
         self, client: Client, broker: ConnectionContext, routes: ProduceRoutes, inbound: Inbound, outbound: Outbound
@@ -76,13 +84,18 @@ class Dispatcher:
         self._inbound = inbound
         self._outbound = outbound
         self._repeated: _Repeated | None = None
+        self.handlers = broker.handlers
+        """The served APIs: before authentication only those that lead to it."""
         self.responses: ResponseQueue[Chunk] = ResponseQueue()
 
     def dispatch(self, view: memoryview, start: int, stop: int, key: int, version: int, correlation_id: int) -> None:
         broker = self._broker
-        entry = broker.handlers.get(key)
+        entry = self.handlers.get(key)
         if entry is None or not entry.min_version <= version <= entry.max_version:
-            self._refuse_version(key, version, correlation_id)
+            if key == RAW_TOKEN:
+                self._client.receive_token(bytes(view[start:stop]))
+            else:
+                self._refuse_version(key, version, correlation_id)
             return
         quotas = broker.quotas
         if quotas is not None:
@@ -211,7 +224,9 @@ class Dispatcher:
     def _refuse_version(self, key: int, version: int, correlation_id: int) -> None:
         """Respond to an unknown version of ApiVersions in the form of version 0 (KIP-511). Raises FramingError for
         other APIs."""
-        handlers = self._broker.handlers
+        handlers = self.handlers
+        if key not in handlers and key in self._broker.handlers and (session := self._client.session) is not None:
+            raise FramingError(refusal_of(session.state, ApiKey(key).name))
         try:
             entry_of(handlers, key, version)
         except FramingError:

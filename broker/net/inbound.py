@@ -18,7 +18,10 @@ from gregor.broker.registry import entry_of
 from gregor.protocol.framing import HEAD_BYTES, SIZE_BYTES, FramingError, Receiver, request_head
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gregor.broker.net.context import ConnectionContext
+    from gregor.broker.registry import Entry
 
 MIN_PROGRESS_BYTES = 64 * 1024
 """The part of a long frame that must arrive between two sweeps while other frames wait for its memory."""
@@ -66,6 +69,12 @@ class Inbound:
         self.queued = False
         """A whole request has arrived and waits for an earlier one of this connection."""
         self.reading = True
+
+    def serve(self, handlers: Mapping[int, Entry], receiver: Receiver) -> None:
+        """Receive requests of these APIs, or other frames, from the next one on."""
+        old = self.receiver
+        receiver.begin, receiver.end, receiver.frame_bytes = old.begin, old.end, old.frame_bytes
+        self._handlers, self.receiver = handlers, receiver
 
     def close(self) -> None:
         """Release everything but the admission that `hold` keeps."""

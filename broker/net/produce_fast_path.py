@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 from time import perf_counter_ns, time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
@@ -35,11 +35,11 @@ from gregor.protocol.topic_names import INTERNAL_TOPICS
 if TYPE_CHECKING:
     import asyncio
 
+    from gregor.broker.context import ClientConnection
     from gregor.broker.net.context import ConnectionContext
     from gregor.broker.net.outbound import Chunk
     from gregor.broker.quotas.quotas import ClientMeters, Quotas
     from gregor.protocol.ids import Uuid
-    from gregor.protocol.principal import Principal
     from gregor.replication.partition.partition import Partition
     from gregor.storage.log.log import AppendInfo
 
@@ -75,14 +75,6 @@ class PendingProduce(Deferred[Sequence["Chunk"]]):
             if error:
                 _ERROR.pack_into(self._frame, self._fields + _INDEX_BYTES, error)
             self.complete([self._frame])
-
-
-class Client(Protocol):
-    """The connection."""
-
-    @property
-    def principal(self) -> Principal: ...
-    def throttle(self, duration_ms: int) -> None: ...
 
 
 class _Route:
@@ -145,9 +137,9 @@ class ProduceRoutes:
         "_unlearnt",
     )
 
-    def __init__(self, broker: ConnectionContext, client: Client) -> None:
+    def __init__(self, broker: ConnectionContext, client: ClientConnection) -> None:
         self._broker = broker
-        self._client: Client | None = client
+        self._client: ClientConnection | None = client
         self._pending: dict[PendingProduce, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._prefix_bytes = 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.node.adoption import Adoption
+from gregor.replication.entities.credentials import ScramCredentials
 from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
@@ -17,6 +18,7 @@ from gregor.replication.store.topic_configs import TopicConfigs
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.config.broker import BrokerConfig
+    from gregor.protocol.channel_security import ChannelSecurity
     from gregor.replication.store.metadata_store import MetadataStore
     from gregor.storage.folders.manager import LogManager
 
@@ -27,12 +29,15 @@ class BaseParts:
 
     store: MetadataStore
     configs: TopicConfigs
+    credentials: ScramCredentials
     features: FinalizedFeatures
     image: MetadataImage
     replicas: ReplicaManager
     local: ControllerRequestHandler
     recovering: RecoveringPartitions
     adoption: Adoption
+    security: ChannelSecurity
+    """Of the connections to other brokers."""
 
 
 def base_parts(
@@ -42,10 +47,13 @@ def base_parts(
     background: Background,
     clock_ms: Callable[[], int],
     in_cluster: bool,
+    security: ChannelSecurity,
 ) -> BaseParts:
-    """Make the parts; `logs` may still be loading."""
+    """Make the parts; `logs` may still be loading. `security` is that of connections to other brokers."""
     gate = background.gate
     configs = TopicConfigs(store, config, config.broker_id, background.spawn, clock_ms, gate)
+    credentials = ScramCredentials(store)
+    configs.on_entities_changed.append(credentials.changed)
     features = FinalizedFeatures(store, background.spawn)
     image = MetadataImage()
     replicas = ReplicaManager(
@@ -62,4 +70,4 @@ def base_parts(
     recovering = RecoveringPartitions(replicas, logs.is_loading)
     local = ControllerRequestHandler(replicas, image, configs, gate, recovering.hold_back)
     adoption = Adoption(store, logs, config.broker_id, gate, in_cluster=in_cluster)
-    return BaseParts(store, configs, features, image, replicas, local, recovering, adoption)
+    return BaseParts(store, configs, credentials, features, image, replicas, local, recovering, adoption, security)

@@ -38,10 +38,11 @@ def controller_parts(config: BrokerConfig, base: BaseParts, gate: Gate, clock_ms
     """Make the parts; `loop.start()` stands for election."""
     listener = config.inter_broker_listener_name
     timeout_ms: int = config["controller.socket.timeout.ms"]
+    security = base.security
     loop = ControllerLoop(
         config.broker_id,
         base.store,
-        Brokers(config.broker_id, base.local, lambda: loop.live_brokers, listener, timeout_ms, gate),
+        Brokers(config.broker_id, base.local, lambda: loop.live_brokers, listener, timeout_ms, gate, security),
         base.configs,
         clock_ms,
         gate,
@@ -50,9 +51,11 @@ def controller_parts(config: BrokerConfig, base: BaseParts, gate: Gate, clock_ms
     )
     base.recovering.on_deferred_response.append(loop.handle_deferred_response)
     answers = ControllerAnswers(loop, base.store)
-    return ControllerParts(
-        loop, answers, lambda: ControllerChannel(config.broker_id, base.image, answers, listener, timeout_ms, gate)
-    )
+
+    def new_link() -> ControllerChannel:
+        return ControllerChannel(config.broker_id, base.image, answers, listener, timeout_ms, gate, security=security)
+
+    return ControllerParts(loop, answers, new_link)
 
 
 def feature_admin(
@@ -66,6 +69,9 @@ def feature_admin(
 ) -> FeatureUpdates:
     """Make the part that changes the finalised features, with the transactions and groups that a downgrade ends."""
     subjects = NewTransactionsOfBrokers(coordinators.transactions), ConsumerGroupsOfBrokers(coordinators.groups)
-    works = {one.feature: FeatureDowngrade(config, base.features, base.image, one, background.gate) for one in subjects}
+    works = {
+        one.feature: FeatureDowngrade(config, base.features, base.image, one, background.gate, security=base.security)
+        for one in subjects
+    }
     admin = FeatureAdmin(base.store, control.loop, base.features, works, in_cluster=in_cluster)
     return FeatureUpdates(admin, background.spawn)

@@ -81,7 +81,7 @@ def make_coordinators(
         history=history,
     )
     local_markers = LocalMarkers(base.replicas, groups, clock_ms)
-    markers = TransactionMarkers(config, base.image, local_markers, background)
+    markers = TransactionMarkers(config, base.image, local_markers, background, base.security)
     transaction_log = CoordinatorLog(TRANSACTION_STATE_TOPIC, base.replicas, background)
     transactions = TransactionCoordinator(
         TransactionConfig.from_broker(config),
@@ -97,7 +97,7 @@ def make_coordinators(
     topics.on_changed.append(groups.on_topics_changed)
     EndsWithLevel(base.features, NewTransactionsOfBrokers(transactions), background.spawn)
     EndsWithLevel(base.features, ConsumerGroupsOfBrokers(groups), background.spawn)
-    verifier = PartitionVerifier(config, base.image, transactions, background)
+    verifier = PartitionVerifier(config, base.image, transactions, background, base.security)
     return Coordinators(groups, settings, transactions, local_markers, markers, verifier, history)
 
 
@@ -108,4 +108,6 @@ def _make_history(
     if not config["gregor.rebalance.history.enable"]:
         return None
     log = CoordinatorLog(REBALANCES_TOPIC, base.replicas, background)
-    return RebalanceHistory(config, base.image, log, TopicBirths(base.image, clock_ms), background, clock_ms)
+    return RebalanceHistory(
+        config, base.image, log, TopicBirths(base.image, clock_ms), background, clock_ms, base.security
+    )

@@ -19,7 +19,10 @@ from gregor.config.tables.authorizer_keys import AUTHORIZER_SETTINGS
 from gregor.config.tables.broker_cluster_keys import CLUSTER_SETTINGS
 from gregor.config.tables.broker_group_keys import GROUP_SETTINGS
 from gregor.config.tables.broker_log_keys import LOG_SETTINGS
+from gregor.config.tables.broker_peer_keys import PEER_SETTINGS
 from gregor.config.tables.broker_quota_keys import QUOTA_SETTINGS
+from gregor.config.tables.broker_sasl_keys import SASL_SETTINGS
+from gregor.config.tables.broker_security_keys import SECURITY_SETTINGS
 from gregor.config.validators import at_least, between, one_of
 
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -169,8 +172,8 @@ _NETWORK = (
         "gregor.allow.unprotected",
         "boolean",
         False,
-        "Whether the broker starts, with a warning, although authorizer.class.name or zookeeper.ssl.client.enable "
-        "requests a protection that gregor does not have.",
+        "Whether the broker starts, with a warning, although authorizer.class.name requests a protection that gregor "
+        "does not have.",
         visibility=INTERNAL,
     ),
     ConfigDef(
@@ -297,6 +300,9 @@ BROKER_KEYS: dict[str, ConfigDef] = {
         CLUSTER_SETTINGS,
         QUOTA_SETTINGS,
         AUTHORIZER_SETTINGS,
+        PEER_SETTINGS,
+        SASL_SETTINGS,
+        SECURITY_SETTINGS,
     )
     for definition in group
 }

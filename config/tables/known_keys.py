@@ -14,11 +14,7 @@ log.message.timestamp.difference.max.ms max.id.map.snapshots metadata.log.segmen
 password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
 password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret
 replica.lag.max.messages sasl.oauthbearer.header.urlencode zookeeper.clientCnxnSocket
-zookeeper.metadata.migration.enable zookeeper.metadata.migration.min.batch.size zookeeper.ssl.cipher.suites
-zookeeper.ssl.client.enable zookeeper.ssl.crl.enable zookeeper.ssl.enabled.protocols
-zookeeper.ssl.endpoint.identification.algorithm zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password
-zookeeper.ssl.keystore.type zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.location
-zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type zookeeper.sync.time.ms
+zookeeper.metadata.migration.enable zookeeper.metadata.migration.min.batch.size zookeeper.sync.time.ms
 """
 
 NO_EFFECT_KEYS = frozenset(_NAMES.split())

@@ -28,6 +28,11 @@ MAX_ROUNDS = 10
 """A server that never ends an exchange is given up; SCRAM needs two rounds."""
 
 
+REAUTHENTICATE_AT = 0.85
+"""The part of a session's lifetime after which a client authenticates again (Kafka's SaslClientAuthenticator: 0.85 to
+0.95)."""
+
+
 class Session(NamedTuple):
     """An authenticated connection. After `lifetime_ms` the broker ends it unless the client authenticates again; 0: it
     has no end (KIP-368)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import Peer, PeerError
 
@@ -44,15 +45,17 @@ class Brokers:
         listener: str,
         timeout_ms: int,
         gate: Gate,
+        security: ChannelSecurity = PLAINTEXT_CHANNEL,
     ) -> None:
-        """`live` returns the controller's live brokers by id. `listener` is the name of the inter-broker listener,
-        `timeout_ms` is controller.socket.timeout.ms."""
+        """`live` returns the controller's live brokers by id. `listener` is the name of the inter-broker listener, and
+        `security` that of its connections; `timeout_ms` is controller.socket.timeout.ms."""
         self._live = live
         self._broker_id = broker_id
         self._local = local
         self._listener = listener
         self._timeout_ms = timeout_ms
         self._gate = gate
+        self._security = security
         self._peers: dict[int, tuple[int, Peer]] = {}  # by broker id: the broker's epoch, and its client
 
     async def send(self, broker_id: int, request: BrokerRequest) -> BrokerResponse:
@@ -79,7 +82,8 @@ class Brokers:
         if known is not None and known[0] == broker_epoch and known[1].address == address:
             return known[1]
         self.close(broker_id)
-        peer = Peer(*address, f"controller-{self._broker_id}", self._timeout_ms, self._gate)
+        client_id = f"controller-{self._broker_id}"
+        peer = Peer(*address, client_id, self._timeout_ms, self._gate, security=self._security)
         self._peers[broker_id] = broker_epoch, peer
         return peer
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.messages import request_class
 from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import Peer, PeerError
@@ -86,15 +87,17 @@ class ControllerChannel:
         timeout_ms: int,
         gate: Gate,
         client_id: str | None = None,
+        security: ChannelSecurity = PLAINTEXT_CHANNEL,
     ) -> None:
         """`own` handles requests while this broker is the controller; without it, requests go to other brokers only.
-        `listener` is the name of the inter-broker listener."""
+        `listener` is the name of the inter-broker listener, `security` that of its connections."""
         self._broker_id = broker_id
         self._image = image
         self._own = own
         self._listener = listener
         self._timeout_ms = timeout_ms
         self._gate = gate
+        self._security = security
         self._client_id = client_id or f"broker-{broker_id}"
         self._peer: Peer | None = None
         image.on_update.append(self._close_if_replaced)
@@ -133,7 +136,7 @@ class ControllerChannel:
             raise PeerError("it is not known which broker is the controller")
         if self._peer is None or self._peer.address != address:
             self.close()
-            self._peer = Peer(*address, self._client_id, self._timeout_ms, self._gate)
+            self._peer = Peer(*address, self._client_id, self._timeout_ms, self._gate, security=self._security)
         return self._peer
 
     def _address(self) -> tuple[str, int] | None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from gregor.config.listeners import address_text
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.client import (
     MAX_CORRELATION_ID,
     RequestCodec,
@@ -25,7 +27,14 @@ from gregor.protocol.client import (
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.messages import ApiMessage, ApiVersionsRequest
+from gregor.protocol.sasl.mechanism import AuthenticationFailed
 from gregor.protocol.turns import Gate
+
+if TYPE_CHECKING:
+    from gregor.protocol.sasl.login import Session
+    from gregor.protocol.sasl.mechanism import ClientMechanism
+
+    Login = Generator[tuple[ApiMessage, int], Any, Session]
 
 MIN_BUFFER_BYTES = 64 * 1024
 KEPT_BUFFER_BYTES = 16 * 1024 * 1024
@@ -133,11 +142,17 @@ class _Wire(asyncio.BufferedProtocol):
 
 
 class _Conversation:
-    """Requests of one kind, each made from the response before it within the same callback of the loop."""
+    """Requests of one kind, each made from the response before it within the same callback of the loop.
 
-    def __init__(self, wire: _Wire, codec: RequestCodec, next_request: NextRequest, timeout_s: float) -> None:
+    `over` ends with the request that has to wait until the client has authenticated again at `until_s`, or with None.
+    """
+
+    def __init__(
+        self, wire: _Wire, codec: RequestCodec, next_request: NextRequest, timeout_s: float, until_s: float
+    ) -> None:
         loop = asyncio.get_running_loop()
-        self.over: asyncio.Future[None] = loop.create_future()
+        self.over: asyncio.Future[ApiMessage | None] = loop.create_future()
+        self._until_s = until_s
         self._wire = wire
         self._codec = codec
         self._next_request = next_request
@@ -156,13 +171,15 @@ class _Conversation:
     def _on_response(self, frame: memoryview) -> None:
         try:
             request = self._next_request(self._codec.decode(frame, self._correlation_id)[0])
-            if request is not None:
+            if request is not None and self._sent_s < self._until_s:
                 self.send(request)
                 return
         except Exception as error:
             self._end(error)
             return
-        self._end(None)
+        self._timer.cancel()
+        if not self.over.done():
+            self.over.set_result(request)
 
     def close(self) -> None:
         """Stop the timer: no caller awaits `over` any more."""
@@ -175,13 +192,9 @@ class _Conversation:
         else:
             self._end(TimeoutError())
 
-    def _end(self, error: Exception | None) -> None:
+    def _end(self, error: Exception) -> None:
         self._timer.cancel()
-        if self.over.done():
-            return
-        if error is None:
-            self.over.set_result(None)
-        else:
+        if not self.over.done():
             self.over.set_exception(error)
 
 
@@ -189,7 +202,14 @@ class Peer:
     """A client of one broker, connected when first needed, and again after a failure. One request at a time."""
 
     def __init__(
-        self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate, receive_buffer_bytes: int = -1
+        self,
+        host: str,
+        port: int,
+        client_id: str,
+        timeout_ms: int,
+        gate: Gate,
+        receive_buffer_bytes: int = -1,
+        security: ChannelSecurity = PLAINTEXT_CHANNEL,
     ) -> None:
         """`timeout_ms` limits an attempt to connect and the wait for each response. `receive_buffer_bytes` is that of
         the socket, -1 for the default of the system."""
@@ -198,10 +218,13 @@ class Peer:
         self._timeout_s = timeout_ms / 1000
         self._gate = gate
         self._receive_buffer_bytes = receive_buffer_bytes
+        self._security = security
         self._correlation_ids = itertools.count(1)
         self._wire: _Wire | None = None
         self._connecting: asyncio.Task[tuple[asyncio.Transport, _Wire]] | None = None
         self._versions: dict[int, tuple[int, int]] = {}
+        self._mechanism: ClientMechanism | None = None
+        self._authenticated_until_s = math.inf
 
     async def send(self, request: ApiMessage, version: int | None = None, *, newest: int | None = None) -> Any:
         """Return the response to a request, sent in `version`, or in the newest that both sides know up to `newest`.
@@ -218,17 +241,20 @@ class Peer:
         the next request connects anew.
         """
         with self._closed_on_failure():
-            if self._wire is None:
-                async with asyncio.timeout(self._timeout_s):
-                    await self._connect()
-            assert self._wire is not None
-            codec = RequestCodec(request.API_KEY, version, self._client_id)
-            conversation = _Conversation(self._wire, codec, next_request, self._timeout_s)
-            try:
-                conversation.send(request)
-                await conversation.over
-            finally:
-                conversation.close()
+            following: ApiMessage | None = request
+            while following is not None:
+                if self._wire is None or self._must_authenticate:
+                    async with asyncio.timeout(self._timeout_s):
+                        await self._ready()
+                assert self._wire is not None
+                codec = RequestCodec(request.API_KEY, version, self._client_id)
+                until_s = self._authenticated_until_s
+                conversation = _Conversation(self._wire, codec, next_request, self._timeout_s, until_s)
+                try:
+                    conversation.send(following)
+                    following = await conversation.over
+                finally:
+                    conversation.close()
 
     async def offered(self, api_key: int) -> tuple[int, int] | None:
         """Return the oldest and newest version of an API that the broker supports, or None. Raises as `send`."""
@@ -247,7 +273,7 @@ class Peer:
         except TimeoutError:
             self.close()
             raise PeerError(f"{self}: no answer within {self._timeout_s:g} s") from None
-        except (OSError, MalformedMessage, UnsupportedVersion) as error:
+        except (OSError, MalformedMessage, UnsupportedVersion, AuthenticationFailed) as error:
             self.close()
             raise PeerError(f"{self}: {error}") from error
         except BaseException:
@@ -255,16 +281,26 @@ class Peer:
             raise
 
     async def _send(self, request: ApiMessage, version: int | None, newest: int | None) -> Any:
-        if self._wire is None or self._wire.lost:
-            await self._connect()
+        await self._ready()
         if version is None:
             version = newest_version(self._versions, request, newest)
         return await self._exchange(request, version)
 
     async def _offered(self, api_key: int) -> tuple[int, int] | None:
+        await self._ready()
+        return self._versions.get(api_key)
+
+    async def _ready(self) -> None:
+        """Connect where there is no connection, and authenticate again where the session ends soon."""
         if self._wire is None or self._wire.lost:
             await self._connect()
-        return self._versions.get(api_key)
+        elif self._must_authenticate:
+            await self._authenticate()
+
+    @property
+    def _must_authenticate(self) -> bool:
+        """Whether the session of the connection ends soon."""
+        return asyncio.get_running_loop().time() >= self._authenticated_until_s
 
     @property
     def is_answering(self) -> bool:
@@ -292,11 +328,35 @@ class Peer:
                 opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
         answer = await self._exchange(ApiVersionsRequest(), 0)
         self._versions = version_ranges(answer)
+        self._authenticated_until_s = math.inf
+        if self._security.new_mechanism is not None:
+            self._mechanism = self._security.new_mechanism()
+            await self._authenticate()
+
+    async def _authenticate(self) -> None:
+        """Authenticate the connection, or do so again. Raises AuthenticationFailed."""
+        from gregor.protocol.sasl.login import REAUTHENTICATE_AT, Session, login  # loaded by brokers with SASL only
+
+        assert self._mechanism is not None
+        log_in = login(self._mechanism, self._versions)
+        step: tuple[ApiMessage, int] | Session = next(log_in)
+        while not isinstance(step, Session):
+            response = await self._exchange(*step)
+            # On a thread, as SCRAM hashes the password thousands of times.
+            step = await asyncio.to_thread(_next_step, log_in, response)
+        if step.lifetime_ms:
+            lifetime_s = step.lifetime_ms / 1000
+            self._authenticated_until_s = asyncio.get_running_loop().time() + lifetime_s * REAUTHENTICATE_AT
+        else:
+            self._authenticated_until_s = math.inf
 
     async def _opened(self) -> tuple[asyncio.Transport, _Wire]:
         """Open a connection. `close` ends the attempt; a connection that comes about all the same is closed."""
         loop = asyncio.get_running_loop()
-        attempt = self._connecting = loop.create_task(loop.create_connection(_Wire, *self.address))
+        tls: dict[str, Any] = {}
+        if self._security.tls_context is not None:
+            tls = {"ssl": self._security.tls_context(), "server_hostname": self.address[0]}
+        attempt = self._connecting = loop.create_task(loop.create_connection(_Wire, *self.address, **tls))
         try:
             await asyncio.wait([attempt])
         except asyncio.CancelledError:
@@ -338,6 +398,15 @@ class Peer:
         else:
             message, _ = codec.decode(view, correlation_id)
         return message
+
+
+def _next_step(log_in: Login, response: Any) -> tuple[ApiMessage, int] | Session:
+    """Return the next request of an authentication, or its end. A future cannot end with StopIteration."""
+    try:
+        return log_in.send(response)
+    except StopIteration as end:
+        session: Session = end.value
+        return session
 
 
 def _drop(attempt: asyncio.Task[tuple[asyncio.Transport, _Wire]]) -> None:

@@ -1,1 +1,1 @@
-"""Entities of security that Kafka keeps in the metadata store: access rules, credentials, quotas, tokens."""
+"""What the metadata store keeps of users, client ids and addresses, in Apache Kafka's nodes."""

@@ -77,6 +77,10 @@ class AclStore:
                 await self._store.create(path, make_parents=True)
         await self._read_all()
 
+    @property
+    def rule_count(self) -> int:
+        return sum(map(len, self._rules.values()))
+
     def matching(self, wanted: AclFilter) -> list[Acl]:
         """Return the rules that a filter matches, those of each pattern together."""
         return [

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from gregor.protocol.topic_partition import TopicPartitionKey
@@ -47,9 +48,10 @@ class FollowerSettings(NamedTuple):
     listener: str
     timeout_ms: int
     receive_buffer_bytes: int
+    security: ChannelSecurity = PLAINTEXT_CHANNEL
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> FollowerSettings:
+    def of(cls, config: BrokerConfig, security: ChannelSecurity = PLAINTEXT_CHANNEL) -> FollowerSettings:
         # Kafka's default is too small between data centres; without a setting the kernel finds the right size.
         buffer_given = "replica.socket.receive.buffer.bytes" in config.static_texts
         return cls(
@@ -64,6 +66,7 @@ class FollowerSettings(NamedTuple):
             listener=config.inter_broker_listener_name,
             timeout_ms=config["replica.socket.timeout.ms"],
             receive_buffer_bytes=config["replica.socket.receive.buffer.bytes"] if buffer_given else -1,
+            security=security,
         )
 
 
@@ -290,7 +293,9 @@ class LeaderLink:
         if peer is None:
             number = self.id[1]
             name = f"broker-{settings.fetcher.broker_id}-fetcher-{number}"
-            peer = self._peer = Peer(*address, name, settings.timeout_ms, followers.gate, settings.receive_buffer_bytes)
+            buffer_bytes, security = settings.receive_buffer_bytes, settings.security
+            peer = Peer(*address, name, settings.timeout_ms, followers.gate, buffer_bytes, security)
+            self._peer = peer
         fetcher = self.fetcher
         try:
             version = min(fetcher.max_version, (await peer.offered(ApiKey.FETCH) or (0, 0))[1])

@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Create as CreateRequest
-from kazoo.protocol.states import EventType, KazooState, ZnodeStat
+from kazoo.protocol.states import EventType, KazooState, KeeperState, ZnodeStat
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from gregor.config.security.tls import client_context
+from gregor.config.security.zookeeper import ZooKeeperSecurity
 from gregor.replication.store.metadata_store import (
     ANY_VERSION,
     BadVersion,
@@ -50,7 +50,7 @@ from gregor.replication.store.metadata_store import (
     Watch,
     WatchEvent,
 )
-from gregor.replication.store.zookeeper_multi_read import multi_read
+from gregor.replication.store.zookeeper_connection import LoopHandler, multi_read, node_acl
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 DEFAULT_IN_FLIGHT = 10
@@ -67,7 +67,6 @@ often."""
 RECONNECT_FIRST_S, RECONNECT_MOST_S = 0.05, 1.0
 
 _LOGGED_AGAIN_S = 30.0
-_BOTH_WAYS = 2  # socket.SHUT_RDWR
 
 _log = logging.getLogger(__name__)
 # It logs each attempt to connect, several a second; here only the outcome is logged.
@@ -103,47 +102,7 @@ class Settings(NamedTuple):
     session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
     connection_timeout_ms: int | None = None
     max_in_flight: int = DEFAULT_IN_FLIGHT
-    set_acl: bool = False
-
-
-class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Works without kazoo's two worker threads: their calls are made on the thread of the connection, and are only
-    messages to the event loop."""
-
-    def __init__(self, failed: Callable[[_LoopHandler], None]) -> None:
-        """`failed` is called on the connection's thread when it ends by an error that kazoo does not expect."""
-        super().__init__()
-        self._failed = failed
-        self._socket: Any = None
-
-    def start(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
-
-    def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> Any:
-        def run() -> None:
-            try:
-                func(*args, **kwargs)
-            except Exception:
-                _log.exception("The thread of the ZooKeeper client failed")
-                self._failed(self)
-
-        return super().spawn(run)
-
-    def dispatch_callback(self, callback: Any) -> None:
-        callback.func(*callback.args)
-
-    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
-        self._socket = super().create_connection(*args, **kwargs)
-        return self._socket
-
-    def shut_connection(self) -> None:
-        """End the conversation with a server that does not answer."""
-        if self._socket is not None:
-            with suppress(OSError):
-                self._socket.shutdown(_BOTH_WAYS)
+    security: ZooKeeperSecurity = ZooKeeperSecurity()
 
 
 class ZooKeeperStore:
@@ -153,7 +112,7 @@ class ZooKeeperStore:
         self.session_id = 0
         self.on_session_expired: list[Callable[[], None]] = []
         self._settings = settings
-        self._acl = CREATOR_ALL_ACL + READ_ACL_UNSAFE if settings.set_acl else OPEN_ACL_UNSAFE
+        self._tls_context = _tls_context(settings.security)
         self._room = asyncio.Semaphore(settings.max_in_flight)
         self._connected = asyncio.Event()
         self._probing = asyncio.Lock()
@@ -200,8 +159,15 @@ class ZooKeeperStore:
     def _client(self, hosts: str) -> Any:
         retry = KazooRetry(max_tries=-1, delay=RECONNECT_FIRST_S, backoff=2, max_delay=RECONNECT_MOST_S)
         timeout_s = self._settings.session_timeout_ms / 1000
-        handler = _LoopHandler(partial(self._post, self._conversation_failed))
-        return KazooClient(hosts, timeout=timeout_s, handler=handler, connection_retry=retry, logger=_kazoo_log)
+        handler = LoopHandler(partial(self._post, self._conversation_failed), self._tls_context)
+        return KazooClient(
+            hosts,
+            timeout=timeout_s,
+            handler=handler,
+            connection_retry=retry,
+            logger=_kazoo_log,
+            sasl_options=_sasl_options(self._settings.security),
+        )
 
     async def _connect(self, client: Any, connected: asyncio.Event) -> None:
         timeout_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
@@ -211,7 +177,8 @@ class ZooKeeperStore:
                 await connected.wait()
         except TimeoutError:
             await asyncio.to_thread(self._end, client)
-            raise StoreFailed(self._settings.connect, f"no ZooKeeper answered within {timeout_ms} ms") from None
+            cause = f" ({client.handler.trouble})" if client.handler.trouble else ""
+            raise StoreFailed(self._settings.connect, f"no ZooKeeper answered within {timeout_ms} ms{cause}") from None
 
     @staticmethod
     def _end(client: Any) -> None:
@@ -245,16 +212,28 @@ class ZooKeeperStore:
             self._connected.clear()
             if state == KazooState.LOST:
                 self._expired = True
+                if self._kazoo.client_state == KeeperState.AUTH_FAILED:
+                    self._refused()
             if self._lost_at is None:
                 self._lost_at = time.monotonic()
                 _log.warning("The connection to ZooKeeper is lost; the broker connects again")
                 self._log_lost_later(self._lost_at)
 
-    def _conversation_failed(self, handler: _LoopHandler) -> None:
+    def _conversation_failed(self, handler: LoopHandler) -> None:
         """Start kazoo's thread again: without it there would be no connection any more, and no error either."""
         assert self._loop is not None
         if self._kazoo.handler is handler:
             self._loop.call_later(RECONNECT_MOST_S, self._begin_anew)
+
+    def _refused(self) -> None:
+        """Connect again after a pause, which kazoo does not do: the user may be added to ZooKeeper meanwhile."""
+        assert self._loop is not None
+        _log.error(
+            "ZooKeeper refuses the user %s of gregor.zookeeper.jaas.config; check its password, and the section Server"
+            " of ZooKeeper's JAAS file",
+            self._settings.security.user,
+        )
+        self._loop.call_later(RECONNECT_MOST_S, self._begin_anew)
 
     def _begin_anew(self) -> None:
         if not self._closed:
@@ -452,7 +431,8 @@ class ZooKeeperStore:
                     # kazoo's own method would drop the slash before a name that is only the sequence number.
                     flags = ephemeral | sequential << 1
                     # No data is not the same as data of no bytes: Apache Kafka tries to decode the latter.
-                    request = CreateRequest(self._kazoo.chroot + path, data or None, self._acl, flags)
+                    acl = node_acl(path, set_acl=self._settings.security.set_acl)
+                    request = CreateRequest(self._kazoo.chroot + path, data or None, acl, flags)
                     transaction.operations.append(request)
                 case Set(path, data, version):
                     transaction.set_data(path, data, version)
@@ -517,6 +497,19 @@ class ZooKeeperStore:
                 raise Lost from error
             except kazoo_errors.KazooException as error:
                 raise _ERRORS.get(type(error), StoreFailed)(path, str(error)) from error
+
+
+def _tls_context(security: ZooKeeperSecurity) -> Callable[[], Any] | None:
+    if security.tls is None:
+        return None
+    context = client_context(security.tls)
+    return lambda: context
+
+
+def _sasl_options(security: ZooKeeperSecurity) -> dict[str, str] | None:
+    if security.user is None or security.password is None:
+        return None
+    return {"mechanism": "DIGEST-MD5", "username": security.user, "password": security.password}
 
 
 def _complete(answered: asyncio.Future[Any], result: Any) -> None:

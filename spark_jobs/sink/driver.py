@@ -149,7 +149,7 @@ class BatchDriver:
         producer = Producer(self._cluster, identity, self._options, self._transactions.add_partitions)
 
         def write_state() -> None:
-            producer.send(self._topic.partition, self._transactional_id.encode(), state.encode())
+            producer.append(self._topic.partition, self._transactional_id.encode(), state.encode())
             producer.flush()
 
         self._abort_on_failure(identity, write_state)

@@ -14,7 +14,16 @@ from gregor.spark_jobs.sink.driver import AttemptFailed, BatchDriver
 from gregor.spark_jobs.sink.identity import ProducerIdentity
 from gregor.spark_jobs.sink.options import SinkOptions
 from gregor.spark_jobs.sink.state import Owner
-from gregor.spark_jobs.sink.tasks import QUERY_ID, REPORT_SCHEMA, RUN_ID, Report, plain_task, transactional_task
+from gregor.spark_jobs.sink.tasks import (
+    ENCODED_SCHEMA,
+    QUERY_ID,
+    REPORT_SCHEMA,
+    RUN_ID,
+    Report,
+    encoding_task,
+    plain_task,
+    transactional_task,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,11 +57,12 @@ class AtLeastOnce:
         self._options = options
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        from gregor.spark_jobs.sink.rows import records_of
+        from gregor.spark_jobs.sink.rows import records_of, topics_of
 
+        records = records_of(batch, self._options.topic)
         with Cluster(self._options.settings) as cluster:
-            records = records_of(batch, self._options.topic, cluster, batch_id)
-        records.mapInArrow(plain_task(self._options), REPORT_SCHEMA).collect()
+            topics = topics_of(self._options.topic, cluster, batch_id)
+        records.mapInArrow(plain_task(self._options, topics), REPORT_SCHEMA).collect()
 
 
 class ExactlyOnce:
@@ -88,13 +98,14 @@ class ExactlyOnce:
         return self._cluster, self._driver
 
     def _write(self, batch: DataFrame, batch_id: int, identity: ProducerIdentity) -> None:
-        from gregor.spark_jobs.sink.rows import grouped, records_of, task_count
+        from gregor.spark_jobs.sink.rows import grouped, records_of, task_count, topics_of
 
         assert self._cluster is not None and self._owner is not None
-        records = records_of(batch, self._options.topic, self._cluster, batch_id)
+        encode = encoding_task(self._options, topics_of(self._options.topic, self._cluster, batch_id))
+        encoded = records_of(batch, self._options.topic).mapInArrow(encode, ENCODED_SCHEMA)
         tasks = task_count(batch, self._options.topic, self._cluster)
-        write = transactional_task(self._options, identity)
-        rows = _run(lambda: grouped(records, tasks).mapInArrow(write, REPORT_SCHEMA).collect())
+        written = grouped(encoded, tasks).mapInArrow(transactional_task(self._options, identity), REPORT_SCHEMA)
+        rows = _run(written.collect)
         check_reports([Report(**row.asDict()) for row in rows], self._owner)
 
 

@@ -1,36 +1,37 @@
 """A small synchronous producer that writes under an identity that it is given.
 
-It alone writes its partitions under that identity, and begins each at sequence 0. A batch whose response was lost is
-sent again with the same sequence, so that the broker appends it once; each partition has at most one batch in flight.
+It alone writes its partitions under that identity, and begins each at sequence 0. Each broker has up to
+MAX_IN_FLIGHT requests in flight; with one batch of a partition in each, the broker knows the sequences of all batches
+in flight (it keeps those of the last five) and appends a batch that is sent again only once. After a failure all
+responses are awaited first; then each partition has at most one batch in flight until all are written.
+
+The second batch of a partition is sent when the first is written: a broker that knows no sequence of a producer accepts
+any as its first, so that a second batch could take the place of a first one that was refused.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ProduceRequest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.failure import KafkaFailure, decisive
-from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.sink.batches import (
-    MAX_RECORD_OVERHEAD,
-    EncodableRows,
-    Headers,
-    PartitionBatches,
-    Segment,
-    max_size_bytes,
-)
+from gregor.spark_jobs.sink.batches import ClosedBatch, Collector, EncodableRows, Headers
 from gregor.spark_jobs.sink.identity import ProducerIdentity
 from gregor.spark_jobs.sink.options import SinkOptions
 
+MAX_IN_FLIGHT = 5
+"""Requests to one broker (max.in.flight.requests.per.connection; more are not allowed with sequences)."""
+
 _PRODUCE_VERSIONS = 3, 11
-_MAX_BUFFERED_BYTES = 32 * 1024 * 1024
-"""Of all partitions (Kafka's default of buffer.memory)."""
 _ALL_IN_SYNC = -1
+_MAX_SEQUENCE = 2**31 - 1
 
 AddPartitions = Callable[[ProducerIdentity, Collection[TopicPartition]], None]
 
@@ -42,6 +43,19 @@ class Written:
     records: int = 0
     first_offset: int = -1
     last_offset: int = -1
+
+
+class _Line:
+    """The batches of one partition that are not written yet, in their order."""
+
+    def __init__(self) -> None:
+        self.unwritten: deque[ClosedBatch] = deque()
+        self.next_sequence = 0
+        self.written: Written | None = None
+
+
+_Request = list[ClosedBatch]
+"""The batches of a request, one of each partition."""
 
 
 class Producer:
@@ -63,158 +77,175 @@ class Producer:
         self._identity = identity
         self._options = options
         self._add_partitions = add_partitions
-        self._now_ms = now_ms
-        self._open: dict[TopicPartition, PartitionBatches] = {}
-        self._added: set[TopicPartition] = set()
-        self._buffered_bytes = 0
-        self.written: dict[TopicPartition, Written] = {}
+        self._collector = Collector(options, now_ms)
+        self._lines: dict[TopicPartition, _Line] = {}
+        self._in_flight: dict[int, deque[_Request]] = {}
 
-    def send(self, partition: TopicPartition, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
+    @property
+    def written(self) -> dict[TopicPartition, Written]:
+        """Return what is written, by partition."""
+        return {key: line.written for key, line in self._lines.items() if line.written is not None}
+
+    def append(self, partition: TopicPartition, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
         """Append a record to the open batch of its partition, which is sent first if the record does not fit."""
-        size_bytes = max_size_bytes(key, value, headers)
-        self._check_size(partition, size_bytes)
-        batches = self._batches_of(partition)
-        if batches.size_bytes and batches.size_bytes + size_bytes > self._options.batch_bytes:
-            self._write({partition: batches})
-        batches.append(key, value, headers, self._now_ms())
-        self._buffered_bytes += size_bytes
-        if self._buffered_bytes > _MAX_BUFFERED_BYTES:
-            self.flush()
+        self._collector.append(partition, key, value, headers)
+        self.write(self._collector.closed())
 
-    def send_rows(self, rows: EncodableRows) -> None:
+    def append_rows(self, rows: EncodableRows) -> None:
         """Append rows to the open batches of their partitions, each of which is sent first when it is full."""
-        for partition, size_bytes in rows.largest():
-            self._check_size(partition, MAX_RECORD_OVERHEAD + size_bytes)
-        segments: list[Segment] = []
-        targets: list[TopicPartition] = []
-        for partition, start, end in rows.groups:
-            batches = self._batches_of(partition)
-            for segment in rows.segments(start, end, batches.count, batches.size_bytes, self._options.batch_bytes):
-                segments.append(segment)
-                targets.append(partition)
-        for partition, segment, records in zip(targets, segments, rows.encoded(segments), strict=True):
-            batches = self._open[partition]
-            if segment.first_delta != batches.count:
-                self._write({partition: batches})
-            batches.append_encoded(records, segment.end - segment.start, self._now_ms())
-            self._buffered_bytes += len(records)
-        if self._buffered_bytes > _MAX_BUFFERED_BYTES:
-            self.flush()
-
-    def _check_size(self, partition: TopicPartition, size_bytes: int) -> None:
-        if size_bytes > self._options.max_request_bytes:
-            raise JobError(
-                f"a record for {partition.topic}-{partition.partition} has {size_bytes} bytes, which is more than "
-                f"kafka.max.request.size={self._options.max_request_bytes}; raise it and the topic's max.message.bytes"
-            )
-
-    def _batches_of(self, partition: TopicPartition) -> PartitionBatches:
-        batches = self._open.get(partition)
-        if batches is None:
-            self._require(partition)
-            batches = self._open[partition] = PartitionBatches(self._identity, self._options.codec)
-        return batches
-
-    def _require(self, partition: TopicPartition) -> None:
-        """Raise JobError if the partition does not exist."""
-        name = partition.topic
-        topic = self._cluster.retrying().run(lambda: self._cluster.topics([name])).get(name)
-        if topic is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise JobError(f"the topic {name} does not exist; create it: gregor topics --create --topic {name}")
-        if topic.error_code == ErrorCode.NONE and partition.partition not in topic.partitions:
-            raise JobError(
-                f"a row has the partition {partition.partition}, but {name} has {len(topic.partitions)} partitions"
-            )
+        self._collector.append_rows(rows)
+        self.write(self._collector.closed())
 
     def flush(self) -> None:
         """Write all open batches."""
-        pending = {partition: batches for partition, batches in self._open.items() if batches.size_bytes}
-        if pending:
-            self._write(pending)
-        self._buffered_bytes = 0
+        self._collector.flush()
+        self.write(self._collector.closed())
+        self._write_again(self._complete_all())
 
-    def _write(self, pending: Mapping[TopicPartition, PartitionBatches]) -> None:
-        missing = [partition for partition in self._open if partition not in self._added]
-        if self._add_partitions is not None and missing:
-            self._add_partitions(self._identity, missing)
-            self._added.update(missing)
-        unsent: dict[TopicPartition, tuple[bytearray, int]] = {}
-        for partition, batches in pending.items():
-            self._buffered_bytes -= batches.size_bytes
-            unsent[partition] = batches.close_batch()
-        retries = self._cluster.retrying()
-        while unsent:
-            failure = self._attempt(unsent)
-            if failure is not None:
-                retries.after(failure)
-
-    def _attempt(self, unsent: dict[TopicPartition, tuple[bytearray, int]]) -> KafkaFailure | None:
-        """Send the batches to their leaders and remove those that are written; return a failure, a final one first."""
+    def write(self, batches: Iterable[ClosedBatch]) -> None:
+        """Send batches, of which the last ones may be in flight at the end."""
+        queue = list(batches)
+        if not queue:
+            return
+        new = {batch.partition for batch in queue} - self._lines.keys()
         failures: list[KafkaFailure] = []
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for partition in unsent:
+        if new:
+            failures += self._complete_all()  # the coordinator may be a broker with requests in flight
+            if self._add_partitions is not None:
+                self._add_partitions(self._identity, new)
+            self._lines.update({partition: _Line() for partition in new})
+        for batch in queue:
+            line = self._lines[batch.partition]
+            batch.seal(self._identity, self._options.codec, line.next_sequence)
+            line.next_sequence = (line.next_sequence + batch.records) & _MAX_SEQUENCE
+            line.unwritten.append(batch)
+        while queue and not failures:
+            some = {batch.partition: batch for batch in reversed(queue)}  # the first one of each partition
+            sent = set(map(id, some.values()))
+            queue = [batch for batch in queue if id(batch) not in sent]
+            failures += self._send_all(list(some.values()))
+        if failures:
+            self._write_again(failures + self._complete_all())
+
+    def _send_all(self, batches: list[ClosedBatch]) -> list[KafkaFailure]:
+        """Send batches of different partitions to their leaders; return the failures of these and earlier requests."""
+        failures: list[KafkaFailure] = []
+        by_leader: dict[int, list[ClosedBatch]] = {}
+        for batch in batches:
             try:
-                by_leader.setdefault(self._cluster.leader(*partition), []).append(partition)
+                by_leader.setdefault(self._cluster.leader(*batch.partition), []).append(batch)
             except KafkaFailure as failure:
                 failures.append(failure)
-        for leader, partitions in by_leader.items():
-            for request in self._requests(unsent, partitions):
-                try:
-                    failures += self._produce(leader, request, unsent)
-                except KafkaFailure as failure:
-                    failures.append(failure)
-        return decisive(failures)
-
-    def _requests(
-        self, unsent: Mapping[TopicPartition, tuple[bytearray, int]], partitions: list[TopicPartition]
-    ) -> list[ProduceRequest]:
-        """Return requests of at most max.request.size; a batch above it has a request of its own."""
-        requests: list[ProduceRequest] = []
-        size_bytes = 0
-        topics: dict[str, ProduceRequest.TopicProduceData] = {}
-        for partition in partitions:
-            batch, _ = unsent[partition]
-            if not requests or size_bytes + len(batch) > self._options.max_request_bytes:
-                requests.append(
-                    ProduceRequest(
-                        transactional_id=self._identity.transactional_id,
-                        acks=_ALL_IN_SYNC,
-                        timeout_ms=self._cluster.settings.request_timeout_ms,
-                    )
-                )
-                size_bytes, topics = 0, {}
-            size_bytes += len(batch)
-            topic = topics.get(partition.topic)
-            if topic is None:
-                topic = topics[partition.topic] = ProduceRequest.TopicProduceData(name=partition.topic)
-                requests[-1].topic_data.append(topic)
-            part = ProduceRequest.PartitionProduceData(index=partition.partition, records=batch)
-            topic.partition_data.append(part)
-        return requests
-
-    def _produce(
-        self, leader: int, request: ProduceRequest, unsent: dict[TopicPartition, tuple[bytearray, int]]
-    ) -> list[KafkaFailure]:
-        lowest, highest = _PRODUCE_VERSIONS
-        version = self._cluster.version(leader, ProduceRequest, highest, lowest)
-        failures = []
-        for topic in self._cluster.exchange(leader, request, version).responses:
-            for answer in topic.partition_responses:
-                partition = TopicPartition(topic.name, answer.index)
-                # A duplicate is a batch whose first response was lost.
-                if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                    self._note(partition, unsent.pop(partition)[1], answer.base_offset)
-                else:
-                    failures.append(_refusal(partition, answer.error_code, answer.error_message))
+        for leader, own in by_leader.items():
+            for request in self._requests(own):
+                failures += self._make_room(leader, request)
+                if failures:
+                    return failures
+                failures += self._send(leader, request)
         return failures
 
-    def _note(self, partition: TopicPartition, records: int, base_offset: int) -> None:
-        written = self.written.setdefault(partition, Written())
-        written.records += records
-        if base_offset >= 0:
+    def _requests(self, batches: list[ClosedBatch]) -> list[_Request]:
+        """Divide batches among requests of at most max.request.size; a batch above it has a request of its own."""
+        requests: list[_Request] = []
+        size_bytes = 0
+        for batch in batches:
+            if not requests or size_bytes + len(batch.data) > self._options.max_request_bytes:
+                requests.append([])
+                size_bytes = 0
+            size_bytes += len(batch.data)
+            requests[-1].append(batch)
+        return requests
+
+    def _make_room(self, leader: int, request: _Request) -> list[KafkaFailure]:
+        """Receive responses until one more request may be in flight."""
+        failures: list[KafkaFailure] = []
+        in_flight = self._in_flight.setdefault(leader, deque())
+        while in_flight and not failures and (len(in_flight) >= MAX_IN_FLIGHT or self._follows_first(request)):
+            failures += self._receive(leader)
+        return failures
+
+    def _follows_first(self, request: _Request) -> bool:
+        """Return whether a batch comes after the first one of its partition, which is not written yet."""
+        return any(
+            line.written is None and line.unwritten[0] is not batch
+            for batch, line in ((one, self._lines[one.partition]) for one in request)
+        )
+
+    def _send(self, leader: int, batches: _Request) -> list[KafkaFailure]:
+        topics: dict[str, ProduceRequest.TopicProduceData] = {}
+        for (name, index), data, *_ in batches:
+            topic = topics.setdefault(name, ProduceRequest.TopicProduceData(name=name))
+            topic.partition_data.append(ProduceRequest.PartitionProduceData(index=index, records=data))
+        request = ProduceRequest(
+            transactional_id=self._identity.transactional_id,
+            acks=_ALL_IN_SYNC,
+            timeout_ms=self._cluster.settings.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+        lowest, highest = _PRODUCE_VERSIONS
+        try:
+            version = self._cluster.version(leader, ProduceRequest, highest, lowest)
+            self._cluster.send(leader, request, version)
+        except KafkaFailure as failure:
+            # The connection is closed: responses of earlier requests do not arrive any more.
+            self._in_flight.pop(leader, None)
+            return [failure]
+        self._in_flight.setdefault(leader, deque()).append(batches)
+        return []
+
+    def _receive(self, leader: int) -> list[KafkaFailure]:
+        """Receive the oldest response of a broker; return its failures."""
+        try:
+            response = self._cluster.receive(leader)
+        except KafkaFailure as failure:
+            del self._in_flight[leader]
+            return [failure]
+        batches = {batch.partition: batch for batch in self._in_flight[leader].popleft()}
+        failures: list[KafkaFailure] = []
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                refused = self._note(batches.pop(TopicPartition(topic.name, answer.index)), answer)
+                if refused is not None:
+                    failures.append(refused)
+        for partition in batches:
+            failures.append(_refusal(partition, ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not contain it"))
+        return failures
+
+    def _complete_all(self) -> list[KafkaFailure]:
+        """Receive all responses; return their failures."""
+        failures: list[KafkaFailure] = []
+        for leader in list(self._in_flight):
+            while self._in_flight.get(leader):
+                failures += self._receive(leader)
+        self._in_flight.clear()
+        return failures
+
+    def _note(self, batch: ClosedBatch, answer: Any) -> KafkaFailure | None:
+        """Note that a batch is written, or return its failure."""
+        line = self._lines[batch.partition]
+        # A duplicate is a batch whose first response was lost.
+        if answer.error_code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            if answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and line.unwritten[0] is not batch:
+                return None  # one before it has failed, with a failure of its own
+            return _refusal(batch.partition, answer.error_code, answer.error_message)
+        line.unwritten = deque(one for one in line.unwritten if one is not batch)
+        written = line.written = line.written or Written()
+        written.records += batch.records
+        if answer.base_offset >= 0:
             if written.first_offset < 0:
-                written.first_offset = base_offset
-            written.last_offset = base_offset + records - 1
+                written.first_offset = answer.base_offset
+            written.last_offset = answer.base_offset + batch.records - 1
+        return None
+
+    def _write_again(self, failures: list[KafkaFailure]) -> None:
+        """Write what is not written, one batch of each partition at a time; raise a failure that no retry mends."""
+        retries = self._cluster.retrying()
+        failure = decisive(failures)
+        while failure is not None or any(line.unwritten for line in self._lines.values()):
+            if failure is not None:
+                retries.after(failure)
+            heads = [line.unwritten[0] for line in self._lines.values() if line.unwritten]
+            failure = decisive(self._send_all(heads) + self._complete_all())
 
 
 def _refusal(partition: TopicPartition, code: int, message: str | None) -> KafkaFailure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
@@ -12,45 +12,43 @@ from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.sink.grouping import group_sql
-from gregor.spark_jobs.sink.partitioner import partition_sql
+from gregor.spark_jobs.sink.tasks import Topics
 
 TASK_COLUMN = "gregor_task"
-_COUNT_COLUMN = "gregor_partition_count"
 _GROUP_COLUMN = "gregor_group"
 _TEXT_OR_BYTES = "string or binary"
 _FIRST_ROW = "(monotonically_increasing_id() & 8589934591L) = 0"
 
 
-def records_of(rows: DataFrame, topic: str | None, cluster: Cluster, first_partition: int) -> DataFrame:
-    """Return the columns topic, partition, key, value and, if there are any, headers.
+def records_of(rows: DataFrame, topic: str | None) -> DataFrame:
+    """Return the column value and, if there are any, key, topic, partition and headers.
 
-    The option `topic` replaces the column, as in the connector. Null keys begin at `first_partition`.
+    The option `topic` replaces the column, as in the connector.
     """
     check_columns(rows.schema, topic)
     names = set(rows.columns)
-    columns = [F.lit(topic).alias("topic") if topic is not None else F.col("topic")]
-    columns += [F.col("partition") if "partition" in names else F.lit(None).cast("int").alias("partition")]
-    columns += [F.col(name).cast("binary").alias(name) if name in names else _null(name) for name in ("key", "value")]
-    columns += [F.col("headers")] if "headers" in names else []
-    records = rows.select(*columns)
+    columns = [F.col(name).cast("binary").alias(name) for name in ("key", "value") if name in names]
+    own = ["partition", "headers"] if topic is not None else ["topic", "partition", "headers"]
+    return rows.select(*columns, *[F.col(name) for name in own if name in names])
+
+
+def topics_of(topic: str | None, cluster: Cluster, first_partition: int) -> Topics:
+    """Return the topics to which rows may go. A topic that does not exist has no count: the task that finds its first
+    row reports it."""
+    counts = _partition_counts(cluster)
     if topic is not None:
-        count = str(_partition_count(cluster, topic))
-    else:
-        records = _with_partition_counts(records, cluster)
-        count = _COUNT_COLUMN
-    # A topic that does not exist has no count: the task that finds its first row reports it.
-    partition = F.coalesce("partition", F.expr(partition_sql("key", count, first_partition)), F.lit(0))
-    return records.withColumn("partition", partition).drop(_COUNT_COLUMN)
+        counts = {topic: _partition_count(cluster, topic)}
+    return Topics(counts, topic, first_partition)
 
 
-def grouped(records: DataFrame, tasks: int) -> DataFrame:
-    """Distribute records so that one task alone has those of a partition.
+def grouped(encoded: DataFrame, tasks: int) -> DataFrame:
+    """Distribute batches of records so that one task alone has those of a partition; a failure goes to any task.
 
-    Its first row bears the name of the task, in which Spark has the numbers of both attempts: Python workers do not
+    The first row bears the name of the task, in which Spark has the numbers of both attempts: Python workers do not
     receive that of the stage.
     """
-    by_group = records.withColumn(_GROUP_COLUMN, F.expr(group_sql("topic", "partition", tasks)))
-    by_task = by_group.repartition(tasks, _GROUP_COLUMN).drop(_GROUP_COLUMN)
+    group = f"coalesce({group_sql('topic', 'partition', tasks)}, 0)"
+    by_task = encoded.withColumn(_GROUP_COLUMN, F.expr(group)).repartition(tasks, _GROUP_COLUMN).drop(_GROUP_COLUMN)
     task = F.expr(f"if({_FIRST_ROW}, reflect('java.lang.Thread', 'currentThread'), null)")
     return by_task.withColumn(TASK_COLUMN, task)
 
@@ -91,10 +89,6 @@ def _is_headers(kind: DataType) -> bool:
     return parts == [("key", StringType), ("value", BinaryType)]
 
 
-def _null(name: str) -> Column:
-    return F.lit(None).cast("binary").alias(name)
-
-
 def _partition_count(cluster: Cluster, topic: str) -> int:
     counts = _partition_counts(cluster)
     if topic not in counts:
@@ -106,10 +100,3 @@ def _partition_counts(cluster: Cluster) -> Mapping[str, int]:
     topics = cluster.retrying().run(cluster.topics)
     internal = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
     return {name: len(topic.partitions) for name, topic in topics.items() if topic.partitions and name not in internal}
-
-
-def _with_partition_counts(records: DataFrame, cluster: Cluster) -> DataFrame:
-    counts = records.sparkSession.createDataFrame(
-        list(_partition_counts(cluster).items()) or [("", 0)], f"topic string, {_COUNT_COLUMN} int"
-    )
-    return records.join(F.broadcast(counts), "topic", "left")

@@ -1,21 +1,26 @@
-"""The tasks of both sinks: Arrow batches of records to partitions, and a report of each partition for the driver.
+"""The tasks of both sinks: Arrow batches of rows to partitions, and a report of each partition for the driver.
 
-A failure is a report as well, and no exception, because Spark would run the task again: a second attempt of a task must
-not write under the epoch of the first, of which a part may be written.
+The plain sink has one task for each partition of its input, which encodes rows and writes them. The exactly-once sink
+has two stages: the first encodes rows to batches of records, without an identity; Spark then distributes these so that
+one task of the second stage alone writes a partition. Spark handles a row for each batch there, not for each record.
+
+A failure of the exactly-once sink is a report as well, and no exception, because Spark would run the task again: a
+second attempt of a task must not write under the epoch of the first, of which a part may be written. The first stage
+writes nothing; its failures pass the second one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.sink.batches import Headers
+from gregor.spark_jobs.sink.batches import ClosedBatch, Collector, EncodableRows, Headers
 from gregor.spark_jobs.sink.identity import ProducerIdentity
 from gregor.spark_jobs.sink.options import SinkOptions
 from gregor.spark_jobs.sink.producer import Producer
@@ -23,6 +28,14 @@ from gregor.spark_jobs.sink.transactions import Transactions, idempotent_identit
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from gregor.spark_jobs.sink.partitioner import Columns, Partitioner
+
+ENCODED_SCHEMA = "topic string, partition int, records int, timestamp long, data binary, failure string, code int"
+"""A row is a batch of records, or the failure of the task that should have encoded more of them."""
+_ENCODED_COLUMNS = ("topic", "partition", "records", "timestamp", "data", "failure", "code")
+_ENCODED_BYTES = 4 * 1024 * 1024
+"""Of batches that Spark receives together."""
 
 REPORT_SCHEMA = (
     "topic string, partition int, records long, failure string, code int, repeatable boolean, queryId string"
@@ -52,8 +65,56 @@ class Report:
         return tuple(getattr(self, name) for name in _REPORT_COLUMNS)
 
 
+@dataclass(frozen=True)
+class Topics:
+    """The topics of the rows: their numbers of partitions, and the one topic of all rows, or None."""
+
+    counts: Mapping[str, int]
+    topic: str | None
+    first_partition: int
+    """Null keys begin there."""
+
+    def partitioner(self) -> Partitioner:
+        """Return the partitioner of this task."""
+        from pyspark import TaskContext
+
+        from gregor.spark_jobs.sink.partitioner import Partitioner
+
+        context = TaskContext.get()
+        task = context.partitionId() if context is not None else 0
+        return Partitioner(self.counts, self.topic, self.first_partition + task)
+
+
+def encoding_task(options: SinkOptions, topics: Topics) -> Write:
+    """Return the function of a task of the first stage, from rows to ENCODED_SCHEMA."""
+
+    def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partitioner, collector = topics.partitioner(), Collector(options)
+        size_bytes = 0
+        closed: list[ClosedBatch] = []
+        failure: JobError | None = None
+        for batch in batches:
+            if failure is not None:
+                continue  # Spark still sends them
+            try:
+                append_rows(collector, partitioner.columns(batch))
+            except JobError as error:
+                failure = error
+                continue
+            new = collector.closed()
+            closed += new
+            size_bytes += sum(len(one.data) for one in new)
+            if size_bytes >= _ENCODED_BYTES:
+                yield _encoded(closed)
+                closed, size_bytes = [], 0
+        collector.flush()
+        yield _encoded(closed + collector.closed(), failure)
+
+    return encode
+
+
 def transactional_task(options: SinkOptions, identity: ProducerIdentity) -> Write:
-    """Return the function of a task that writes under the epoch of an attempt."""
+    """Return the function of a task of the second stage, which writes under the epoch of an attempt."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield _arrow(transactional_reports(options, identity, iter(batches)))
@@ -64,7 +125,7 @@ def transactional_task(options: SinkOptions, identity: ProducerIdentity) -> Writ
 def transactional_reports(
     options: SinkOptions, identity: ProducerIdentity, batches: Iterator[pa.RecordBatch]
 ) -> list[Report]:
-    """Write the records of a task; return the reports."""
+    """Write the batches of a task; return the reports."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -78,9 +139,9 @@ def transactional_reports(
             assert identity.transactional_id is not None
             transactions = Transactions(cluster, identity.transactional_id, options.transaction_timeout_ms)
             producer = Producer(cluster, identity, options, transactions.add_partitions)
-            send_batch(producer, first)
+            producer.write(closed_batches(first))
             for batch in batches:
-                send_batch(producer, batch)
+                producer.write(closed_batches(batch))
             producer.flush()
         return _written(producer, query_id)
     except JobError as failure:
@@ -89,14 +150,15 @@ def transactional_reports(
         return [failure_report(failure)]
 
 
-def plain_task(options: SinkOptions) -> Write:
+def plain_task(options: SinkOptions, topics: Topics) -> Write:
     """Return the function of a task that writes with a producer id of its own."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partitioner = topics.partitioner()
         with Cluster(options.settings) as cluster:
             producer = Producer(cluster, idempotent_identity(cluster), options)
             for batch in batches:
-                send_batch(producer, batch)
+                append_rows(producer, partitioner.columns(batch))
             producer.flush()
         yield _arrow(_written(producer, None))
 
@@ -122,25 +184,43 @@ def refuse_second_attempt(task_attempt: int, task_name: str | None) -> None:
         )
 
 
-def send_batch(producer: Producer, batch: pa.RecordBatch) -> None:
-    """Send the rows of an Arrow batch."""
-    names = batch.schema.names
-    topics, partitions, keys, values = (
-        batch.column(names.index(name)) for name in ("topic", "partition", "key", "value")
-    )
-    if not batch.num_rows:
+class Appendable(Protocol):
+    """A collector of records or a producer."""
+
+    def append(
+        self, partition: TopicPartition, key: bytes | None, value: bytes | None, headers: Headers, /
+    ) -> None: ...
+
+    def append_rows(self, rows: EncodableRows, /) -> None: ...
+
+
+def append_rows(target: Appendable, columns: Columns) -> None:
+    """Append the rows of an Arrow batch."""
+    topics, partitions, keys, values, headers = columns
+    if not len(topics):
         return
-    if topics.null_count:
-        raise JobError("a row has no topic: its column `topic` is null; give the option `topic`, or filter such rows")
-    if "headers" in names:
-        headers = batch.column(names.index("headers")).to_pylist()
-        records = zip(topics.to_pylist(), partitions.to_pylist(), keys.to_pylist(), values.to_pylist(), strict=True)
-        for (topic, partition, key, value), found in zip(records, headers, strict=True):
-            producer.send(TopicPartition(topic, partition), key, value, _headers(found))
+    if headers is not None:
+        records = zip(*(one.to_pylist() for one in (topics, partitions, keys, values, headers)), strict=True)
+        for topic, partition, key, value, found in records:
+            target.append(TopicPartition(topic, partition), key, value, _headers(found))
         return
     from gregor.spark_jobs.sink.encoding import grouped_rows
 
-    producer.send_rows(grouped_rows(topics, partitions, keys, values))
+    target.append_rows(grouped_rows(topics, partitions, keys, values))
+
+
+def closed_batches(rows: pa.RecordBatch) -> list[ClosedBatch]:
+    """Return the batches in rows of ENCODED_SCHEMA; raise the failure that a row has."""
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    for text, code in zip(columns["failure"].to_pylist(), columns["code"].to_pylist(), strict=True):
+        if text is not None:
+            raise JobError(text) if code is None else KafkaFailure(code, text)
+    names = ("topic", "partition", "records", "timestamp")
+    numbers = zip(*(columns[name].to_pylist() for name in names), columns["data"], strict=True)
+    return [
+        ClosedBatch(TopicPartition(topic, partition), bytearray(data.as_buffer()), records, timestamp_ms)
+        for topic, partition, records, timestamp_ms, data in numbers
+    ]
 
 
 def _headers(found: list[dict[str, object]] | None) -> Headers:
@@ -166,6 +246,21 @@ def failure_report(failure: JobError) -> Report:
     if isinstance(failure, KafkaFailure):
         return Report(failure=failure.text, code=int(failure.code))
     return Report(failure=str(failure), repeatable=isinstance(failure, SecondAttempt))
+
+
+def _encoded(batches: list[ClosedBatch], failure: JobError | None = None) -> pa.RecordBatch:
+    """Return batches as rows of ENCODED_SCHEMA, the failure in a row of its own behind them."""
+    import pyarrow as pa
+
+    rows: list[tuple[object, ...]] = [
+        (*one.partition, one.records, one.timestamp_ms, one.data, None, None) for one in batches
+    ]
+    if failure is not None:
+        report = failure_report(failure)
+        rows.append((None, None, None, None, None, report.failure, report.code))
+    types = (pa.string(), pa.int32(), pa.int32(), pa.int64(), pa.binary(), pa.string(), pa.int32())
+    columns = [pa.array([row[index] for row in rows], kind) for index, kind in enumerate(types)]
+    return pa.RecordBatch.from_arrays(columns, names=list(_ENCODED_COLUMNS))
 
 
 def _arrow(reports: list[Report]) -> pa.RecordBatch:

@@ -14,7 +14,6 @@ from gregor.config.tables.no_effect_keys import keys_without_effect
 REFUSED = {
     "authorizer.class.name": "com.example.Authorizer",
     "authorizer.zookeeper.url": "zk:2181",
-    "zookeeper.ssl.client.enable": "true",
 }
 WARNED = {
     "alter.config.policy.class.name": "com.example.Policy",
@@ -74,10 +73,10 @@ def test_an_empty_text_asks_for_nothing(key: str) -> None:
 
 
 def test_values_that_ask_for_nothing() -> None:
-    texts = {"zookeeper.ssl.client.enable": "False"}
+    texts = {"authorizer.zookeeper.url": ""}
     config = BrokerConfig(texts)
     assert config.warnings == []
-    assert config.notes == ["accepted, without effect here: zookeeper.ssl.client.enable"]
+    assert config.notes == []
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])

@@ -32,7 +32,12 @@ def test_nothing_changed() -> None:
         ({"log.dirs": "a"}, {}, False, "read-only"),
         ({}, {"num.io.threads": "5"}, False, "without effect here: one event loop"),
         ({}, {"remote.log.reader.threads": "5"}, False, "without effect here: gregor has no remote storage"),
-        ({}, {"listener.name.a.ssl.keystore.type": "x"}, False, "without effect here: gregor speaks no TLS"),
+        (
+            {},
+            {"listener.name.a.ssl.provider": "x"},
+            False,
+            "without effect here: OpenSSL serves TLS",
+        ),
         ({}, {"message.max.byte": "5"}, False, "did you mean message.max.bytes?"),
         ({"port": "9092"}, {"port": "9093"}, False, "at start-up only"),
         ({"zookeeper.sync.time.ms": "1"}, {}, False, "at start-up only"),

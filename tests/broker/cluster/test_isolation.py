@@ -8,6 +8,7 @@ import pytest
 
 from gregor.broker.cluster import isolation
 from gregor.broker.cluster.isolation import Isolation
+from gregor.protocol.channel_security import ChannelSecurity
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import PeerError
@@ -25,7 +26,7 @@ class Others:
             id_: LiveBroker(id_, {"PLAINTEXT": Endpoint("other", id_, 0)}, None) for id_ in words
         }
 
-    async def live_brokers(self, host: str, port: int, _gate: Gate) -> set[int]:
+    async def live_brokers(self, host: str, port: int, _gate: Gate, _security: ChannelSecurity) -> set[int]:
         assert host == "other"
         self.asked.append(port)
         word = self._words[port]

@@ -140,7 +140,7 @@ def test_nothing_of_zookeeper_without_it() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "remedy"),
     [
-        ("zookeeper.set.acl", "true", "set zookeeper.set.acl=false"),
+        ("zookeeper.set.acl", "true", "set gregor.zookeeper.jaas.config"),
         ("zookeeper.connect", "/kafka", "remove zookeeper.connect"),
         ("zookeeper.connect", "zk:2181/kafka/", "remove zookeeper.connect"),
     ],

@@ -26,7 +26,9 @@ class FakePeer:
     answers: dict[int, list[ErrorCode | PeerError]]
     asked: list[tuple[int, CreateTopicsRequest]]
 
-    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate) -> None:
+    def __init__(
+        self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate, security: object = None
+    ) -> None:
         self.address = host, port
 
     async def send(self, request: CreateTopicsRequest, *, newest: int | None = None) -> CreateTopicsResponse:

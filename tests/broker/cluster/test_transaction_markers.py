@@ -40,7 +40,9 @@ class FakePeer:
     unreachable: set[int]
     requests: list[tuple[int, WriteTxnMarkersRequest]]
 
-    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate) -> None:
+    def __init__(
+        self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate, security: object = None
+    ) -> None:
         self.address = host, port
         self._ended: asyncio.Event = asyncio.Event()
         self.made.append(self)

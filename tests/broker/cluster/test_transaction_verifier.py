@@ -95,7 +95,9 @@ class FakePeer:
     allowed: asyncio.Event
     reachable: bool
 
-    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate) -> None:
+    def __init__(
+        self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate, security: object = None
+    ) -> None:
         self.address = host, port
 
     async def offered(self, api_key: int) -> tuple[int, int] | None:

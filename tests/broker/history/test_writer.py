@@ -60,7 +60,9 @@ class FakePeer:
     reachable: bool
     answers: bool
 
-    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate) -> None:
+    def __init__(
+        self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate, security: object = None
+    ) -> None:
         self.address = host, port
         self.client_ids.add(client_id)
 

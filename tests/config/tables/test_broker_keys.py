@@ -40,12 +40,29 @@ ZOOKEEPER_MODE = {
     "zookeeper.max.in.flight.requests": 10,
     "zookeeper.session.timeout.ms": 18000,
     "zookeeper.set.acl": False,
+    "zookeeper.ssl.cipher.suites": [],
+    "zookeeper.ssl.client.enable": False,
+    "zookeeper.ssl.crl.enable": False,
+    "zookeeper.ssl.enabled.protocols": [],
+    "zookeeper.ssl.endpoint.identification.algorithm": "HTTPS",
+    "zookeeper.ssl.keystore.location": None,
+    "zookeeper.ssl.keystore.password": None,
+    "zookeeper.ssl.keystore.type": None,
+    "zookeeper.ssl.ocsp.enable": False,
+    "zookeeper.ssl.protocol": "TLSv1.2",
+    "zookeeper.ssl.truststore.location": None,
+    "zookeeper.ssl.truststore.password": None,
+    "zookeeper.ssl.truststore.type": None,
 }
 
 # Settings that Apache Kafka does not have.
 OF_AUTHORIZERS = {"super.users": "", "allow.everyone.if.no.acl.found": False}
 """Apache Kafka's authorizers read these themselves."""
-OURS = {"gregor.allow.unprotected": False, "gregor.rebalance.history.enable": True}
+OURS = {
+    "gregor.allow.unprotected": False,
+    "gregor.rebalance.history.enable": True,
+    "gregor.zookeeper.jaas.config": None,
+}
 
 ALL_KEYS = {**BROKER_KEYS, **keys_without_effect()}
 # Of brokers, too, but in a table of their own; the tool that moves partitions sets them.
@@ -109,6 +126,7 @@ def read_by_the_broker() -> str:
         if "cli" not in path.relative_to(ROOT).parts
     ]
     files += [ROOT / "config" / name for name in ("addresses.py", "broker.py", "protection.py", "topic.py")]
+    files += (ROOT / "config" / "security").glob("*.py")
     return "\n".join(path.read_text() for path in files)
 
 

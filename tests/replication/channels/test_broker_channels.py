@@ -8,6 +8,7 @@ import pytest
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.config.listeners import Listener
+from gregor.protocol.channel_security import ChannelSecurity
 from gregor.protocol.messages import AllocateProducerIdsRequest, UpdateMetadataRequest
 from gregor.protocol.turns import Gate, run_all
 from gregor.replication.channels import broker_channels as brokers_module
@@ -26,7 +27,9 @@ class FakePeer:
 
     made: list[FakePeer]
 
-    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate) -> None:
+    def __init__(
+        self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate, security: ChannelSecurity
+    ) -> None:
         self.address = host, port
         self.client_id = client_id
         self.timeout_ms = timeout_ms

@@ -29,7 +29,7 @@ from gregor.replication.store.metadata_store import (
     WatchEvent,
 )
 from gregor.replication.store.zookeeper import Settings, ZooKeeperStore
-from gregor.replication.store.zookeeper_multi_read import MultiRead
+from gregor.replication.store.zookeeper_connection import MultiRead
 from tests.replication.fakes import on_loop
 from tests.support.processes import free_port
 from tests.support.zookeeper import ZooKeeperProcess

@@ -6,6 +6,7 @@ request can fail: the process ends before or after it, or the request or its res
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -88,15 +89,17 @@ class Log:
         known = self.producers.get(batch.producer_id)
         if known is not None and batch.producer_epoch < known.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH, -1
+        is_new = known is None
         if known is None or batch.producer_epoch > known.epoch:
-            if batch.base_sequence:
+            if batch.base_sequence and known is not None:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
             start = known.transaction_start if known is not None else None
             known = self.producers[batch.producer_id] = ProducerState(batch.producer_epoch, [], start)
         for first, last, offset in known.batches:
             if (first, last) == (batch.base_sequence, batch.last_sequence):
                 return ErrorCode.NONE, offset
-        if batch.base_sequence != (known.batches[-1][1] + 1 if known.batches else 0):
+        # A producer that is unknown may begin with any sequence: its state may have expired (ProducerAppendInfo).
+        if not is_new and batch.base_sequence != (known.batches[-1][1] + 1 if known.batches else 0):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
         offset = self._store(batch)
         known.batches = [*known.batches[-4:], (batch.base_sequence, batch.last_sequence, offset)]
@@ -156,25 +159,18 @@ class FakeBroker:
         self.faults: Callable[[int, ApiMessage], Fault | None] = lambda _number, _request: None
         self.requests: list[str] = []
         self.features: dict[str, int] = {}
+        self.max_in_flight = 0
+        #: By the number of a batch that is produced the code of its refusal, or None for no answer at all.
+        self.refusals: dict[int, ErrorCode | None] = {}
+        self._batches = itertools.count()
         self._next_producer_id = 1000
 
     def cluster(self) -> Cluster:
         settings = ClientSettings((("fake", 9092),))
-        return Cluster(settings, FakeClock(), lambda _host, _port, _settings: self)
+        return Cluster(settings, FakeClock(), lambda _host, _port, _settings: FakeConnection(self))
 
-    def version(self, _api_key: int, highest: int, lowest: int = 0) -> int:
-        return highest
-
-    def close(self) -> None:
-        """Other connections remain."""
-
-    def send(self, request: ApiMessage, version: int) -> None:
-        raise NotImplementedError
-
-    def receive(self) -> Any:
-        raise NotImplementedError
-
-    def exchange(self, request: ApiMessage, version: int) -> Any:
+    def serve(self, request: ApiMessage) -> Any:
+        """Return the response of a request, or raise its fault."""
         number = len(self.requests)
         self.requests.append(type(request).__name__)
         fault = self.faults(number, request)
@@ -261,7 +257,12 @@ class FakeBroker:
             for part in topic.partition_data:
                 assert isinstance(part.records, bytearray)
                 code, offset = ErrorCode.INVALID_TXN_STATE, -1
-                if self._is_part(request.transactional_id, TopicPartition(topic.name, part.index)):
+                refusal = self.refusals.get(next(self._batches), ErrorCode.NONE)
+                if refusal is None:
+                    continue
+                if refusal:
+                    code = refusal
+                elif self._is_part(request.transactional_id, TopicPartition(topic.name, part.index)):
                     code, offset = self.topics[topic.name][part.index].append(part.records)
                 answered.partition_responses.append(
                     ProduceResponse.PartitionProduceResponse(index=part.index, error_code=code, base_offset=offset)
@@ -344,6 +345,42 @@ class FakeBroker:
         for found in self.transactions.values():
             if found.prepared is not None:
                 self._complete(found)
+
+
+class FakeConnection:
+    """A connection to the broker. After a lost request or response all that is in flight on it is lost."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+        self._responses: list[Any] = []
+        self._is_lost = False
+        self.features = broker.features
+
+    def version(self, _api_key: int, highest: int, lowest: int = 0) -> int:
+        return highest
+
+    def close(self) -> None:
+        self._is_lost = True
+
+    def send(self, request: ApiMessage, _version: int) -> None:
+        self._broker.max_in_flight = max(self._broker.max_in_flight, len(self._responses) + 1)
+        lost = KafkaFailure(ErrorCode.NETWORK_EXCEPTION, "the connection is lost")
+        try:
+            self._responses.append(lost if self._is_lost else self._broker.serve(request))
+        except KafkaFailure as failure:
+            self._is_lost = failure.retriable
+            self._responses.append(failure)
+
+    def receive(self) -> Any:
+        response = self._responses.pop(0)
+        if isinstance(response, KafkaFailure):
+            raise response
+        return response
+
+    def exchange(self, request: ApiMessage, version: int) -> Any:
+        assert not self._responses, "requests are in flight"
+        self.send(request, version)
+        return self.receive()
 
 
 class FakeClock:

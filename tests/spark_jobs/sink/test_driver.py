@@ -64,7 +64,7 @@ class Query:
                 for row in range(ROWS):
                     for partition in partitions:
                         value = f"{self.query_id} {batch_id} {row} {self.attempts}".encode()
-                        producer.send(TopicPartition("out", partition), b"key", value)
+                        producer.append(TopicPartition("out", partition), b"key", value)
                 producer.flush()
 
 
@@ -281,7 +281,7 @@ def test_open_transaction_of_another_query_hides_no_committed_batch() -> None:
         other = Transactions(cluster, "other", 60_000)
         identity = other.begin_epoch()
         producer = Producer(cluster, identity, options, other.add_partitions)
-        producer.send(TopicPartition(DEFAULT_STATE_TOPIC, 0), b"other", b"{}")
+        producer.append(TopicPartition(DEFAULT_STATE_TOPIC, 0), b"other", b"{}")
         producer.flush()
     before = broker.topics[DEFAULT_STATE_TOPIC][0].last_stable_offset
 

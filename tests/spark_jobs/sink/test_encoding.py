@@ -11,8 +11,9 @@ from gregor.protocol.records.compression import GZIP, NONE
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.sink.options import SinkOptions
+from gregor.spark_jobs.sink.partitioner import Partitioner
 from gregor.spark_jobs.sink.producer import Producer
-from gregor.spark_jobs.sink.tasks import send_batch
+from gregor.spark_jobs.sink.tasks import append_rows
 from gregor.spark_jobs.sink.transactions import idempotent_identity
 from tests.spark_jobs.sink.fake_broker import FakeBroker
 
@@ -26,6 +27,10 @@ contents = st.one_of(
     st.sampled_from([63, 64, 127, 128, 8191, 8192, 20_000]).map(lambda size: b"x" * size),
 )
 rows = st.tuples(st.sampled_from(PLACES), contents, contents).map(lambda row: (*row[0], row[1], row[2]))
+
+
+def partitioner() -> Partitioner:
+    return Partitioner(TOPICS, None, 0)
 
 
 def arrow(part: list[Row]) -> pa.RecordBatch:
@@ -45,10 +50,10 @@ def written(parts: list[list[Row]], in_columns: bool, codec: int, batch_bytes: i
     producer = producer_on(broker, codec=codec, batch_bytes=batch_bytes)
     for part in parts:
         if in_columns:
-            send_batch(producer, arrow(part))
+            append_rows(producer, partitioner().columns(arrow(part)))
         else:
             for topic, partition, key, value in part:
-                producer.send(TopicPartition(topic, partition), key, value)
+                producer.append(TopicPartition(topic, partition), key, value)
     producer.flush()
     return broker
 
@@ -80,7 +85,7 @@ def test_column_that_is_a_slice_is_encoded_from_its_start() -> None:
     part: list[Row] = [("b", 0, b"k%d" % number, b"v%d" % number) for number in range(10)]
     broker = FakeBroker(TOPICS)
     producer = producer_on(broker)
-    send_batch(producer, arrow(part).slice(4, 3))
+    append_rows(producer, partitioner().columns(arrow(part).slice(4, 3)))
     producer.flush()
     assert [record.value for record in broker.topics["b"][0].committed()] == [b"v4", b"v5", b"v6"]
 
@@ -93,10 +98,10 @@ def test_rows_that_no_partition_takes_are_refused() -> None:
         (("a", 1, b"k", b"v" * 2_000_000), "a record for a-1 has 2000027 bytes, which is more than kafka.max.request"),
     ):
         with pytest.raises(JobError, match=complaint):
-            send_batch(producer_on(FakeBroker(TOPICS)), arrow([("a", 0, None, b"v"), row]))
+            append_rows(producer_on(FakeBroker(TOPICS)), partitioner().columns(arrow([("a", 0, None, b"v"), row])))
 
 
 def test_row_without_a_topic_is_refused() -> None:
     batch = arrow([("a", 0, None, b"v")]).set_column(0, "topic", pa.array([None], pa.string()))
     with pytest.raises(JobError, match="a row has no topic: its column `topic` is null"):
-        send_batch(producer_on(FakeBroker(TOPICS)), batch)
+        partitioner().columns(batch)

@@ -1,14 +1,26 @@
 """Attempts of tasks, and the reports by which the driver judges an attempt of a batch."""
 
+import pyarrow as pa
 import pytest
 
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.failure import KafkaFailure
+from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.sink.driver import AttemptFailed
 from gregor.spark_jobs.sink.foreach_batch import check_reports
+from gregor.spark_jobs.sink.options import SinkOptions
 from gregor.spark_jobs.sink.state import Owner
-from gregor.spark_jobs.sink.tasks import Report, SecondAttempt, failure_report, refuse_second_attempt
+from gregor.spark_jobs.sink.tasks import (
+    Report,
+    SecondAttempt,
+    Topics,
+    closed_batches,
+    encoding_task,
+    failure_report,
+    refuse_second_attempt,
+)
 
 OWNER = Owner("q", "r")
 NAME = "Thread[Executor task launch worker for task {}.{} in stage 7.{} (TID 9),5,main]"
@@ -58,3 +70,17 @@ def test_second_attempt_can_be_repeated_and_a_wrong_row_cannot() -> None:
         check_reports([again], OWNER)
     with pytest.raises(JobError, match="a row has no topic"):
         check_reports([again, wrong], OWNER)
+
+
+def test_batches_pass_from_the_first_stage_to_the_second_and_a_failure_behind_them() -> None:
+    options = SinkOptions(ClientSettings((("fake", 9092),)), batch_bytes=200)
+    good = pa.RecordBatch.from_pydict({"key": pa.array([b"k"] * 9), "value": pa.array([b"v" * 40] * 9)})
+    encoded = list(encoding_task(options, Topics({"t": 1}, "t", 0))([good, good]))
+    batches = [batch for part in encoded for batch in closed_batches(part)]
+    assert {batch.partition for batch in batches} == {TopicPartition("t", 0)}
+    assert [batch.records for batch in batches] == [2] * 9 and all(len(batch.data) <= 200 for batch in batches)
+    bad = good.append_column("partition", pa.array([0] * 8 + [3], pa.int32()))
+    last = list(encoding_task(options, Topics({"t": 1}, "t", 0))([good, bad]))[-1]
+    assert last.column("failure").to_pylist()[-1] == "a row has the partition 3, but t has 1 partitions"
+    with pytest.raises(JobError, match="a row has the partition 3, but t has 1 partitions"):
+        closed_batches(last)

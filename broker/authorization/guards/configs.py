@@ -1,0 +1,107 @@
+"""The guards of settings (keys 32, 33, 44, 74).
+
+Those of topics and groups belong to the topic or the group; those of brokers, their loggers and client metrics to the
+cluster. Kafka: ConfigHelper, ControllerApis.authorizeAlterResource.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gregor.broker.authorization.guards.common import GuardContext, Serve, after, allows_on_cluster, narrowed
+from gregor.broker.authorization.model import CLUSTER_NAME, Operation, ResourceType
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from gregor.broker.context import Call
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+"""Kafka's ConfigResource.Type."""
+_GUARDED = {
+    TOPIC: (ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    GROUP: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    BROKER: (ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    BROKER_LOGGER: (ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    CLIENT_METRICS: (ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+}
+_TEXTS = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+}
+
+
+def describe_configs(broker: GuardContext, request: DescribeConfigsRequest, call: Call, serve: Serve) -> Any:
+    return _served(
+        broker, request, call, serve, Operation.DESCRIBE_CONFIGS, DescribeConfigsResponse.DescribeConfigsResult
+    )
+
+
+def alter_configs(broker: GuardContext, request: AlterConfigsRequest, call: Call, serve: Serve) -> Any:
+    make = AlterConfigsResponse.AlterConfigsResourceResponse
+    return _served(broker, request, call, serve, Operation.ALTER_CONFIGS, make)
+
+
+def incremental_alter_configs(
+    broker: GuardContext, request: IncrementalAlterConfigsRequest, call: Call, serve: Serve
+) -> Any:
+    make = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    return _served(broker, request, call, serve, Operation.ALTER_CONFIGS, make)
+
+
+def _served(broker: GuardContext, request: Any, call: Call, serve: Serve, operation: Operation, make: Any) -> Any:
+    """Serve the resources that are allowed. Those of an unknown type are for the plain handler to refuse."""
+    allowed = []
+    answers = []
+    named: set[tuple[int, str]] = set()
+    twice: set[tuple[int, str]] = set()
+    for resource in request.resources:
+        key = resource.resource_type, resource.resource_name
+        (twice if key in named else named).add(key)
+    for resource in request.resources:
+        error = _refusal(broker, call, operation, resource)
+        # A resource that is to be altered and is named twice is invalid, whatever the rights are.
+        is_invalid = operation is Operation.ALTER_CONFIGS and (resource.resource_type, resource.resource_name) in twice
+        if not error or is_invalid:
+            allowed.append(resource)
+        else:
+            answers.append(
+                make(
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                    error_code=error,
+                    error_message=_TEXTS[error],
+                )
+            )
+    if not answers:
+        return serve(request)
+
+    def complete(response: Any) -> None:
+        (response.results if operation is Operation.DESCRIBE_CONFIGS else response.responses).extend(answers)
+
+    return after(serve(narrowed(request, resources=allowed)), complete)
+
+
+def _refusal(broker: GuardContext, call: Call, operation: Operation, resource: Any) -> ErrorCode:
+    found = _GUARDED.get(resource.resource_type)
+    if found is None:
+        return ErrorCode.NONE
+    kind, error = found
+    name = CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.resource_name
+    return ErrorCode.NONE if broker.authorizer.allows(call, operation, kind, name) else error
+
+
+def list_config_resources(broker: GuardContext, request: Any, call: Call, serve: Serve) -> Any:
+    """DESCRIBE_CONFIGS on the cluster."""
+    if allows_on_cluster(broker, call, Operation.DESCRIBE_CONFIGS):
+        return serve(request)
+    return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, config_resources=[])

@@ -1,0 +1,52 @@
+"""DescribeUserScramCredentials (key 50), version 0: the mechanisms and iterations of users (KIP-554).
+
+No part of a credential is returned. A user without credentials is RESOURCE_NOT_FOUND, and one that is named twice
+DUPLICATE_RESOURCE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
+from gregor.protocol.sasl.scram import MECHANISMS
+
+if TYPE_CHECKING:
+    from gregor.broker.context import Call, CredentialContext
+
+_Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+_Info = DescribeUserScramCredentialsResponse.CredentialInfo
+
+
+@handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0)
+def describe_user_scram_credentials(
+    broker: CredentialContext, request: DescribeUserScramCredentialsRequest, call: Call
+) -> DescribeUserScramCredentialsResponse:
+    users = broker.credentials.users
+    requested = [one.name for one in request.users or ()]
+    results = []
+    for name in dict.fromkeys(requested) if requested else sorted(users):
+        if requested.count(name) > 1:
+            text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            results.append(_refused(name, ErrorCode.DUPLICATE_RESOURCE, text))
+        elif name not in users:
+            text = f"Attempt to describe a user credential that does not exist: {name}"
+            results.append(_refused(name, ErrorCode.RESOURCE_NOT_FOUND, text))
+        else:
+            infos = [
+                DescribeUserScramCredentialsResponse.CredentialInfo(
+                    mechanism=MECHANISMS[mechanism].number, iterations=credential.iterations
+                )
+                for mechanism, credential in sorted(users[name].items())
+            ]
+            results.append(_Result(user=name, error_message=None, credential_infos=infos))
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+
+def _refused(
+    name: str, code: ErrorCode, text: str
+) -> DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult:
+    return _Result(user=name, error_code=code, error_message=text)

@@ -1,0 +1,44 @@
+"""AlterUserScramCredentials (key 51), version 0: set and remove credentials of users (KIP-554).
+
+The client hashes the passwords; the broker derives the keys that it stores. All changes of a user are made, or none.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import KafkaError
+from gregor.protocol.messages import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
+from gregor.replication.entities.credentials import Removal, Upsertion
+from gregor.replication.store.time_limit import TimeLimit
+
+if TYPE_CHECKING:
+    from gregor.broker.context import Call, CredentialContext
+
+_Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+
+
+@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, changes=True)
+async def alter_user_scram_credentials(
+    broker: CredentialContext, request: AlterUserScramCredentialsRequest, call: Call
+) -> AlterUserScramCredentialsResponse:
+    removals, upsertions = defaultdict(list), defaultdict(list)
+    for removal in request.deletions:
+        removals[removal.name].append(Removal(removal.name, removal.mechanism))
+    for one in request.upsertions:
+        upsertions[one.name].append(
+            Upsertion(one.name, one.mechanism, one.iterations, bytes(one.salt), bytes(one.salted_password))
+        )
+    limit, results = TimeLimit(), []
+    for user in dict.fromkeys((*removals, *upsertions)):
+        result = _Result(user=user, error_message=None)
+        try:
+            await limit.within(partial(broker.credentials.alter, user, removals[user], upsertions[user]))
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    return AlterUserScramCredentialsResponse(results=results)

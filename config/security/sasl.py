@@ -1,0 +1,169 @@
+"""What a listener with SASL needs: its mechanisms, the login modules of each, and the limits of an exchange.
+
+A value comes from listener.name.<name>.<mechanism>.<key>, listener.name.<name>.<key> or <key>, in this order. A
+listener that cannot authenticate its clients as it is configured stops the start of the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gregor.config.broker import LISTENER_PREFIX, BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.security.jaas import JaasEntry, JaasError, parse_jaas
+
+_USER = "user_"
+_MODULES = {
+    "PLAIN": "PlainLoginModule",
+    "SCRAM-SHA-256": "ScramLoginModule",
+    "SCRAM-SHA-512": "ScramLoginModule",
+    "OAUTHBEARER": "OAuthBearerLoginModule",
+}
+_NEEDING_JAAS = ("PLAIN",)
+_OAUTH_VALIDATOR = "OAuthBearerValidatorCallbackHandler"
+_UNSECURED = "unsecured"
+_JAAS = "sasl.jaas.config"
+_HANDLER = "sasl.server.callback.handler.class"
+_JWKS = "sasl.oauthbearer.jwks.endpoint.url"
+
+
+@dataclass(frozen=True, slots=True)
+class JwksSettings:
+    """Which tokens of an identity provider are valid, and where its keys are."""
+
+    url: str
+    refresh_ms: int
+    retry_ms: int
+    max_retry_ms: int
+    clock_skew_s: int
+    audiences: frozenset[str]
+    issuer: str | None
+    scope_claim: str
+    subject_claim: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """The settings of one listener."""
+
+    mechanisms: tuple[str, ...]
+    jaas: Mapping[str, JaasEntry]
+    """By mechanism; one that needs no options may be missing."""
+    max_reauth_ms: Mapping[str, int]
+    """By mechanism; 0: an authentication has no end."""
+    failure_delay_ms: int
+    max_request_bytes: int
+    """Of requests before authentication."""
+    jwks: JwksSettings | None = None
+    """None: OAUTHBEARER is off, or its tokens are unsecured."""
+
+    @classmethod
+    def of_listener(cls, config: BrokerConfig, listener: str) -> SaslSettings:
+        """Raises ConfigError, with the key and the remedy."""
+        return _Reader(config, listener).settings()
+
+    @property
+    def passwords(self) -> dict[str, str]:
+        """Return the users of PLAIN, from the options user_<name>=<password>."""
+        entry = self.jaas.get("PLAIN")
+        options: Mapping[str, str] = {} if entry is None else entry.options
+        return {key[len(_USER) :]: text for key, text in options.items() if key.startswith(_USER)}
+
+
+@dataclass(slots=True)
+class _Reader:
+    config: BrokerConfig
+    listener: str
+    jaas: dict[str, JaasEntry] = field(default_factory=dict)
+
+    def settings(self) -> SaslSettings:
+        key, names = self._found("sasl.enabled.mechanisms")
+        if not names:
+            raise ConfigError(key, "", f"the listener {self.listener} needs one mechanism at least")
+        for name in names:
+            self._check(key, name)
+        return SaslSettings(
+            tuple(names),
+            self.jaas,
+            {name: self._found("connections.max.reauth.ms", name)[1] for name in names},
+            self.config["connection.failed.authentication.delay.ms"],
+            self._found("sasl.server.max.receive.size")[1],
+            self._jwks() if "OAUTHBEARER" in names else None,
+        )
+
+    def _found(self, key: str, mechanism: str = "") -> tuple[str, Any]:
+        """Return the name under which a key is set, and its value."""
+        prefix = f"{LISTENER_PREFIX}{self.listener.lower()}."
+        names = [f"{prefix}{key}", key]
+        if mechanism:
+            names.insert(0, f"{prefix}{mechanism.lower()}.{key}")
+        for name in names:
+            if name in self.config and (name == key or self.config[name] is not None):
+                return name, self.config[name]
+        return key, self.config[key]
+
+    def _check(self, key: str, mechanism: str) -> None:
+        if mechanism not in _MODULES:
+            served = ", ".join(_MODULES)
+            reason = "gregor has no GSSAPI" if mechanism == "GSSAPI" else f"{mechanism} is no mechanism of Apache Kafka"
+            raise ConfigError(
+                key, mechanism, f"{reason}; set {LISTENER_PREFIX}{self.listener.lower()}.{key} to some of {served}"
+            )
+        own_key = f"{LISTENER_PREFIX}{self.listener.lower()}.{mechanism.lower()}.{_JAAS}"
+        if own_key not in self.config:
+            if mechanism in _NEEDING_JAAS:
+                raise ConfigError(own_key, "", "is not set, so no client could authenticate with this mechanism")
+        else:
+            self.jaas[mechanism] = self._entry(own_key, mechanism, self.config[own_key])
+        handler_key, handler = self._found(_HANDLER, mechanism)
+        if handler and not (mechanism == "OAUTHBEARER" and handler.endswith(_OAUTH_VALIDATOR)):
+            raise ConfigError(
+                handler_key,
+                handler,
+                f"gregor runs no classes of Java and checks {mechanism} itself: remove it",
+            )
+
+    def _entry(self, key: str, mechanism: str, text: str) -> JaasEntry:
+        try:
+            entries = parse_jaas(text)
+        except JaasError as error:
+            raise ConfigError(key, "(hidden)", str(error)) from None
+        if len(entries) > 1:
+            raise ConfigError(key, "(hidden)", "has more than one login module")
+        if entries[0].module_name != _MODULES[mechanism]:
+            raise ConfigError(
+                key, "(hidden)", f"names {entries[0].login_module}; {mechanism} needs {_MODULES[mechanism]}"
+            )
+        return entries[0]
+
+    def _jwks(self) -> JwksSettings | None:
+        key, url = self._found(_JWKS)
+        entry = self.jaas.get("OAUTHBEARER")
+        if not url:
+            if entry is not None and any(option.startswith(_UNSECURED) for option in entry.options):
+                return None
+            raise ConfigError(
+                key,
+                "",
+                "is not set, so no token could be verified. Unsecured tokens, for tests only, need an option "
+                "unsecuredValidator... in the login module of OAUTHBEARER",
+            )
+        if not url.startswith(("https://", "http://", "file://")):
+            raise ConfigError(key, url, "must begin with https://, http:// or file://")
+
+        def value(name: str) -> Any:
+            return self._found(f"sasl.oauthbearer.{name}")[1]
+
+        return JwksSettings(
+            url=url,
+            refresh_ms=value("jwks.endpoint.refresh.ms"),
+            retry_ms=value("jwks.endpoint.retry.backoff.ms"),
+            max_retry_ms=value("jwks.endpoint.retry.backoff.max.ms"),
+            clock_skew_s=value("clock.skew.seconds"),
+            audiences=frozenset(value("expected.audience")),
+            issuer=value("expected.issuer"),
+            scope_claim=value("scope.claim.name"),
+            subject_claim=value("sub.claim.name"),
+        )

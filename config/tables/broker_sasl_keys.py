@@ -1,0 +1,121 @@
+"""The settings of SASL and of delegation tokens. Names, types, defaults and ranges are those of Apache Kafka 4.3.1.
+
+SASL_LISTENER_KEYS can have another value for a single listener, as listener.name.<name in lower case>.<key>, and those
+of MECHANISM_KEYS for a mechanism of it, as listener.name.<name>.<mechanism in lower case>.<key>
+(``ListenerName.saslMechanismConfigPrefix``).
+"""
+
+from __future__ import annotations
+
+from gregor.config.definitions import PER_BROKER, ConfigDef
+from gregor.config.validators import at_least
+
+MECHANISM_NAMES = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+
+_SASL = (
+    ConfigDef("sasl.enabled.mechanisms", "list", ["GSSAPI"], "SASL mechanisms that are served.", dynamic=PER_BROKER),
+    ConfigDef(
+        "sasl.jaas.config",
+        "password",
+        None,
+        "Login module and its options, for one mechanism of one listener: listener.name.<name>.<mechanism>.<key>.",
+        dynamic=PER_BROKER,
+    ),
+    ConfigDef(
+        "sasl.server.callback.handler.class",
+        "class",
+        None,
+        "Class that checks what clients send. gregor has only Apache Kafka's OAuthBearerValidatorCallbackHandler.",
+    ),
+    ConfigDef("sasl.server.max.receive.size", "int", 524288, "Largest request before authentication."),
+    ConfigDef(
+        "connections.max.reauth.ms",
+        "long",
+        0,
+        "Time after which a client must have authenticated again, or the next request ends its connection; 0: never.",
+    ),
+    ConfigDef(
+        "connection.failed.authentication.delay.ms",
+        "int",
+        100,
+        "Pause before a failed authentication is answered and its connection is closed.",
+        at_least(0),
+    ),
+)
+
+_OAUTHBEARER = (
+    ConfigDef(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "string",
+        None,
+        "Address of the identity provider's keys, which sign tokens: https://..., http://... or file:///...",
+    ),
+    ConfigDef("sasl.oauthbearer.jwks.endpoint.refresh.ms", "long", 3600000, "How often these keys are read again."),
+    ConfigDef(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "long", 100, "First pause after a failure to read them."
+    ),
+    ConfigDef(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "long",
+        10000,
+        "Longest pause after repeated failures to read them.",
+    ),
+    ConfigDef(
+        "sasl.oauthbearer.clock.skew.seconds",
+        "int",
+        30,
+        "Difference of clocks that is granted to a token.",
+    ),
+    ConfigDef(
+        "sasl.oauthbearer.expected.audience", "list", [], "Audiences of which a token must name one; empty: any."
+    ),
+    ConfigDef("sasl.oauthbearer.expected.issuer", "string", None, "Issuer that a token must name; unset: any."),
+    ConfigDef("sasl.oauthbearer.scope.claim.name", "string", "scope", "Claim that has the scopes of a token."),
+    ConfigDef("sasl.oauthbearer.sub.claim.name", "string", "sub", "Claim that has the name of the client."),
+)
+
+_DELEGATION_TOKENS = (
+    ConfigDef(
+        "delegation.token.secret.key",
+        "password",
+        None,
+        "Secret that signs delegation tokens, the same on all brokers; unset: there are none.",
+    ),
+    ConfigDef(
+        "delegation.token.max.lifetime.ms",
+        "long",
+        604800000,
+        "Time for which a delegation token can be renewed.",
+        at_least(1),
+    ),
+    ConfigDef(
+        "delegation.token.expiry.time.ms",
+        "long",
+        86400000,
+        "Time for which a delegation token is valid without a renewal.",
+        at_least(1),
+    ),
+    ConfigDef(
+        "delegation.token.expiry.check.interval.ms",
+        "long",
+        3600000,
+        "How often expired delegation tokens are removed.",
+        at_least(1),
+    ),
+)
+
+SASL_SETTINGS = (*_SASL, *_OAUTHBEARER, *_DELEGATION_TOKENS)
+
+SASL_LISTENER_KEYS = tuple(
+    one.key for one in (*_SASL, *_OAUTHBEARER) if one.key != "connection.failed.authentication.delay.ms"
+)
+MECHANISM_KEYS = ("sasl.jaas.config", "sasl.server.callback.handler.class", "connections.max.reauth.ms")
+_PREFIXES = tuple(f"{name.lower()}." for name in MECHANISM_NAMES)
+
+
+def without_mechanism(key: str) -> str:
+    """Return one of MECHANISM_KEYS that stands behind a mechanism's name; any other text as it is."""
+    for prefix in _PREFIXES:
+        if key.startswith(prefix) and key[len(prefix) :] in MECHANISM_KEYS:
+            return key[len(prefix) :]
+    return key

@@ -1,0 +1,123 @@
+"""The security of a client of a cluster, from the texts of its settings: `security.protocol`, `ssl.*` and `sasl.*`, as
+Java's clients have them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gregor.config.definitions import ConfigError
+from gregor.protocol.channel_security import PLAINTEXT, PLAINTEXT_CHANNEL, ChannelSecurity
+
+if TYPE_CHECKING:
+    from gregor.config.security.jaas import JaasEntry
+    from gregor.config.security.tls import TlsSettings
+    from gregor.protocol.sasl.mechanism import ClientMechanism
+
+PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SECRETS = frozenset(
+    (
+        "sasl.jaas.config",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.truststore.certificates",
+        "ssl.truststore.password",
+    )
+)
+"""The keys of type password."""
+_CLASSES = (
+    "sasl.client.callback.handler.class",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "security.providers",
+    "ssl.engine.factory.class",
+)
+
+
+def protocol_of_client(texts: Mapping[str, str]) -> str:
+    """Return the security protocol of these settings. Raises ConfigError."""
+    given = texts.get("security.protocol", "").strip().upper() or PLAINTEXT
+    if given not in PROTOCOLS:
+        raise ConfigError("security.protocol", given, f"must be one of {', '.join(PROTOCOLS)}")
+    return given
+
+
+def security_of_client(texts: Mapping[str, str]) -> ChannelSecurity:
+    """Return the security that these settings request. Raises ConfigError, which names the key and the remedy."""
+    protocol = protocol_of_client(texts)
+    if protocol == PLAINTEXT:
+        return PLAINTEXT_CHANNEL
+    for key in _CLASSES:
+        if texts.get(key, "").strip():
+            raise ConfigError(key, texts[key].strip(), "gregor loads no classes of Java; remove the key")
+    tls_context = None
+    if protocol in ("SSL", "SASL_SSL"):
+        from gregor.config.security.tls import client_context
+
+        context = client_context(tls_of_client(texts))
+
+        def tls_context() -> object:
+            return context
+
+    new_mechanism = None
+    if protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
+        name, entry = sasl_of_client(texts)
+        _mechanism(name, entry, texts)
+
+        def new_mechanism() -> ClientMechanism:
+            return _mechanism(name, entry, texts)
+
+    return ChannelSecurity(protocol, tls_context, new_mechanism)
+
+
+def tls_of_client(texts: Mapping[str, str]) -> TlsSettings:
+    """Return the settings `ssl.*`."""
+    from gregor.config.security.settings import StoreSettings
+    from gregor.config.security.tls import TlsSettings
+
+    def value(key: str) -> object:
+        return texts.get(key) or ("JKS" if key.endswith(".type") else None)
+
+    def names(key: str) -> tuple[str, ...]:
+        return tuple(part.strip() for part in texts.get(key, "").split(",") if part.strip())
+
+    return TlsSettings(
+        prefix="",
+        key_store=StoreSettings.key_store(value),
+        trust_store=StoreSettings.trust_store(value),
+        enabled_protocols=names("ssl.enabled.protocols") or ("TLSv1.2", "TLSv1.3"),
+        protocol=texts.get("ssl.protocol", "").strip() or "TLSv1.3",
+        cipher_suites=names("ssl.cipher.suites"),
+        endpoint_identification_algorithm=texts.get("ssl.endpoint.identification.algorithm", "https").strip(),
+    )
+
+
+def sasl_of_client(texts: Mapping[str, str]) -> tuple[str, JaasEntry | None]:
+    """Return the mechanism, and the entry of `sasl.jaas.config`, if any. Raises ConfigError."""
+    from gregor.config.security.jaas import JaasError, parse_jaas
+
+    name = texts.get("sasl.mechanism", "").strip() or "GSSAPI"
+    text = texts.get("sasl.jaas.config", "")
+    if not text.strip():
+        return name, None
+    try:
+        entries = parse_jaas(text)
+    except JaasError as error:
+        raise ConfigError("sasl.jaas.config", "(hidden)", str(error)) from None
+    if len(entries) > 1:
+        raise ConfigError("sasl.jaas.config", "(hidden)", "has more than one login module")
+    return name, entries[0]
+
+
+def _mechanism(name: str, entry: JaasEntry | None, texts: Mapping[str, str]) -> ClientMechanism:
+    from gregor.protocol.sasl.clients import client_mechanism
+    from gregor.protocol.sasl.mechanism import AuthenticationFailed
+
+    settings = {key: text for key, text in texts.items() if key.startswith("sasl.")}
+    try:
+        return client_mechanism(name, entry, settings, now_s=time.time)
+    except AuthenticationFailed as error:
+        raise ConfigError("sasl.mechanism", name, str(error)) from None
