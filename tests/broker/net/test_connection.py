@@ -110,6 +110,8 @@ class Harness:
         ]
         gate = LoopGate()
         self.broker: Any = SimpleNamespace(
+            authorizer=None,
+            authentication=None,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
             route_slots=RouteSlots(),
