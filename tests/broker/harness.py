@@ -69,6 +69,11 @@ class FakeConnection:
         self.session = None
         self.failures: list[str] = []
         self.held = False
+        self.principal = ANONYMOUS
+        self.throttled_ms: list[int] = []
+
+    def throttle(self, duration_ms: int) -> None:
+        self.throttled_ms.append(duration_ms)
 
     def fail(self, reason: str) -> None:
         self.failures.append(reason)

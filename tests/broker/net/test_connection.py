@@ -112,7 +112,6 @@ class Harness:
         self.broker: Any = SimpleNamespace(
             authorizer=None,
             authentication=None,
-            quotas=None,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
             route_slots=RouteSlots(),
@@ -122,6 +121,7 @@ class Harness:
             handlers={entry.key.value: entry for entry in entries},
             connections=self.connections,
             replicas=SimpleNamespace(generation=0),
+            quotas=None,
             gate=gate,
         )
         self.transports: dict[Connection, FakeTransport] = {}
