@@ -39,12 +39,15 @@ from gregor.broker.node.log_loading import StartupLoading
 from gregor.broker.node.store import StartError, home_of_store, open_own_store, open_zookeeper
 from gregor.broker.node.topic_events import TopicEvents
 from gregor.broker.parts import Broker
+from gregor.broker.quotas.following import FollowedQuotas
+from gregor.broker.quotas.quotas import Quotas, settings_of
 from gregor.broker.registry import load_handlers
 from gregor.broker.security.authentication import Authentication
 from gregor.broker.security.stored_credentials import StoredCredentials
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.inter_broker_security import security_between_brokers
+from gregor.replication.entities.quotas import QuotaStore
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.store.consumer_offsets import ConsumerOffsets
 from gregor.replication.store.embedded import EmbeddedStore
@@ -225,6 +228,7 @@ class Node:
             if self.loading.is_over:
                 await base.adoption.run()
             await base.configs.start()
+            await self.broker.client_quotas.start(base.configs, self.broker.enforce)
             await base.credentials.start()
             await coordinators.group_settings.start()
             await base.features.start()
@@ -356,6 +360,9 @@ class Node:
             encoded_topics=EncodedTopics(),
             addresses=self._addresses,
             producer_clients=self._producer_clients,
+            client_quotas=FollowedQuotas(
+                QuotaStore(base.store, self._gate), Quotas(settings_of(config), now_ms), self._background
+            ),
             authorizer=self._access and self._access.authorizer,
             acls=self._access and self._access.acls,
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
