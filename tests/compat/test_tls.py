@@ -83,7 +83,12 @@ def test_librdkafka_without_a_certificate_is_refused(
     }
     producer = Producer(config)
     line = "the client presented no certificate, and ssl.client.auth is required"
-    until(lambda: producer.poll(0.1) is not None and bool(errors) and line in secured[1].log())
+
+    def is_refused() -> bool:
+        producer.poll(0.1)
+        return bool(errors) and line in secured[1].log()
+
+    until(is_refused, "the refusal on both sides")
     assert errors[0].code() in (KafkaError._SSL, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
