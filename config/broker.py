@@ -162,11 +162,32 @@ class BrokerConfig:
 
     def check_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> BrokerConfig:
         """Return the settings after an `update_dynamic` with these; raise ConfigError if it is not possible."""
+        self._check_secrets(per_broker)
         candidate = copy(self)
         candidate.update_dynamic(per_broker, cluster_wide)
         check_change(self._values, candidate._values)
         self._check_listener_keys(candidate)
         return candidate
+
+    def _check_secrets(self, per_broker: Mapping[str, str]) -> None:
+        """Raise ConfigError for a new secret that every client of ZooKeeper could read.
+
+        Apache Kafka refuses it without ``password.encoder.secret`` (``DynamicBrokerConfig.toPersistentProps``).
+        """
+        for key, text in per_broker.items():
+            definition = broker_definition(key)
+            if (
+                self["zookeeper.connect"]
+                and definition is not None
+                and definition.sensitive
+                and self.dynamic_texts.get(key) != text
+            ):
+                raise ConfigError(
+                    key,
+                    "(hidden)",
+                    "cannot be altered: gregor does not encode passwords in ZooKeeper (password.encoder.secret); set it"
+                    " in the properties file",
+                )
 
     def _check_listener_keys(self, candidate: BrokerConfig) -> None:
         """Raise ConfigError where a key of an open listener differs that only its stores may change while it is open.

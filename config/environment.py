@@ -41,7 +41,7 @@ _COMMANDS = {
     "CUSTOM_INIT_SCRIPT": "run it before the broker starts",
 }
 # Users, passwords and certificates that scripts of Bitnami's, Confluent's and Apache's images turn into settings. They
-# are warned about, because a user who sets one expects a protection that gregor does not have.
+# are warned about, because a user who sets one expects a protection, and gregor runs no such script.
 _FOR_PROTECTION = re.compile(
     r"KAFKA_((CLIENT_(USERS?|PASSWORDS?)|(INTER_BROKER|CONTROLLER|ZOOKEEPER|CLIENT)_(USER|PASSWORD)|TLS_\w+"
     r"|ZOOKEEPER_TLS_\w+|CERTIFICATE_PASSWORD)(_FILE)?|SSL_(KEY|KEYSTORE|TRUSTSTORE)_(FILENAME|CREDENTIALS))$"
@@ -87,7 +87,8 @@ def read_environment(
             continue
         if _FOR_PROTECTION.match(name):
             found.warnings.append(
-                f"{name} has no effect: gregor has neither TLS nor SASL, so it does not protect the broker"
+                f"{name} has no effect, so it does not protect the broker: it belongs to an image's scripts; set the"
+                " settings themselves, such as KAFKA_SSL_KEYSTORE_LOCATION, or KAFKA_SASL_ENABLED_MECHANISMS"
             )
         elif is_without_effect(name, text):
             without_effect.append(name)

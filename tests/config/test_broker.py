@@ -269,3 +269,11 @@ def test_dynamic_setting_replaces_its_synonyms() -> None:
     assert (config["log.retention.ms"], config["log.retention.minutes"]) == (5, None)
     config.update_dynamic({}, {})
     assert config["log.retention.minutes"] == 77
+
+
+def test_secret_is_not_stored_in_zookeeper_in_clear() -> None:
+    key = "listener.name.plaintext.ssl.keystore.password"
+    with pytest.raises(ConfigError, match="gregor does not encode passwords in ZooKeeper") as refusal:
+        BrokerConfig({"zookeeper.connect": "localhost:2181"}).check_dynamic({key: "hunter2"}, {})
+    assert "hunter2" not in str(refusal.value)
+    assert BrokerConfig().check_dynamic({key: "hunter2"}, {}).listener_setting("plaintext", "ssl.keystore.password")
