@@ -112,6 +112,7 @@ class Harness:
         self.broker: Any = SimpleNamespace(
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
+            authentication=None,
             route_slots=RouteSlots(),
             request_turns=RequestTurns(loop, gate, loop.create_task),
             loop=loop,
