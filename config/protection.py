@@ -24,8 +24,7 @@ WARNED_KEYS = {
     "alter.config.policy.class.name": "gregor has no policies, so every legal setting is accepted",
     "client.quota.callback.class": "gregor has no quotas, so no client is throttled",
     "create.topic.policy.class.name": "gregor has no policies, so every legal topic is created",
-    "delegation.token.master.key": "gregor has no delegation tokens, so no client logs in",
-    "delegation.token.secret.key": "gregor has no delegation tokens, so no client logs in",
+    "delegation.token.master.key": "Apache Kafka 4 has removed it; set delegation.token.secret.key instead",
     "principal.builder.class": "gregor has no principals, so every client is anonymous",
     "quota.consumer.default": "gregor has no quotas, so no consumer is throttled",
     "quota.producer.default": "gregor has no quotas, so no producer is throttled",
@@ -41,7 +40,7 @@ QUOTA_KEYS = {
 # Texts that request no protection; the last is the default of the quotas, no limit.
 _WITHOUT_PROTECTION = ("", "false", str(LONG_MAX))
 _SHOWN_NODES = 3
-_SECRETS = ("delegation.token.master.key", "delegation.token.secret.key")
+_SECRETS = ("delegation.token.master.key",)
 
 
 def missing_protection(texts: Mapping[str, str], *, allowed: bool) -> dict[str, str]:
