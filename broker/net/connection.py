@@ -19,7 +19,7 @@ from gregor.broker.log import logger
 from gregor.broker.net.dispatch import Dispatcher
 from gregor.broker.net.inbound import Inbound
 from gregor.broker.net.outbound import Outbound
-from gregor.broker.net.produce_fast_path import ProduceRoutes
+from gregor.broker.net.produce_fast_path import AuthorizedRoutes, ProduceRoutes
 from gregor.broker.net.receive_buffers import SHARED_BYTES
 from gregor.broker.security.token_receiver import TokenReceiver, before_authentication
 from gregor.config.definitions import ConfigError
@@ -69,8 +69,6 @@ class Connection(asyncio.BufferedProtocol):
         self._shared_view = broker.buffers.shared_view
         self._routes = ProduceRoutes(broker)
         if broker.authorizer is not None:
-            from gregor.broker.net.authorized_routes import AuthorizedRoutes
-
             self._routes = AuthorizedRoutes(broker, broker.authorizer, self)
         self.closed = False
         self.principal = ANONYMOUS
@@ -212,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self.session = authentication.session(self, self._broker.loop)
         except ConfigError as error:
-            self.fail(f"nobody can authenticate on the listener {self.listener}: {error}")
+            self.fail(f"no client can authenticate on the listener {self.listener}: {error}")
 
     def restrict(self, max_request_bytes: int) -> None:
         handlers = before_authentication(self._broker.handlers)

@@ -24,10 +24,13 @@ from struct import Struct
 from time import time
 from typing import TYPE_CHECKING
 
+from gregor.broker.authorization.model import Operation, ResourceType
+from gregor.broker.context import Call
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.framing import HEAD_BYTES, RESPONSE_HEADS, SIZE_BYTES
+from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import ProduceRequest, ProduceResponse, response_header_version
 from gregor.protocol.records.batch import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
 from gregor.protocol.topic_names import INTERNAL_TOPICS
@@ -35,6 +38,8 @@ from gregor.protocol.topic_names import INTERNAL_TOPICS
 if TYPE_CHECKING:
     import asyncio
 
+    from gregor.broker.authorization.model import Authorizer
+    from gregor.broker.context import ClientConnection
     from gregor.broker.net.context import ConnectionContext
     from gregor.broker.net.outbound import Chunk
     from gregor.protocol.ids import Uuid
@@ -297,6 +302,50 @@ class ProduceRoutes:
         self._routes[prefix] = _Route(
             partition, data.index, generation, version, request.acks, answer, fields, request.timeout_ms / 1000
         )
+
+
+class AuthorizedRoutes(ProduceRoutes):
+    """The routes of one connection where an authorizer is configured: for topics to which the client may write.
+
+    A route stands for that decision, and an append by it only compares the authorizer's generation: a change of the
+    rules ends all routes.
+    """
+
+    __slots__ = ("_authorizer", "_client", "_generation")
+
+    def __init__(self, broker: ConnectionContext, authorizer: Authorizer, client: ClientConnection) -> None:
+        super().__init__(broker)
+        self._authorizer = authorizer
+        self._client = client
+        self._generation = authorizer.generation
+
+    def produce(
+        self, view: memoryview, start: int, stop: int, version: int, correlation_id: int
+    ) -> bytes | PendingProduce | None:
+        if self._generation != self._authorizer.generation:
+            self._begin_anew()
+            return None
+        return super().produce(view, start, stop, version, correlation_id)
+
+    def learn(self, request: ProduceRequest, view: memoryview, start: int, stop: int, version: int) -> None:
+        if self._generation != self._authorizer.generation:
+            self._begin_anew()
+        if len(request.topic_data) != 1:
+            return
+        topic = request.topic_data[0]
+        name: str | None = topic.name
+        if topic.topic_id != ZERO_UUID:
+            name = self._broker.metadata.topic_name(topic.topic_id)
+        call = Call(self._client, ApiKey.PRODUCE, version, 0, None)
+        # The guard, which serves the request next, logs a denial.
+        if name is not None and self._authorizer.allows(
+            call, Operation.WRITE, ResourceType.TOPIC, name, logs_denial=False
+        ):
+            super().learn(request, view, start, stop, version)
+
+    def _begin_anew(self) -> None:
+        self.clear()
+        self._generation = self._authorizer.generation
 
 
 def _answer_template(topic: ProduceRequest.TopicProduceData, version: int) -> tuple[bytearray, int]:

@@ -110,6 +110,7 @@ class Harness:
         ]
         gate = LoopGate()
         self.broker: Any = SimpleNamespace(
+            authorizer=None,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
             route_slots=RouteSlots(),

@@ -63,6 +63,7 @@ class World:
     def __init__(self) -> None:
         self.partitions = {index: FakePartition() for index in range(4)}
         self.broker: Any = SimpleNamespace(
+            authorizer=None,
             replicas=SimpleNamespace(generation=1),
             route_slots=RouteSlots(),
             partition_of=self.partition_of,
