@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--rounds", type=int, default=7, help="rounds of faults in tests that kill clients and brokers")
     parser.addoption(
-        "--chaos-minutes", type=float, default=1.5, help="minutes of faults in tests/cluster/test_chaos.py"
+        "--chaos-minutes", type=float, default=1.0, help="minutes of faults in tests/cluster/test_chaos.py"
     )
     parser.addoption(
         "--brokers",

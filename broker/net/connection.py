@@ -210,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self.session = authentication.session(self, self._broker.loop)
         except ConfigError as error:
-            self.fail(f"nobody can authenticate on the listener {self.listener}: {error}")
+            self.fail(f"no client can authenticate on the listener {self.listener}: {error}")
 
     def restrict(self, max_request_bytes: int) -> None:
         handlers = before_authentication(self._broker.handlers)

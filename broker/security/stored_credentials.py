@@ -1,4 +1,4 @@
-"""The credentials of the metadata store, as the mechanisms look for them."""
+"""The credentials of the metadata store, as the mechanisms find them."""
 
 from __future__ import annotations
 

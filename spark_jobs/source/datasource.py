@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.retries import SystemClock
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.launch.archives import forget_archives
 from gregor.spark_jobs.source.batch import plan_batch
 from gregor.spark_jobs.source.filters import Pushed, push
 from gregor.spark_jobs.source.offsets import StreamOffset
@@ -128,10 +129,11 @@ class _Part(InputPartition):
 
 def _read(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     if partition is None:  # of a query that reads nothing
-        return iter(())
+        return
     from gregor.spark_jobs.arrow.reader import read
 
-    return read(partition.value)
+    yield from read(partition.value)
+    forget_archives()
 
 
 class BatchReader(DataSourceReader):

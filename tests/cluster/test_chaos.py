@@ -35,7 +35,7 @@ def run(*flags: str) -> str:
 
 
 def test_minutes_of_faults_lose_nothing(pytestconfig: pytest.Config) -> None:
-    """Two minutes by default; `--chaos-minutes 30` names others."""
+    """A minute by default; `--chaos-minutes 30` names others."""
     said = run("--minutes", str(pytestconfig.getoption("--chaos-minutes")), "--seed", "1", "--settle", "1")
     assert "nothing is amiss" in said
 

@@ -567,16 +567,14 @@ class Work:
     def until_copied(self) -> None:
         """Wait until the group has committed the end of the input."""
 
-        def copied() -> bool:
-            restarted = [copier.restart_stuck() for copier in self.copiers]
-            assert any(restarted) or any(copier.running for copier in self.copiers), "every copier has ended"
-            return self.committed() == self.fed
-
-        try:
-            until(copied, f"commits of {self.fed}", WAIT_S)
-        except AssertionError as failure:
-            told = "\n".join(copier.told() for copier in self.copiers)
-            raise AssertionError(f"{failure}, not {self.committed()}\n{told}") from None
+        deadline = time.monotonic() + WAIT_S
+        while self.committed() != self.fed:
+            if any([copier.restart_stuck() for copier in self.copiers]):
+                deadline = time.monotonic() + WAIT_S
+            if time.monotonic() > deadline or not any(copier.running for copier in self.copiers):
+                told = "\n".join(copier.told() for copier in self.copiers)
+                raise AssertionError(f"no commits of {self.fed}, but {self.committed()}\n{told}")
+            time.sleep(0.01)
 
     def finish(self) -> list[Copy]:
         """Let the copiers end, and judge; return the records of aborted transactions."""

@@ -75,7 +75,7 @@ def test_an_empty_text_asks_for_nothing(key: str) -> None:
 
 
 def test_values_that_ask_for_nothing() -> None:
-    texts = {"authorizer.zookeeper.url": "", "quota.producer.default": "9223372036854775807"}
+    texts = {"quota.producer.default": "9223372036854775807"}
     config = BrokerConfig(texts)
     assert config.warnings == []
     assert config.notes == ["accepted, without effect here: quota.producer.default"]

@@ -19,6 +19,7 @@ CALL_S = 15.0
 """For one call, which is then repeated."""
 STUCK_S = 20.0
 """librdkafka 2.16 waits in vain, beyond the timeout of a call, for a coordinator whose broker it has decommissioned."""
+MAX_TIMEOUTS = 3
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 FENCED_EXIT, STUCK_EXIT = 3, 4
 QUICK: dict[str, str | int] = {
@@ -107,8 +108,10 @@ class Copier:
         return found
 
     def _fetch_committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Repeat the request while the coordinator of the group moves: librdkafka does not."""
+        """Repeat the request while the coordinator of the group moves: librdkafka does not. It sometimes finds none
+        until it is started anew: then the program ends."""
         deadline = time.monotonic() + WAIT_S
+        timeouts = 0
         while True:
             try:
                 found = self._consumer.committed(partitions, CALL_S)
@@ -120,6 +123,9 @@ class Copier:
                 if time.monotonic() > deadline:
                     raise
                 report(f"waits {failure.args[0].name()}")
+                timeouts += failure.args[0].code() == KafkaError._TIMED_OUT
+                if timeouts == MAX_TIMEOUTS:
+                    end_stuck()
                 time.sleep(0.1)
 
     def run(self) -> None:
