@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from gregor.broker.node.base_parts import BaseParts
     from gregor.broker.node.controller_parts import ControllerParts
     from gregor.broker.node.coordinators import Coordinators
-    from gregor.config.addresses import Addresses
     from gregor.config.broker import BrokerConfig
     from gregor.replication.controller.loop import ControllerLoop
     from gregor.replication.store.metadata_store import MetadataStore
@@ -160,11 +159,11 @@ class Node:
     async def join(
         self,
         bind: Callable[[], dict[str, int]],
-        check_addresses: Callable[[Addresses], None] = lambda addresses: None,
+        check_listeners: Callable[[BrokerConfig], None] = lambda candidate: None,
     ) -> None:
         """Register the broker, start its controller, and apply the controller's requests. `bind` opens the listeners
         once the dynamic settings are known, and returns the ports by listener name; its errors are passed on.
-        `check_addresses` raises ConfigError if other listeners cannot be opened."""
+        `check_listeners` raises ConfigError if other listeners cannot be opened."""
         base = self._base = base_parts(
             self._config,
             self._logs,
@@ -204,7 +203,7 @@ class Node:
             base.configs,
             self._gate,
             is_reserved=base.adoption.is_reserved,
-            check_addresses=check_addresses,
+            check_listeners=check_listeners,
         )
         self._access = make_access_control(self._config, base.store, self._background, now_ms)
         self.broker = self._serving_parts(base, control, admin, coordinators, mover, producer_ids)
