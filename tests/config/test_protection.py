@@ -20,7 +20,6 @@ WARNED = {
     "client.quota.callback.class": "com.example.Quotas",
     "create.topic.policy.class.name": "com.example.Policy",
     "delegation.token.master.key": "abc",
-    "delegation.token.secret.key": "abc",
     "principal.builder.class": "com.example.Principals",
 }
 
