@@ -114,7 +114,6 @@ class Harness:
             authentication=None,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
-            authentication=None,
             route_slots=RouteSlots(),
             request_turns=RequestTurns(loop, gate, loop.create_task),
             loop=loop,
