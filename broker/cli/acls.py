@@ -1,4 +1,4 @@
-"""`gregor acls`: access rules, with the flags and the output of kafka-acls.sh; --explain says why something is allowed.
+"""`gregor acls`: access rules, with the flags and the output of kafka-acls.sh; --explain names the deciding rule.
 
 The rules are those of the brokers' authorizer (authorizer.class.name).
 """

@@ -6,6 +6,7 @@ _QUOTAS = "gregor has no quotas of users, clients and addresses yet."
 _NO_CLASSES = "gregor loads no Java classes."
 _OLD_CLIENT = "it was for clients before 0.9; leave it out."
 _NO_DECODER = "records are decoded of __consumer_offsets (--offsets-decoder) and __transaction_state only."
+_RULES_OF_BROKERS = "the brokers change the rules; give --bootstrap-server HOST:PORT."
 _NO_KRAFT = "gregor has no KRaft metadata version; give --feature NAME=LEVEL."
 
 _EVERYWHERE = {
@@ -24,6 +25,7 @@ OF_COMMANDS = {
         ),
         "--zk-tls-config-file": "gregor's tools do not connect to ZooKeeper by TLS; give --bootstrap-server HOST:PORT.",
     },
+    "acls": dict.fromkeys(("--authorizer", "--authorizer-properties", "--zk-tls-config-file"), _RULES_OF_BROKERS),
     "features": {
         "--metadata": _NO_KRAFT,
         "--release-version": _NO_KRAFT,

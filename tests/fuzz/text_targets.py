@@ -25,7 +25,9 @@ from gregor.config.tables.broker_keys import BROKER_KEYS
 from gregor.config.tables.client_metrics import CLIENT_METRICS_KEYS, check_client_metrics
 from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.config.topic import parse_overrides
+from gregor.protocol.acls import Operation, Pattern, PatternType, Permission, ResourceType, Rule
 from gregor.protocol.turns import run_all
+from gregor.replication.entities import acl_nodes
 from gregor.replication.store import nodes
 from tests.fuzz.runner import Seed, Target
 
@@ -154,6 +156,7 @@ REGISTRATION = nodes.BrokerRegistration(
 ASSIGNMENT = nodes.TopicAssignment(
     bytes(range(16)), {0: nodes.ReplicaAssignment((1, 2, 3), (3,), (1,)), 1: nodes.ReplicaAssignment((2,))}
 )
+RULE = Rule("User:alice", Permission.DENY, Operation.READ)
 DECODERS: dict[str, Callable[[bytes], Any]] = {
     "controller": nodes.decode_controller,
     "controller epoch": nodes.decode_controller_epoch,
@@ -167,6 +170,9 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
     "cluster id": nodes.decode_cluster_id,
     "producer id block": nodes.decode_producer_id_block,
     "features": nodes.decode_features,
+    "access rules": lambda data: acl_nodes.decode_rules(data, "rules"),
+    "literal change": acl_nodes.decode_literal_change,
+    "extended change": acl_nodes.decode_extended_change,
 }
 ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "broker": nodes.encode_broker,
@@ -176,6 +182,8 @@ ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "config change": nodes.encode_config_change,
     "partition list": nodes.encode_partition_list,
     "producer id block": nodes.encode_producer_id_block,
+    "access rules": acl_nodes.encode_rules,
+    "literal change": acl_nodes.encode_change,
 }
 
 
@@ -199,6 +207,9 @@ def node_seeds() -> list[Seed]:
         ("config change", b'{"version":1,"entity_type":"topics","entity_name":"orders"}'),
         ("partition list", nodes.encode_partition_list([("orders", 0), ("orders", 1)])),
         ("log dir event", nodes.encode_log_dir_event(3)),
+        ("access rules", acl_nodes.encode_rules([RULE, RULE._replace(operation=Operation.TWO_PHASE_COMMIT)])),
+        ("literal change", acl_nodes.encode_change(Pattern(ResourceType.TOPIC, "orders"))),
+        ("extended change", acl_nodes.encode_change(Pattern(ResourceType.GROUP, "g", PatternType.PREFIXED))),
         ("cluster id", nodes.encode_cluster_id("XoSDzFq8S1y5vX6Jkq2v6A")),
         ("producer id block", nodes.encode_producer_id_block(nodes.ProducerIdBlock(3, 0, 999))),
     ]

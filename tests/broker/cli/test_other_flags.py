@@ -9,7 +9,7 @@ from gregor.broker.cli import other_flags
 
 TOOLS = (
     *("topics", "configs", "groups", "get-offsets", "delete-records", "log-dirs", "leader-election", "dump-log"),
-    *("transactions", "features"),
+    *("transactions", "features", "acls"),
 )
 WITH_ZOOKEEPER = ("topics", "configs", "leader-election")
 """Tools that find their brokers by ZooKeeper."""
