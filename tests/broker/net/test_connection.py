@@ -113,7 +113,6 @@ class Harness:
             authorizer=None,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
-            authentication=None,
             route_slots=RouteSlots(),
             request_turns=RequestTurns(loop, gate, loop.create_task),
             loop=loop,
