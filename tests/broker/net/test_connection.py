@@ -69,8 +69,7 @@ class FakeTransport(asyncio.Transport):
     def abort(self) -> None:
         self.aborted = True
 
-    def close(self) -> None:
-        self.aborted = True
+    close = abort
 
 
 class Connections:
@@ -111,6 +110,7 @@ class Harness:
         gate = LoopGate()
         self.broker: Any = SimpleNamespace(
             authorizer=None,
+            authentication=None,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
             route_slots=RouteSlots(),
