@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 MAX_DECISIONS = 20_000
 """Decisions that are remembered; with one more, all are forgotten, as clients choose the names."""
 
-_Key = tuple["Principal", str, "Operation", "ResourceType", str | None]
+_Key = tuple["Principal", str, "Operation", "ResourceType"]
+"""Principal, host, operation and type of the resource."""
+_Decisions = dict[str | None, Decision]
+"""By the name of the resource; None: on any name."""
+
+
+_NOTHING_KNOWN: _Decisions = {}
 
 
 class BuiltInAuthorizer:
@@ -30,7 +36,8 @@ class BuiltInAuthorizer:
         self._super_users = frozenset(super_users)
         self._allow_everyone = allow_everyone
         self._rules = RuleSet()
-        self._decisions: dict[_Key, Decision] = {}
+        self._decisions: dict[_Key, _Decisions] = {}
+        self._decisions_count = 0
         self._generation = 0
 
     @property
@@ -39,12 +46,12 @@ class BuiltInAuthorizer:
 
     @property
     def remembered_decisions(self) -> int:
-        return len(self._decisions)
+        return self._decisions_count
 
     def replace_rules(self, pattern: Pattern, rules: Collection[Rule]) -> None:
         """Let a pattern have these rules and no others; all decisions are made anew."""
         self._rules.replace(pattern, rules)
-        self._decisions.clear()
+        self._forget()
         self._generation += 1
 
     # -- decisions -------------------------------------------------------------------------------------------------
@@ -53,8 +60,9 @@ class BuiltInAuthorizer:
         self, call: ClientRequest, operation: Operation, resource: ResourceType, name: str, *, logs_denial: bool = True
     ) -> bool:
         connection = call.connection
-        key = (connection.principal, connection.host, operation, resource, name)
-        decision = self._decisions.get(key) or self._decide(key)
+        key = (connection.principal, connection.host, operation, resource)
+        known = self._decisions.get(key)
+        decision = (known and known.get(name)) or self._decide(key, name)
         if decision.allowed:
             if audit_log.isEnabledFor(logging.DEBUG):
                 audit_log.debug("%s", audit_line(call, operation, resource, name, decision))
@@ -72,19 +80,30 @@ class BuiltInAuthorizer:
         *,
         logs_denial: bool = True,
     ) -> set[str]:
-        return {name for name in names if self.allows(call, operation, resource, name, logs_denial=logs_denial)}
+        connection = call.connection
+        known = self._decisions.get((connection.principal, connection.host, operation, resource), _NOTHING_KNOWN)
+        if audit_log.isEnabledFor(logging.DEBUG):
+            known = _NOTHING_KNOWN  # allowed operations are logged, one by one
+        found = set()
+        for name in names:
+            decision = known.get(name)
+            if (decision is not None and decision.allowed) or self.allows(
+                call, operation, resource, name, logs_denial=logs_denial
+            ):
+                found.add(name)
+        return found
 
     def allows_any(self, call: ClientRequest, operation: Operation, resource: ResourceType) -> bool:
         connection = call.connection
-        key = (connection.principal, connection.host, operation, resource, None)
-        decision = self._decisions.get(key) or self._decide(key)
+        key = (connection.principal, connection.host, operation, resource)
+        decision = self._decisions.get(key, _NOTHING_KNOWN).get(None) or self._decide(key, None)
         level = logging.DEBUG if decision.allowed else logging.INFO
         if audit_log.isEnabledFor(level):
             audit_log.log(level, "%s", audit_line(call, operation, resource, ANY_NAME, decision))
         return decision.allowed
 
-    def _decide(self, key: _Key) -> Decision:
-        principal, host, operation, resource, name = key
+    def _decide(self, key: _Key, name: str | None) -> Decision:
+        principal, host, operation, resource = key
         client = Client(str(principal), java_host(host))
         if client.principal in self._super_users:
             decision = SUPER_USER
@@ -94,7 +113,12 @@ class BuiltInAuthorizer:
             )
         else:
             decision = self._rules.decide(client, operation, resource, name, allow_everyone=self._allow_everyone)
-        if len(self._decisions) >= MAX_DECISIONS:
-            self._decisions.clear()
-        self._decisions[key] = decision
+        if self._decisions_count >= MAX_DECISIONS:
+            self._forget()
+        self._decisions_count += 1
+        self._decisions.setdefault(key, {})[name] = decision
         return decision
+
+    def _forget(self) -> None:
+        self._decisions.clear()
+        self._decisions_count = 0

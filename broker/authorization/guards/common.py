@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from copy import copy
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gregor.broker.authorization.model import CLUSTER_NAME, Operation, ResourceType
@@ -99,14 +100,19 @@ def split(
 ) -> tuple[Sequence[PartT], list[PartT]]:
     """Return the parts of a request that name resources on which the operation is allowed, and the other ones. Each
     name is checked once. A part without a name, as its topic id is unknown, is for the plain handler to refuse."""
-    names = {name for part in parts if (name := name_of(part)) is not None}
-    allowed = broker.authorizer.allowed(call, operation, resource, names)
-    if len(allowed) == len(names):
+    if len(parts) == 1:
+        only = name_of(parts[0])
+        if only is None or broker.authorizer.allows(call, operation, resource, only):
+            return parts, []
+        return [], list(parts)
+    names = list(map(name_of, parts))
+    distinct = {name for name in names if name is not None}
+    allowed = broker.authorizer.allowed(call, operation, resource, distinct)
+    if len(allowed) == len(distinct):
         return parts, []
     kept: list[PartT] = []
     refused: list[PartT] = []
-    for part in parts:
-        name = name_of(part)
+    for name, part in zip(names, parts, strict=True):
         (kept if name is None or name in allowed else refused).append(part)
     return kept, refused
 
@@ -114,6 +120,10 @@ def split(
 def topic_name(broker: GuardContext, name: str, topic_id: Uuid) -> str | None:
     """Return the name of the topic that a part of a request means, None for an unknown topic id."""
     return name if topic_id == ZERO_UUID else broker.metadata.topic_name(topic_id)
+
+
+NAME: Callable[[Any], str] = attrgetter("name")
+"""The name of a part that is named by it."""
 
 
 def by_name(parts: Iterable[Any]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gregor.broker.authorization.guards.common import (
+    NAME,
     GuardContext,
     Serve,
     after,
@@ -36,6 +37,8 @@ from gregor.protocol.records.batch import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_
 if TYPE_CHECKING:
     from gregor.broker.context import Call
 
+TOPIC_IDS_FROM = 13
+"""Version of Produce."""
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -58,7 +61,7 @@ def produce(broker: GuardContext, request: ProduceRequest, call: Call, serve: Se
         Operation.WRITE,
         ResourceType.TOPIC,
         request.topic_data,
-        lambda topic: topic_name(broker, topic.name, topic.topic_id),
+        NAME if call.version < TOPIC_IDS_FROM else lambda topic: topic_name(broker, topic.name, topic.topic_id),
     )
     if not refused:
         return serve(request)
@@ -106,9 +109,7 @@ def _refused_records(topic: ProduceRequest.TopicProduceData, error: ErrorCode) -
 
 def list_offsets(broker: GuardContext, request: ListOffsetsRequest, call: Call, serve: Serve) -> Any:
     """DESCRIBE on each topic."""
-    allowed, refused = split(
-        broker, call, Operation.DESCRIBE, ResourceType.TOPIC, request.topics, lambda topic: topic.name
-    )
+    allowed, refused = split(broker, call, Operation.DESCRIBE, ResourceType.TOPIC, request.topics, NAME)
     if not refused:
         return serve(request)
     make = ListOffsetsResponse.ListOffsetsPartitionResponse
@@ -148,9 +149,7 @@ def offset_for_leader_epoch(
 
 def delete_records(broker: GuardContext, request: DeleteRecordsRequest, call: Call, serve: Serve) -> Any:
     """DELETE on each topic."""
-    allowed, refused = split(
-        broker, call, Operation.DELETE, ResourceType.TOPIC, request.topics, lambda topic: topic.name
-    )
+    allowed, refused = split(broker, call, Operation.DELETE, ResourceType.TOPIC, request.topics, NAME)
     if not refused:
         return serve(request)
     partitions: dict[str, dict[int, None]] = {}
@@ -173,7 +172,7 @@ def delete_records(broker: GuardContext, request: DeleteRecordsRequest, call: Ca
 
 def describe_producers(broker: GuardContext, request: DescribeProducersRequest, call: Call, serve: Serve) -> Any:
     """READ on each topic."""
-    allowed, refused = split(broker, call, Operation.READ, ResourceType.TOPIC, request.topics, lambda topic: topic.name)
+    allowed, refused = split(broker, call, Operation.READ, ResourceType.TOPIC, request.topics, NAME)
     if not refused:
         return serve(request)
     answers = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gregor.broker.authorization.guards.common import GuardContext, Serve, after, narrowed, split, topic_name
+from gregor.broker.authorization.guards.common import NAME, GuardContext, Serve, after, narrowed, split, topic_name
 from gregor.broker.authorization.guards.groups import DENIED, may
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.protocol.errors import ErrorCode
@@ -186,7 +186,7 @@ def _fetch_of_one(broker: GuardContext, request: OffsetFetchRequest, call: Call,
 
 
 def _visible_names(broker: GuardContext, call: Call, topics: Sequence[Any]) -> tuple[Sequence[Any], list[Any]]:
-    return split(broker, call, Operation.DESCRIBE, ResourceType.TOPIC, topics, lambda topic: topic.name)
+    return split(broker, call, Operation.DESCRIBE, ResourceType.TOPIC, topics, NAME)
 
 
 def _old_refused_topic(topic: Any, error: ErrorCode) -> OffsetFetchResponse.OffsetFetchResponseTopic:
@@ -208,7 +208,7 @@ def offset_delete(broker: GuardContext, request: OffsetDeleteRequest, call: Call
     """DELETE on the group, READ on each topic."""
     if not may(broker, call, Operation.DELETE, request.group_id):
         return OffsetDeleteResponse(error_code=DENIED)
-    allowed, refused = split(broker, call, Operation.READ, ResourceType.TOPIC, request.topics, lambda topic: topic.name)
+    allowed, refused = split(broker, call, Operation.READ, ResourceType.TOPIC, request.topics, NAME)
     if not refused:
         return serve(request)
     answers = [

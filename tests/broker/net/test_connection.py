@@ -69,8 +69,7 @@ class FakeTransport(asyncio.Transport):
     def abort(self) -> None:
         self.aborted = True
 
-    def close(self) -> None:
-        self.aborted = True
+    close = abort
 
 
 class Connections:

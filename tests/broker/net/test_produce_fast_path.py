@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.broker.handlers.k00_produce import produce as general_produce
-from gregor.broker.net.produce_fast_path import ROUTES_FROM, PendingProduce, ProduceRoutes
+from gregor.broker.net.produce_fast_path import ROUTES_FROM, AuthorizedRoutes, PendingProduce, ProduceRoutes
 from gregor.broker.net.responses import encode_response
 from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.registry import Entry
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import ProduceRequest, ProduceResponse, RequestHeader
-from gregor.protocol.principal import Principal
+from gregor.protocol.principal import ANONYMOUS, Principal
 from gregor.protocol.records.batch import build_batch
+from tests.support.authorizers import FakeAuthorizer
 
 TOPIC_ID = bytes(range(16))
 ENTRY = Entry(ApiKey.PRODUCE, 0, 13, general_produce, True)
@@ -347,3 +349,29 @@ def test_mutated_requests_of_a_known_route_append_nothing_that_the_general_way_w
             continue
         twin.slow(mutant, version, 1)
         assert world.partitions[0].appended == twin.partitions[0].appended
+
+
+# ---- with an authorizer ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_route_is_learnt_where_the_write_is_allowed_and_ends_with_the_rules(version: int) -> None:
+    world, authorizer = World(), FakeAuthorizer()
+    world.broker.metadata = SimpleNamespace(topic_name={TOPIC_ID: "t"}.get)
+    client: Any = SimpleNamespace(principal=ANONYMOUS, host="127.0.0.1")
+    world.routes = AuthorizedRoutes(world.broker, authorizer, client)
+    frame = request_frame(version, batch(10))
+    world.learn(frame, version)
+    assert authorizer.checks == [(Operation.WRITE, ResourceType.TOPIC, "t")]
+    assert world.fast(frame, version, 1) is not None
+    assert len(authorizer.checks) == 1, "a route needs no check"
+    authorizer.deny(Operation.WRITE, ResourceType.TOPIC, "t")
+    assert world.fast(frame, version, 2) is None
+    assert world.broker.route_slots.used == 0
+    world.learn(frame, version)
+    assert world.fast(frame, version, 3) is None
+    assert len(world.partitions[0].appended) == 1
+    authorizer.denied.clear()
+    authorizer.generation += 1
+    world.learn(frame, version)
+    assert world.fast(frame, version, 4) is not None

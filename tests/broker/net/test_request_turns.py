@@ -149,7 +149,7 @@ def test_a_client_that_leaves_meanwhile_leaves_nothing_behind(tmp_path: Path) ->
             harness.turn(turns_before * 10)
             wire.close()
             harness.turn(10)
-        assert budget.used_bytes == 0
+        harness.until(lambda: budget.used_bytes == 0)  # a change is completed without its client
         while (buffer := pool.acquire_warm()) is not None:
             assert buffer.view.nbytes == buffer.capacity
 
