@@ -36,6 +36,7 @@ COMMANDS = {
     "transactions": ("gregor.broker.cli.transactions.command", "Show transactions, and end those that hang."),
     "acls": ("gregor.broker.cli.acls", "Show, add and remove access rules, and explain their decisions."),
     "features": ("gregor.broker.cli.features", "Show and change the finalised features of a cluster."),
+    "security": ("gregor.broker.cli.security", "Make certificates, users and settings of a secured broker."),
     "doctor": ("gregor.broker.cli.doctor.command", "Check a cluster as its clients see it, and show what to change."),
     "dump-log": ("gregor.broker.cli.dump_log.command", "Show the content of the files of a log."),
     "verify": ("gregor.broker.cli.verify", "Check the files of a data folder; changes nothing."),

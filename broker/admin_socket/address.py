@@ -9,10 +9,14 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from struct import Struct
 
 SOCKET_NAME = ".gregor.sock"
 _MAX_PATH_BYTES = 100
 """sockaddr_un has room for 108 bytes, on some systems for 104."""
+
+_CREDENTIALS = Struct("3i")
+"""struct ucred: process, user and group of the peer."""
 
 
 @contextmanager
@@ -47,6 +51,15 @@ def listen(folder: str) -> socket.socket:
         listening.close()
         raise
     return listening
+
+
+def is_own_user(connected: socket.socket) -> bool:
+    """Return whether the process at the other end belongs to the user of this one, or to root; on systems that do not
+    report it, the permissions of the file decide alone."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    _, user_id, _ = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return user_id in (0, os.geteuid())
 
 
 def connect(folder: str) -> socket.socket:

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gregor.broker.admin_socket.address import listen, unlink
+from gregor.broker.admin_socket.address import is_own_user, listen, unlink
 from gregor.broker.admin_socket.explain import explain_compaction, explain_retention
 from gregor.broker.log import logger
 from gregor.protocol.errors import KafkaError
@@ -242,7 +242,10 @@ class ControlSocket:
         assert task is not None
         self._serving.add(task)
         try:
-            await self._serve(reader, writer)
+            if is_own_user(writer.get_extra_info("socket")):
+                await self._serve(reader, writer)
+            else:
+                logger.warning("The admin socket in %s refuses a process of another user", self._folder)
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:

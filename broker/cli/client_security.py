@@ -12,7 +12,7 @@ from gregor.protocol.client_security import SECRETS, sasl_of_client, security_of
 if TYPE_CHECKING:
     from gregor.protocol.channel_security import ChannelSecurity
 
-# Keys of Java's clients of which librdkafka has none; what they say is in the keys that replace them.
+# Keys of Java's clients that librdkafka does not have; others replace them.
 _TRANSLATED = (
     "sasl.jaas.config",
     "ssl.keystore.certificate.chain",

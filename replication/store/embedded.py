@@ -262,6 +262,7 @@ class EmbeddedStore:
         return jobs, True
 
     def _open(self) -> tuple[sqlite3.Connection, _Contents]:
+        self._close_to_others()
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=0)
         try:
             # Exclusive before WAL: then SQLite needs no shared-memory file, and refuses a second process.
@@ -288,6 +289,14 @@ class EmbeddedStore:
             connection.close()
             raise
         return connection, (rows, counters["zxid"], counters["session"])
+
+    def _close_to_others(self) -> None:
+        """Let only this user read the file, which has credentials; SQLite's log gets the same permissions."""
+        with suppress(OSError):  # SQLite reports what is wrong with the folder or the file
+            try:
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            except FileExistsError:
+                os.chmod(self.path, 0o600)
 
     def _reserve_log(self) -> None:
         """Reserve space on the disk for the next writes, so that topics can still be deleted when it is full. Only in

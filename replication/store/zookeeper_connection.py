@@ -1,4 +1,4 @@
-"""What kazoo lacks: connections on one thread, and with TLS without keys in files; the request that reads many nodes;
+"""Additions to kazoo: connections on one thread, and with TLS without keys in files; the request that reads many nodes;
 Kafka's access control lists of new nodes."""
 
 from __future__ import annotations

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gregor.broker.admin_socket.address import SOCKET_NAME, socket_path
+from gregor.broker.admin_socket.address import SOCKET_NAME, is_own_user, socket_path
 from gregor.broker.server import Server
 from gregor.config.broker import BrokerConfig
 
@@ -44,6 +46,14 @@ def test_orders_over_the_socket(tmp_path: Path) -> None:
         assert not (tmp_path / SOCKET_NAME).exists()
 
     asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def test_only_processes_of_the_same_user_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = socket.socketpair(socket.AF_UNIX)
+    with one, other:
+        assert is_own_user(one)
+        monkeypatch.setattr(os, "geteuid", lambda: 4711)
+        assert is_own_user(one) == (os.getuid() == 0)
 
 
 @pytest.mark.slow

@@ -53,6 +53,19 @@ async def test_only_files_in_the_folder_and_one_after_closing(tmp_path: Path) ->
 
 
 @on_loop
+async def test_files_are_readable_by_their_user_only(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    for _ in range(2):  # new, and one of an earlier release
+        store = EmbeddedStore(str(path))
+        await store.start()
+        try:
+            assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+        finally:
+            await store.close()
+        path.chmod(0o644)
+
+
+@on_loop
 async def test_random_writes_survive_a_crash_at_any_moment(tmp_path: Path) -> None:
     """Copies of the files between writes stand for the disk after kill -9; each must open to the tree of then."""
     rng = random.Random(20)

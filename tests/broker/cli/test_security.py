@@ -1,0 +1,67 @@
+"""`gregor security init`: its files fit each other, and others cannot read them."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from gregor.broker.__main__ import main
+from gregor.config.broker import BrokerConfig
+from gregor.config.properties import load_properties
+from gregor.config.security.tls import TlsSettings, server_context
+from gregor.protocol.client_security import security_of_client
+from gregor.replication.channels.inter_broker_security import security_between_brokers
+
+
+def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> None:
+    """Make a handshake in memory. Raises ssl.SSLError."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        client.wrap_bio(to_client, to_server, server_hostname=host),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(10):
+        for side in list(sides):
+            try:
+                side.do_handshake()
+                sides.remove(side)
+            except ssl.SSLWantReadError:
+                continue
+    assert sides == []
+
+
+def test_files_of_broker_and_clients_fit_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "secrets"
+    hosts = ["--host", "kafka1.example", "--host", "10.0.0.1"]
+    assert main(["security", "init", str(folder), *hosts, "--user", "anna", "--port", "9999"]) == 0
+    shown = capsys.readouterr()
+    config = BrokerConfig.load(str(folder / "broker.properties"))
+    assert [(one.host, one.port, one.security_protocol) for one in config.listeners] == [
+        ("kafka1.example", 9999, "SASL_SSL")
+    ]
+    server = server_context(TlsSettings.of_listener(config, "SASL_SSL"))
+    between = security_between_brokers(config)
+    assert between.tls_context is not None and between.new_mechanism is not None
+    handshake(server, between.tls_context(), "10.0.0.1")
+    for user in ("admin", "anna"):
+        client = security_of_client(load_properties(str(folder / user / "client.properties")))
+        assert client.tls_context is not None and client.new_mechanism is not None
+        handshake(server, client.tls_context(), "kafka1.example")
+        password = client.new_mechanism().first().split(b"\0")[2].decode()
+        assert f'user_{user}="{password}"' in config["listener.name.sasl_ssl.plain.sasl.jaas.config"]
+        assert password in (folder / user / "librdkafka.properties").read_text()
+        assert password not in shown.out + shown.err
+        for file in ("kafka_python.py", "spark.py"):
+            compile((folder / user / file).read_text(), file, "exec")
+    assert {path.stat().st_mode & 0o77 for path in [folder, *folder.rglob("*")]} == {0}
+
+
+def test_folder_in_use_and_strange_names_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "ca.key").write_text("a key in use")
+    assert main(["security", "init", str(tmp_path)]) == 1
+    assert "is not empty" in capsys.readouterr().err
+    assert main(["security", "init", str(tmp_path / "new"), "--user", 'a"b']) == 1
+    assert "give a name of letters" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
