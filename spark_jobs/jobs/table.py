@@ -27,6 +27,7 @@ try:
         add_value_arguments,
         decoded_batch,
         decoded_stream,
+        undecodable_batch,
         value_problem,
         with_schema,
     )
@@ -138,15 +139,32 @@ def check_owner(spark: SparkSession, options: Options, target: TableTarget) -> N
 
 
 def delete_missed(spark: SparkSession, options: Options, target: TableTarget) -> None:
-    """Delete the rows of the table whose keys are not in the topic any more."""
+    """Delete the rows of the table whose keys are not in the topic any more.
+
+    A record that cannot be decoded ends the job, or, with a dead-letter topic, keeps the row of its key as it is.
+    """
     from gregor.spark_jobs.tables.change import table_rows
     from gregor.spark_jobs.tables.writer import reconcile
 
+    source, skips = committed_only(options), options.dead_letter_topic is not None
     records: DataFrame = decoded_batch(
-        spark, committed_only(options), options.topic, then=lambda found: changed(found, options)
+        spark, source, options.topic, then=lambda found: changed(found, options), skips=skips
     )
-    rows = table_rows(records, columns_of(records, options), options.key_columns)
-    reconcile(target, rows, options.key_columns)
+    columns = columns_of(records, options)
+    rows = table_rows(records, columns, options.key_columns)
+    if not skips:
+        reconcile(target, rows, options.key_columns)
+        return
+    skipped = undecodable_batch(spark, source, options.topic, then=lambda found: changed(found, options))
+    kept = table_rows(skipped, columns, options.key_columns).persist()
+    try:
+        count = kept.count()
+        if count:
+            text = f"{count} records of {options.topic} cannot be decoded: --reconcile keeps the rows of their keys"
+            print(text, file=sys.stderr, flush=True)
+        reconcile(target, rows, options.key_columns, kept)
+    finally:
+        kept.unpersist()
 
 
 def changed(rows: DataFrame, options: Options) -> DataFrame:

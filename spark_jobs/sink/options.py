@@ -13,7 +13,7 @@ from gregor.spark_jobs.errors import JobError
 DEFAULT_STATE_TOPIC = "_gregor_spark_batches"
 DEFAULT_TRANSACTION_TIMEOUT_MS = 60_000
 DEFAULT_BATCH_BYTES = 256 * 1024
-"""Kafka's default, 16384, fits a producer that has several requests in flight; this one waits for each response."""
+"""Kafka's default, 16384, is that of a producer which sends records as they come; these come as the rows of a task."""
 DEFAULT_MAX_REQUEST_BYTES = 1024 * 1024
 DEFAULT_MAX_ATTEMPTS = 3
 

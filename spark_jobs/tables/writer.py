@@ -54,8 +54,11 @@ class TableWriter:
             newest.unpersist()
 
 
-def reconcile(target: TableTarget, rows: DataFrame, key_columns: Sequence[str]) -> None:
-    """Delete the rows of the table whose keys have no row in the topic; `rows` are all of it, from `table_rows`."""
-    latest = winners(newest_by_partition(rows, key_columns), key_columns).filter(~F.col(DELETE))
+def reconcile(target: TableTarget, rows: DataFrame, key_columns: Sequence[str], kept: DataFrame | None = None) -> None:
+    """Delete the rows of the table whose keys have no row in the topic; `rows` are all of it, from `table_rows`. The
+    keys of `kept` are not deleted."""
+    latest = winners(newest_by_partition(rows, key_columns), key_columns).filter(~F.col(DELETE)).select(*key_columns)
+    if kept is not None:
+        latest = latest.union(kept.select(*key_columns))
     gone = absent_keys(target.rows(), latest, key_columns)
     target.merge(gone, key_columns, Batch(f"reconcile-{uuid.uuid4()}", 0))

@@ -224,16 +224,33 @@ def decoded_batch(
     topic: str,
     limits: Mapping[str, str] | None = None,
     then: Callable[[DataFrame], DataFrame] | None = None,
+    skips: bool = False,
 ) -> DataFrame:
     """Return the rows that a topic has now; the first value that cannot be decoded fails the query.
 
-    `limits` are options of the source that select a part of the topic; `then` is applied to the decoded rows.
+    `limits` are options of the source that select a part of the topic; `then` is applied to the decoded rows. With
+    `skips` values that cannot be decoded are left out.
     """
     from gregor.spark_jobs.formats.columns import decoded
 
     rows = decoded(record_batch(spark, options, topic, limits), options.values)
     rows = rows if then is None else then(rows)
-    return refused(rows, [name for name in rows.columns if name not in ("problem", *RAW)])
+    kept = [name for name in rows.columns if name not in ("problem", *RAW)]
+    return rows.filter("problem IS NULL").select(kept) if skips else refused(rows, kept)
+
+
+def undecodable_batch(
+    spark: SparkSession, options: Any, topic: str, then: Callable[[DataFrame], DataFrame] | None = None
+) -> DataFrame:
+    """Return the rows that `decoded_batch` skips, without their values, as tombstones have none."""
+    from pyspark.sql import functions as F
+
+    from gregor.spark_jobs.formats.columns import decoded
+
+    rows = decoded(record_batch(spark, options, topic), options.values).filter("problem IS NOT NULL")
+    empty = {name: F.lit(None).cast(rows.schema[name].dataType) for name in ("value", "raw_value", "problem")}
+    rows = rows.withColumns(empty)
+    return rows if then is None else then(rows)
 
 
 @dataclass(frozen=True)
