@@ -34,6 +34,7 @@ COMMANDS = {
     "log-dirs": ("gregor.broker.cli.log_dirs", "Show data folders, and the size of each partition in them."),
     "leader-election": ("gregor.broker.cli.leader_election", "Elect leaders of partitions."),
     "transactions": ("gregor.broker.cli.transactions.command", "Show transactions, and end those that hang."),
+    "acls": ("gregor.broker.cli.acls", "Show, add and remove access rules, and explain their decisions."),
     "features": ("gregor.broker.cli.features", "Show and change the finalised features of a cluster."),
     "doctor": ("gregor.broker.cli.doctor.command", "Check a cluster as its clients see it, and show what to change."),
     "dump-log": ("gregor.broker.cli.dump_log.command", "Show the content of the files of a log."),

@@ -121,3 +121,39 @@ def _mechanism(name: str, entry: JaasEntry | None, texts: Mapping[str, str]) -> 
         return client_mechanism(name, entry, settings, now_s=time.time)
     except AuthenticationFailed as error:
         raise ConfigError("sasl.mechanism", name, str(error)) from None
+
+
+def handshake_failure(error: OSError) -> str | None:
+    """Return cause and remedy of an error of a TLS handshake; None if it is another error."""
+    verification = getattr(error, "verify_message", None)
+    reason = getattr(error, "reason", None) or ""
+    if verification:
+        return f"its certificate is not accepted ({verification}); {_VERIFICATION_REMEDIES.get(error.verify_code, _CA)}"  # type: ignore[attr-defined]
+    for part, remedy in _HANDSHAKE_REMEDIES.items():
+        if part in reason:
+            return f"the TLS handshake failed ({reason.replace('_', ' ').lower()}): {remedy}"
+    if reason or "EOF occurred in violation of protocol" in str(error):
+        return f"the TLS handshake failed ({(reason or str(error)).replace('_', ' ').lower()})"
+    return None
+
+
+_CA = "set ssl.truststore.location to the authority that issued it"
+_VERIFICATION_REMEDIES = {
+    9: "it is not valid yet: compare the clocks of both machines",
+    10: "it has expired: exchange the certificate of the broker",
+    62: "it is for another host name: connect by a name in the certificate, or issue one for this name; an empty"
+    " ssl.endpoint.identification.algorithm disables the check",
+    64: "it is for another address: connect by a name in the certificate, or issue one for this address; an empty"
+    " ssl.endpoint.identification.algorithm disables the check",
+}
+"""By OpenSSL's number of the failure (X509_V_ERR_*)."""
+_HANDSHAKE_REMEDIES = {
+    "WRONG_VERSION_NUMBER": "the port serves no TLS; give the port of a TLS listener, or another security.protocol",
+    "CERTIFICATE_REQUIRED": "the broker requires a certificate of the client; set ssl.keystore.location",
+    "UNKNOWN_CA": "the broker does not trust the certificate of the client; set ssl.keystore.location to one that its"
+    " ssl.truststore has issued",
+    "CERTIFICATE_EXPIRED": "the certificate of the client has expired",
+    "PROTOCOL_VERSION": "both sides have no TLS version in common; compare ssl.enabled.protocols",
+    "HANDSHAKE_FAILURE": "both sides have no cipher suite in common, or the broker requires a certificate of the"
+    " client; set ssl.keystore.location, and compare ssl.cipher.suites",
+}

@@ -12,15 +12,15 @@ from gregor.protocol.acls import Operation, ResourceType, text_of
 from gregor.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
+    from gregor.broker.authorization.model import ClientRequest
     from gregor.broker.authorization.rules import Decision
-    from gregor.broker.context import Call
 
 audit_log = logging.getLogger("gregor.authorizer")
 ANY_NAME = "NONE"
 """Stands in the log for the name, where any name of a type will do."""
 
 
-def audit_line(call: Call, operation: Operation, resource: ResourceType, name: str, decision: Decision) -> str:
+def audit_line(call: ClientRequest, operation: Operation, resource: ResourceType, name: str, decision: Decision) -> str:
     """Return the line about one decision. Names come from clients: characters that would forge a line are escaped."""
     connection = call.connection
     return (

@@ -10,7 +10,7 @@ from gregor.broker.authorization.audit import ANY_NAME, audit_line, audit_log
 from gregor.broker.authorization.rules import SUPER_USER, AuthorizerClass, Client, Decision, RuleSet, java_host
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call
+    from gregor.broker.authorization.model import ClientRequest
     from gregor.protocol.acls import Operation, Pattern, ResourceType, Rule
     from gregor.protocol.principal import Principal
 
@@ -50,7 +50,7 @@ class BuiltInAuthorizer:
     # -- decisions -------------------------------------------------------------------------------------------------
 
     def allows(
-        self, call: Call, operation: Operation, resource: ResourceType, name: str, *, logs_denial: bool = True
+        self, call: ClientRequest, operation: Operation, resource: ResourceType, name: str, *, logs_denial: bool = True
     ) -> bool:
         connection = call.connection
         key = (connection.principal, connection.host, operation, resource, name)
@@ -65,7 +65,7 @@ class BuiltInAuthorizer:
 
     def allowed(
         self,
-        call: Call,
+        call: ClientRequest,
         operation: Operation,
         resource: ResourceType,
         names: Iterable[str],
@@ -74,7 +74,7 @@ class BuiltInAuthorizer:
     ) -> set[str]:
         return {name for name in names if self.allows(call, operation, resource, name, logs_denial=logs_denial)}
 
-    def allows_any(self, call: Call, operation: Operation, resource: ResourceType) -> bool:
+    def allows_any(self, call: ClientRequest, operation: Operation, resource: ResourceType) -> bool:
         connection = call.connection
         key = (connection.principal, connection.host, operation, resource, None)
         decision = self._decisions.get(key) or self._decide(key)

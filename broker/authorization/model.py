@@ -8,9 +8,29 @@ from typing import TYPE_CHECKING, Protocol
 from gregor.protocol.acls import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call
+    from gregor.protocol.principal import Principal
 
-__all__ = ["CLUSTER_NAME", "Authorizer", "Operation", "ResourceType"]
+__all__ = ["CLUSTER_NAME", "Authorizer", "ClientRequest", "Operation", "ResourceType"]
+
+
+class Client(Protocol):
+    """The connection of a request: its principal and the address of its host."""
+
+    @property
+    def principal(self) -> Principal: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def listener(self) -> str: ...
+
+
+class ClientRequest(Protocol):
+    """The part of a call (gregor.broker.context.Call) that an authorizer reads."""
+
+    @property
+    def connection(self) -> Client: ...
+    @property
+    def api_key(self) -> int: ...
 
 
 class Authorizer(Protocol):
@@ -22,14 +42,14 @@ class Authorizer(Protocol):
     """
 
     def allows(
-        self, call: Call, operation: Operation, resource: ResourceType, name: str, *, logs_denial: bool = True
+        self, call: ClientRequest, operation: Operation, resource: ResourceType, name: str, *, logs_denial: bool = True
     ) -> bool:
         """Return whether the operation is allowed on the resource of this name."""
         ...
 
     def allowed(
         self,
-        call: Call,
+        call: ClientRequest,
         operation: Operation,
         resource: ResourceType,
         names: Iterable[str],
@@ -39,7 +59,7 @@ class Authorizer(Protocol):
         """Return those of the names on which the operation is allowed."""
         ...
 
-    def allows_any(self, call: Call, operation: Operation, resource: ResourceType) -> bool:
+    def allows_any(self, call: ClientRequest, operation: Operation, resource: ResourceType) -> bool:
         """Return whether the operation is allowed on at least one possible name of this type (Kafka's
         authorizeByResourceType)."""
         ...

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from gregor.broker.cli.client_security import for_librdkafka
 from gregor.broker.cli.errors import CommandError, kafka_error
 from gregor.config.listeners import address_text
 from gregor.config.properties import PropertiesError, load_properties
@@ -50,7 +51,7 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     """Return host and port of each address in `host:port,[::1]:port,..`; raise CommandError for other text."""
     addresses = []
     for item in text.split(","):
-        host, colon, port = item.strip().removeprefix("PLAINTEXT://").rpartition(":")
+        host, colon, port = item.strip().rpartition("://")[2].rpartition(":")
         if not colon or not host.strip("[]") or len(port) > 5 or not port.isdecimal() or not 0 < int(port) < 65536:
             raise CommandError(f"'{item.strip()}' is not an address of a broker; give HOST:PORT, e.g. localhost:9092.")
         addresses.append((host.strip("[]"), int(port)))
@@ -102,7 +103,7 @@ def client_settings(
     client_id: str = "gregor-admin",
 ) -> dict[str, Any]:
     """Return the settings of a client of confluent-kafka; `properties` have precedence over those of the file."""
-    given = {**(load_file(config_file) if config_file else {}), **(properties or {})}
+    given = for_librdkafka({**(load_file(config_file) if config_file else {}), **(properties or {})})
     settings: dict[str, Any] = {
         _RENAMED.get(key, key): value.strip() for key, value in given.items() if key not in _JAVA_ONLY
     }

@@ -1,14 +1,13 @@
 """A client of a cluster on `protocol.sync_client`, for the APIs that confluent-kafka does not offer.
 
-It has one connection per broker and sends one request at a time, in the newest version that both sides support. It
-connects to PLAINTEXT listeners only.
+It has one connection per broker and sends one request at a time, in the newest version that both sides support.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gregor.broker.cli.client import (
     CONNECT_TIMEOUT_S,
@@ -18,12 +17,18 @@ from gregor.broker.cli.client import (
     load_file,
     parse_bootstrap,
 )
+from gregor.broker.cli.client_security import channel_security
 from gregor.broker.cli.errors import CommandError
 from gregor.config.listeners import address_text
 from gregor.protocol.client import UnsupportedVersion, newest_version, version_ranges
+from gregor.protocol.client_security import handshake_failure
 from gregor.protocol.errors import ErrorCode, MalformedMessage
 from gregor.protocol.messages import ApiMessage, ApiVersionsRequest, MetadataRequest
+from gregor.protocol.sasl.mechanism import AuthenticationFailed
 from gregor.protocol.sync_client import ConnectionEnded, SyncConnection
+
+if TYPE_CHECKING:
+    from gregor.protocol.channel_security import ChannelSecurity
 
 
 def known_code(code: int) -> ErrorCode:
@@ -54,25 +59,35 @@ def check_code(code: int, message: str | None = None) -> None:
 class _Link:
     """A connection to one broker, with the API versions that the broker supports."""
 
-    def __init__(self, host: str, port: int, client_id: str) -> None:
+    def __init__(self, host: str, port: int, client_id: str, security: ChannelSecurity) -> None:
         self.name = address_text(host, port)
         try:
-            self._connection = SyncConnection(host, port, client_id, CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S)
+            self._connection = SyncConnection(host, port, client_id, CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, security)
         except OSError as error:
+            if security.tls_context is not None and (text := handshake_failure(error)) is not None:
+                raise CommandError(f"cannot connect to the broker at {self.name}: {text}.") from None
             raise CommandError(
                 f"cannot connect to the broker at {self.name}, its advertised address: {error.strerror or error}. "
                 "`gregor doctor` checks the addresses of all brokers."
             ) from None
         try:
             self.versions = version_ranges(self.exchange(ApiVersionsRequest(), 0))
+            self._guarded(lambda: self._connection.log_in(self.versions))
         except CommandError:
             self.close()
             raise
         self.peer = str(self._connection.socket.getpeername()[0])
 
     def exchange(self, request: ApiMessage, version: int) -> Any:
+        return self._guarded(lambda: self._connection.exchange(request, version))
+
+    def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
-            return self._connection.exchange(request, version)
+            return call()
+        except (AuthenticationFailed, UnsupportedVersion) as error:
+            raise CommandError(
+                f"the broker at {self.name}: {error}. Correct sasl.mechanism and sasl.jaas.config of --command-config."
+            ) from None
         except TimeoutError:
             raise CommandError(f"the broker at {self.name} did not answer within {REQUEST_TIMEOUT_S:.0f} s.") from None
         except ConnectionEnded:
@@ -88,26 +103,19 @@ class _Link:
         self._connection.close()
 
 
-def check_protocol(settings: Mapping[str, str]) -> None:
-    """Raise CommandError if these client settings need a protocol other than PLAINTEXT."""
-    protocol = settings.get("security.protocol", "PLAINTEXT").strip().upper()
-    if protocol != "PLAINTEXT":
-        raise CommandError(f"security.protocol={protocol}: this command connects to PLAINTEXT listeners only.")
-
-
 class WireClient:
     """The connections to the brokers of a cluster; a context manager."""
 
     def __init__(self, bootstrap: str, config_file: str | None = None, client_id: str = "gregor-admin") -> None:
         settings = load_file(config_file) if config_file else {}
-        check_protocol(settings)
+        self._security = channel_security(settings)
         self._client_id = settings.get("client.id", client_id).strip()
         self._links: dict[int | None, _Link] = {}
         check_reachable(bootstrap, START_TIMEOUT_S)
         problem = CommandError("--bootstrap-server names no broker.")
         for host, port in parse_bootstrap(bootstrap):
             try:
-                self._links[None] = _Link(host, port, self._client_id)
+                self._links[None] = _Link(host, port, self._client_id, self._security)
                 break
             except CommandError as error:
                 problem = error
@@ -164,7 +172,7 @@ class WireClient:
             if node_id not in self.brokers:
                 live = ", ".join(map(str, sorted(self.brokers)))
                 raise CommandError(f"there is no broker {node_id}; live brokers: {live}.")
-            link = self._links[node_id] = _Link(*self.brokers[node_id], self._client_id)
+            link = self._links[node_id] = _Link(*self.brokers[node_id], self._client_id, self._security)
         return link
 
     def close(self) -> None:

@@ -71,8 +71,7 @@ def _may_replicate(authorizer: Authorizer, call: Call) -> bool:
 
 
 def _refused_follower(request: FetchRequest) -> FetchResponse:
-    """Refuse each partition of a full request; one in a session, whose partitions this broker would have to look up, is
-    repeated as a full one by the follower."""
+    """Refuse each partition of a full request; one in a session is repeated as a full one by the follower."""
     if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     return FetchResponse(

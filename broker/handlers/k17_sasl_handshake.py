@@ -1,4 +1,4 @@
-"""SaslHandshake (key 17), versions 0 and 1: the choice of a SASL mechanism.
+"""SaslHandshake (key 17), versions 0 to 1: the choice of a SASL mechanism.
 
 - 0 raw tokens follow, each behind its size (KIP-43); 1 tokens follow in SaslAuthenticate (KIP-152).
 - On a listener without SASL, and on an authenticated connection whose session has no end: ILLEGAL_SASL_STATE.

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50), version 0: the mechanisms and iterations of users (KIP-554).
+"""DescribeUserScramCredentials (key 50), versions 0 to 0: the mechanisms and iterations of users (KIP-554).
 
 No part of a credential is returned. A user without credentials is RESOURCE_NOT_FOUND, and one that is named twice
 DUPLICATE_RESOURCE.

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (key 51), version 0: set and remove credentials of users (KIP-554).
+"""AlterUserScramCredentials (key 51), versions 0 to 0: set and remove credentials of users (KIP-554).
 
 The client hashes the passwords; the broker derives the keys that it stores. All changes of a user are made, or none.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -42,7 +43,10 @@ def find_jars() -> Path:
 def server_command(
     config_file: Path, log_file: Path | None = None, environ: Mapping[str, str] = os.environ, heap_mb: int = 256
 ) -> list[str]:
-    """Return the command that runs the server in the foreground, with its log on standard error or in `log_file`."""
+    """Return the command that runs the server in the foreground, with its log on standard error or in `log_file`.
+
+    SERVER_JVMFLAGS has more options of Java, as with ZooKeeper's own script: among them the JAAS file of its users.
+    """
     home = environ.get("JAVA_HOME")
     java = shutil.which("java", path=os.path.join(home, "bin") if home else environ.get("PATH"))
     if java is None:
@@ -60,6 +64,7 @@ def server_command(
         "-Dzookeeper.admin.enableServer=false",
         f"-Dzookeeper.4lw.commands.whitelist={','.join(WORDS)}",
         "-Dlog4j2.level=INFO" if log_file is None else f"-Dzookeeper.log.file={log_file}",
+        *shlex.split(environ.get("SERVER_JVMFLAGS", "")),
         "-cp",
         os.pathsep.join(jars),
         MAIN,

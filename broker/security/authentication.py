@@ -39,7 +39,7 @@ class Authentication:
         self._listeners: dict[str, SaslListener] = {}
 
     def session(self, connection: SecuredConnection, loop: asyncio.AbstractEventLoop) -> SaslSession | None:
-        """Return the session of a new connection; None if its listener authenticates nobody by SASL. Raises
+        """Return the session of a new connection; None if its listener has no SASL. Raises
         ConfigError if the listener was changed so that it cannot."""
         name = connection.listener
         protocol = next((one.security_protocol for one in self._config.listeners if one.name == name), "")

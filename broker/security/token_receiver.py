@@ -1,4 +1,4 @@
-"""What a connection receives before its client is authenticated: requests of few APIs, or raw tokens."""
+"""The receiving side of a connection before authentication: requests of few APIs, or raw tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a listener with SASL needs: its mechanisms, the login modules of each, and the limits of an exchange.
+"""The settings of a listener with SASL: its mechanisms, the login modules of each, and the limits of an exchange.
 
 A value comes from listener.name.<name>.<mechanism>.<key>, listener.name.<name>.<key> or <key>, in this order. A
 listener that cannot authenticate its clients as it is configured stops the start of the broker.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from gregor.config.broker import LISTENER_PREFIX, BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.security.jaas import JaasEntry, JaasError, parse_jaas
 
+LISTENER_PREFIX = "listener.name."
 _USER = "user_"
 _MODULES = {
     "PLAIN": "PlainLoginModule",
@@ -27,6 +27,13 @@ _UNSECURED = "unsecured"
 _JAAS = "sasl.jaas.config"
 _HANDLER = "sasl.server.callback.handler.class"
 _JWKS = "sasl.oauthbearer.jwks.endpoint.url"
+
+
+class Values(Protocol):
+    """The settings of a broker: the typed value of each key, those of single listeners included."""
+
+    def __getitem__(self, key: str) -> Any: ...
+    def __contains__(self, key: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class SaslSettings:
     """None: OAUTHBEARER is off, or its tokens are unsecured."""
 
     @classmethod
-    def of_listener(cls, config: BrokerConfig, listener: str) -> SaslSettings:
+    def of_listener(cls, config: Values, listener: str) -> SaslSettings:
         """Raises ConfigError, with the key and the remedy."""
         return _Reader(config, listener).settings()
 
@@ -74,7 +81,7 @@ class SaslSettings:
 
 @dataclass(slots=True)
 class _Reader:
-    config: BrokerConfig
+    config: Values
     listener: str
     jaas: dict[str, JaasEntry] = field(default_factory=dict)
 
@@ -153,17 +160,17 @@ class _Reader:
         if not url.startswith(("https://", "http://", "file://")):
             raise ConfigError(key, url, "must begin with https://, http:// or file://")
 
-        def value(name: str) -> Any:
-            return self._found(f"sasl.oauthbearer.{name}")[1]
+        def value(key: str) -> Any:
+            return self._found(key)[1]
 
         return JwksSettings(
             url=url,
-            refresh_ms=value("jwks.endpoint.refresh.ms"),
-            retry_ms=value("jwks.endpoint.retry.backoff.ms"),
-            max_retry_ms=value("jwks.endpoint.retry.backoff.max.ms"),
-            clock_skew_s=value("clock.skew.seconds"),
-            audiences=frozenset(value("expected.audience")),
-            issuer=value("expected.issuer"),
-            scope_claim=value("scope.claim.name"),
-            subject_claim=value("sub.claim.name"),
+            refresh_ms=value("sasl.oauthbearer.jwks.endpoint.refresh.ms"),
+            retry_ms=value("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
+            max_retry_ms=value("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
+            clock_skew_s=value("sasl.oauthbearer.clock.skew.seconds"),
+            audiences=frozenset(value("sasl.oauthbearer.expected.audience")),
+            issuer=value("sasl.oauthbearer.expected.issuer"),
+            scope_claim=value("sasl.oauthbearer.scope.claim.name"),
+            subject_claim=value("sasl.oauthbearer.sub.claim.name"),
         )

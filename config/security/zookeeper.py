@@ -22,7 +22,14 @@ JAAS = "gregor.zookeeper.jaas.config"
 INSTALL = "pip install 'gregor[zookeeper-sasl]'"
 _PREFIX = "zookeeper."
 _MODULE = "DigestLoginModule"
-_UNCHECKED = ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable")
+_STORE_KEYS = {
+    "ssl.keystore.location": "zookeeper.ssl.keystore.location",
+    "ssl.keystore.password": "zookeeper.ssl.keystore.password",
+    "ssl.keystore.type": "zookeeper.ssl.keystore.type",
+    "ssl.truststore.location": "zookeeper.ssl.truststore.location",
+    "ssl.truststore.password": "zookeeper.ssl.truststore.password",
+    "ssl.truststore.type": "zookeeper.ssl.truststore.type",
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ def zookeeper_security(config: BrokerConfig) -> ZooKeeperSecurity:
 
 
 def _user(config: BrokerConfig) -> tuple[str, Secret] | tuple[None, None]:
-    text = config[JAAS]
+    text = config["gregor.zookeeper.jaas.config"]
     if text is None:
         return None, None
     try:
@@ -79,25 +86,22 @@ def _tls(config: BrokerConfig) -> TlsSettings:
     from gregor.config.security.settings import StoreSettings
     from gregor.config.security.tls import TlsSettings
 
-    for key in _UNCHECKED:
+    for key in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"):
         if config[key]:
             raise ConfigError(key, "true", "gregor checks no revocation of ZooKeeper's certificates; remove the key")
 
-    def value(key: str) -> object:
-        found = config[_PREFIX + key]
+    def of_store(key: str) -> object:
+        """Return the setting of a store; stores in the settings themselves exist for listeners only."""
+        found = config[_STORE_KEYS[key]] if key in _STORE_KEYS else None
         return "JKS" if found is None and key.endswith(".type") else found
 
-    def of_store(key: str) -> object:
-        """Return the setting of a store; stores inside of the settings exist for listeners only."""
-        return value(key) if _PREFIX + key in config else None
-
-    protocol = str(value("ssl.protocol"))
+    enabled, protocol = config["zookeeper.ssl.enabled.protocols"], config["zookeeper.ssl.protocol"]
     return TlsSettings(
         prefix=_PREFIX,
         key_store=StoreSettings.key_store(of_store),
         trust_store=StoreSettings.trust_store(of_store),
-        enabled_protocols=tuple(config["zookeeper.ssl.enabled.protocols"]) or (protocol,),
-        protocol="TLS" if config["zookeeper.ssl.enabled.protocols"] else protocol,
+        enabled_protocols=tuple(enabled) or (protocol,),
+        protocol="TLS" if enabled else protocol,
         cipher_suites=tuple(config["zookeeper.ssl.cipher.suites"]),
-        endpoint_identification_algorithm=str(value("ssl.endpoint.identification.algorithm") or ""),
+        endpoint_identification_algorithm=config["zookeeper.ssl.endpoint.identification.algorithm"] or "",
     )

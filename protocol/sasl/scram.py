@@ -61,7 +61,7 @@ class ScramCredential:
 
 
 class Known(NamedTuple):
-    """What a server knows of a user, or of a delegation token."""
+    """A user, or a delegation token, as the server knows it."""
 
     credential: ScramCredential
     principal_name: str

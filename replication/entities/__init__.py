@@ -1,1 +1,1 @@
-"""What the metadata store keeps of users, client ids and addresses, in Apache Kafka's nodes."""
+"""Entities of security in the metadata store: access rules, credentials, quotas, tokens."""

@@ -8,9 +8,11 @@ from typing import Any
 
 from gregor.config.listeners import address_text
 from gregor.protocol.api_keys import ApiKey
-from gregor.protocol.client import version_ranges
+from gregor.protocol.client import UnsupportedVersion, version_ranges
+from gregor.protocol.client_security import handshake_failure
 from gregor.protocol.errors import ErrorCode, MalformedMessage
 from gregor.protocol.messages import ApiMessage
+from gregor.protocol.sasl.mechanism import AuthenticationFailed
 from gregor.protocol.sync_client import ConnectionEnded, SyncConnection
 from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.settings import ClientSettings
@@ -28,9 +30,18 @@ class BrokerConnection:
         self._timeout_ms = settings.request_timeout_ms
         try:
             self._connection = SyncConnection(
-                host, port, settings.client_id, settings.connect_timeout_ms / 1000, settings.request_timeout_ms / 1000
+                host,
+                port,
+                settings.client_id,
+                settings.connect_timeout_ms / 1000,
+                settings.request_timeout_ms / 1000,
+                settings.security,
             )
         except OSError as error:
+            if settings.security.tls_context is not None and (text := handshake_failure(error)) is not None:
+                raise KafkaFailure(
+                    ErrorCode.SASL_AUTHENTICATION_FAILED, f"no connection to the broker at {self.name}: {text}"
+                ) from None
             raise KafkaFailure(
                 ErrorCode.NETWORK_EXCEPTION,
                 f"no connection to the broker at {self.name}: {(error.strerror or str(error)).lower()}. "
@@ -38,10 +49,11 @@ class BrokerConnection:
             ) from None
         try:
             offered = self._guarded(self._connection.api_versions, SOFTWARE_NAME, _version())
+            self.versions = version_ranges(offered)
+            self._guarded(self._connection.log_in, self.versions)
         except KafkaFailure:
             self.close()
             raise
-        self.versions = version_ranges(offered)
         #: By the name of a feature its level in force.
         self.features: Mapping[str, int] = {one.name: one.max_version_level for one in offered.finalized_features}
 
@@ -86,6 +98,9 @@ class BrokerConnection:
             text = f"the broker at {self.name} did not respond within {self._timeout_ms / 1000:g} s"
         except ConnectionEnded:
             text = f"the broker at {self.name} closed the connection; its log has the cause"
+        except (AuthenticationFailed, UnsupportedVersion) as error:
+            code = ErrorCode.SASL_AUTHENTICATION_FAILED
+            raise KafkaFailure(code, f"the broker at {self.name}: {error}") from None
         except MalformedMessage as error:
             text = f"the server at {self.name} does not respond as a Kafka broker does: {error}"
             raise KafkaFailure(ErrorCode.UNKNOWN_SERVER_ERROR, text) from None

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
+from gregor.config.definitions import ConfigError
+from gregor.protocol.channel_security import ChannelSecurity
+from gregor.protocol.client_security import SECRETS, security_of_client
 from gregor.protocol.errors import ErrorCode
 from gregor.spark_jobs.bootstrap import parse_servers
 from gregor.spark_jobs.client.failure import KafkaFailure
@@ -26,6 +31,7 @@ _INTEGERS = {
     "max.partition.fetch.bytes": "max_partition_fetch_bytes",
     "fetch.max.wait.ms": "fetch_max_wait_ms",
 }
+_SECURITY_KEYS = ("security.", "ssl.", "sasl.")
 _POSITIVE = frozenset({"request.timeout.ms", "default.api.timeout.ms", "socket.connection.setup.timeout.ms"})
 
 
@@ -34,7 +40,7 @@ class ClientSettings:
     """The settings of one client; it can be pickled.
 
     `other` has the settings that have no field here: those of a producer, and those without an effect in this client,
-    such as metric reporters.
+    such as metric reporters. `security_texts` has security.protocol, ssl.* and sasl.*; they may be secrets.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -53,6 +59,12 @@ class ClientSettings:
     fetch_max_wait_ms: int = 500
     check_crcs: bool = True
     other: tuple[tuple[str, str], ...] = ()
+    security_texts: tuple[tuple[str, str], ...] = dataclasses.field(default=(), repr=False)
+
+    @property
+    def security(self) -> ChannelSecurity:
+        """Return the security of connections; it is made once in a process. Raises KafkaFailure."""
+        return _security(self.security_texts)
 
     @property
     def read_committed(self) -> bool:
@@ -63,14 +75,15 @@ class ClientSettings:
     def from_options(cls, options: Mapping[str, str]) -> ClientSettings:
         """Return the settings of the options with the prefix `kafka.`; the others are not read.
 
-        Raise JobError for a wrong value, and KafkaFailure for a security protocol that this client does not have.
+        Raise JobError for a wrong value, and KafkaFailure for security that this client does not have.
         """
         given = {
             key.lower().removeprefix(PREFIX): str(value).strip()
             for key, value in options.items()
             if key.lower().startswith(PREFIX)
         }
-        _refuse_security(given)
+        security = {key: given.pop(key) for key in sorted(given) if key.startswith(_SECURITY_KEYS)}
+        _security(tuple(security.items()))
         servers = given.pop("bootstrap.servers", "")
         if not servers:
             raise JobError("the option kafka.bootstrap.servers is missing; give HOST:PORT,.. of the cluster's brokers")
@@ -85,19 +98,16 @@ class ClientSettings:
             values["isolation_level"] = _one_of("isolation.level", given.pop("isolation.level"))
         if "check.crcs" in given:
             values["check_crcs"] = _boolean("check.crcs", given.pop("check.crcs"))
-        return cls(**values, other=tuple(sorted(given.items())))  # type: ignore[arg-type]
+        return cls(**values, other=tuple(sorted(given.items())), security_texts=tuple(security.items()))  # type: ignore[arg-type]
 
 
-def _refuse_security(given: Mapping[str, str]) -> None:
-    protocol = given.get("security.protocol", "PLAINTEXT").upper()
-    needless = [key for key in sorted(given) if key.startswith(("sasl.", "ssl."))]
-    if protocol != "PLAINTEXT" or needless:
-        what = f"security.protocol={protocol}" if protocol != "PLAINTEXT" else needless[0]
-        raise KafkaFailure(
-            ErrorCode.SECURITY_DISABLED,
-            f"kafka.{what} needs TLS or SASL, which this client does not have: it connects to PLAINTEXT listeners "
-            'only. Name such a listener, or read with Spark\'s own connector, format("kafka")',
-        )
+@lru_cache(maxsize=16)
+def _security(texts: tuple[tuple[str, str], ...]) -> ChannelSecurity:
+    try:
+        return security_of_client(dict(texts))
+    except ConfigError as error:
+        shown = "(hidden)" if error.key in SECRETS else error.value
+        raise KafkaFailure(ErrorCode.SECURITY_DISABLED, f"kafka.{error.key}={shown}: {error.message}") from None
 
 
 def _integer(key: str, text: str) -> int:

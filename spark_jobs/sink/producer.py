@@ -6,7 +6,7 @@ in flight (it keeps those of the last five) and appends a batch that is sent aga
 responses are awaited first; then each partition has at most one batch in flight until all are written.
 
 The second batch of a partition is sent when the first is written: a broker that knows no sequence of a producer accepts
-any as its first, so that a second batch could take the place of a first one that was refused.
+any as its first, so that a second batch could become the first in place of one that was refused.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.sink.grouping import group_sql
-from gregor.spark_jobs.sink.tasks import Topics
+from gregor.spark_jobs.sink.tasks import TASK_COLUMN, Topics
 
-TASK_COLUMN = "gregor_task"
 _GROUP_COLUMN = "gregor_group"
 _TEXT_OR_BYTES = "string or binary"
 _FIRST_ROW = "(monotonically_increasing_id() & 8589934591L) = 0"

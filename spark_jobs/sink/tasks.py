@@ -20,6 +20,7 @@ from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.launch.archives import forget_archives
 from gregor.spark_jobs.sink.batches import ClosedBatch, Collector, EncodableRows, Headers
 from gregor.spark_jobs.sink.identity import ProducerIdentity
 from gregor.spark_jobs.sink.options import SinkOptions
@@ -36,6 +37,9 @@ ENCODED_SCHEMA = "topic string, partition int, records int, timestamp long, data
 _ENCODED_COLUMNS = ("topic", "partition", "records", "timestamp", "data", "failure", "code")
 _ENCODED_BYTES = 4 * 1024 * 1024
 """Of batches that Spark receives together."""
+
+TASK_COLUMN = "gregor_task"
+"""The column of the second stage with the name of its task, in the first row."""
 
 REPORT_SCHEMA = (
     "topic string, partition int, records long, failure string, code int, repeatable boolean, queryId string"
@@ -109,6 +113,7 @@ def encoding_task(options: SinkOptions, topics: Topics) -> Write:
                 closed, size_bytes = [], 0
         collector.flush()
         yield _encoded(closed + collector.closed(), failure)
+        forget_archives()
 
     return encode
 
@@ -118,6 +123,7 @@ def transactional_task(options: SinkOptions, identity: ProducerIdentity) -> Writ
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield _arrow(transactional_reports(options, identity, iter(batches)))
+        forget_archives()
 
     return write
 
@@ -161,6 +167,7 @@ def plain_task(options: SinkOptions, topics: Topics) -> Write:
                 append_rows(producer, partitioner.columns(batch))
             producer.flush()
         yield _arrow(_written(producer, None))
+        forget_archives()
 
     return write
 
@@ -228,8 +235,6 @@ def _headers(found: list[dict[str, object]] | None) -> Headers:
 
 
 def _task_name(first: pa.RecordBatch) -> str | None:
-    from gregor.spark_jobs.sink.rows import TASK_COLUMN
-
     name: str | None = first.column(first.schema.names.index(TASK_COLUMN))[0].as_py()
     return name
 

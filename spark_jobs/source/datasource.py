@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.retries import SystemClock
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.launch.archives import forget_archives
 from gregor.spark_jobs.source.batch import plan_batch
 from gregor.spark_jobs.source.filters import Pushed, push
 from gregor.spark_jobs.source.offsets import StreamOffset
@@ -68,6 +69,7 @@ class GregorDataSource(DataSource):
             SourceOptions.from_options(self.options, streaming=True)
         except JobError:
             SourceOptions.from_options(self.options, streaming=False)
+        forget_archives()
         return columns(include_headers(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -128,10 +130,11 @@ class _Part(InputPartition):
 
 def _read(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     if partition is None:  # of a query that reads nothing
-        return iter(())
+        return
     from gregor.spark_jobs.arrow.reader import read
 
-    return read(partition.value)
+    yield from read(partition.value)
+    forget_archives()
 
 
 class BatchReader(DataSourceReader):
@@ -143,7 +146,9 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with Cluster(self._options.settings) as cluster:
-            return [_Part(plan) for plan in plan_batch(cluster, self._options, self._pushed)]
+            parts = [_Part(plan) for plan in plan_batch(cluster, self._options, self._pushed)]
+        forget_archives()
+        return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition)

@@ -33,6 +33,7 @@ CUT_IN_4 = (
     *("Produce", "Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", "CreateTopics", "DeleteTopics"),
     *("OffsetForLeaderEpoch", "DescribeAcls", "CreateAcls", "DeleteAcls", "DescribeConfigs"),
     *("AlterReplicaLogDirs", "DescribeLogDirs", "AlterPartition", "WriteTxnMarkers"),
+    *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken"),
 )
 # Names became droppable when topic ids came: the rule of 4.3 applies here in all versions.
 FROM_4_4 = {"ApiVersions": 5, "DeleteGroups": 3, "TxnOffsetCommit": 6}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gregor.broker.authorization.model import Operation, ResourceType
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call
+    from gregor.broker.authorization.model import ClientRequest
 
 Check = tuple[Operation, ResourceType, str]
 
@@ -26,14 +26,14 @@ class FakeAuthorizer:
         self.generation += 1
 
     def allows(
-        self, call: Call, operation: Operation, resource: ResourceType, name: str, *, logs_denial: bool = True
+        self, call: ClientRequest, operation: Operation, resource: ResourceType, name: str, *, logs_denial: bool = True
     ) -> bool:
         self.checks.append((operation, resource, name))
         return (operation, resource, name) not in self.denied
 
     def allowed(
         self,
-        call: Call,
+        call: ClientRequest,
         operation: Operation,
         resource: ResourceType,
         names: Iterable[str],
@@ -42,6 +42,6 @@ class FakeAuthorizer:
     ) -> set[str]:
         return {name for name in names if self.allows(call, operation, resource, name, logs_denial=logs_denial)}
 
-    def allows_any(self, call: Call, operation: Operation, resource: ResourceType) -> bool:
+    def allows_any(self, call: ClientRequest, operation: Operation, resource: ResourceType) -> bool:
         """A denial of the name "*" stands for all names of the type."""
         return self.allows(call, operation, resource, "*")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import time
@@ -31,6 +32,7 @@ class ZooKeeperProcess:
         self.ensemble: dict[str, str] = {}
         """More settings: those of one of several servers."""
         self.server_id: int | None = None
+        self.jvm_flags = ""
         self.output = folder / "zookeeper.out"
         self._tick_ms = tick_ms
         self._process: subprocess.Popen[bytes] | None = None
@@ -67,7 +69,11 @@ class ZooKeeperProcess:
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
-                server_command(config), env=clean_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                server_command(config, environ={**os.environ, "SERVER_JVMFLAGS": self.jvm_flags}),
+                env=clean_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
             )
 
     def until_ready(self) -> None:

@@ -1,4 +1,4 @@
-"""What guards share: how a request is narrowed to its allowed parts, and how the refused parts join the response.
+"""The common part of all guards: the narrowing of a request to its allowed parts, and the answers for the others.
 
 A guard gets the parts of the broker, the request, its call, and `serve`, which passes a request to the plain handler.
 It returns what a handler may return. Requests may be served again with the same object (Entry.repeats), so a guard

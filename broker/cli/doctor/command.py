@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from gregor.broker.cli.client import CONNECT_TIMEOUT_S, load_file, parse_bootstrap
+from gregor.broker.cli.client_security import channel_security
 from gregor.broker.cli.command import bootstrap_option, command_config_option, run
 from gregor.broker.cli.doctor.checks import Finding, Level, ObservedBroker, ObservedCluster, check
 from gregor.broker.cli.doctor.groups import examine_groups
@@ -20,9 +21,10 @@ from gregor.broker.cli.doctor.transactions import examine_transactions
 from gregor.broker.cli.doctor.zookeeper import all_reachable, check_session, check_zookeeper, check_zookeeper_of_brokers
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.tables import on_terminal
-from gregor.broker.cli.wire import WireClient, check_protocol
+from gregor.broker.cli.wire import WireClient
 from gregor.broker.launch.local_zookeeper import four_letter_word
 from gregor.config.listeners import address_text
+from gregor.protocol.channel_security import PLAINTEXT
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     DescribeConfigsRequest,
@@ -61,8 +63,8 @@ def doctor(bootstrap: str, config_file: str | None, zookeeper: str | None, confi
     Each finding is a line, with a remedy below it. The exit code is 1 if something is wrong.
     """
     findings: list[Finding] = []
-    if config_file is not None:
-        check_protocol(load_file(config_file))
+    given = load_file(config_file) if config_file is not None else {}
+    protocol = channel_security(given).security_protocol
 
     def report(found: Sequence[Finding]) -> None:
         findings.extend(found)
@@ -76,7 +78,7 @@ def doctor(bootstrap: str, config_file: str | None, zookeeper: str | None, confi
             seen = observe_cluster(bootstrap, config_file)
             report([*check(seen), *seen.transactions, *seen.groups])
         except CommandError as error:
-            report([Finding(Level.WRONG, str(error).rstrip("."), remedy_for_peer(bootstrap))])
+            report([Finding(Level.WRONG, str(error).rstrip("."), remedy_for_peer(bootstrap, protocol))])
     config = None
     if config_path is not None:
         cluster_id = seen.metadata.cluster_id if seen is not None else None
@@ -122,16 +124,21 @@ def check_bootstrap(bootstrap: str, connect: Callable[..., Any] = socket.create_
     return found
 
 
-def remedy_for_peer(bootstrap: str) -> str:
-    """Return the remedy for a peer that accepts connections but does not answer like a PLAINTEXT listener."""
+def remedy_for_peer(bootstrap: str, protocol: str = PLAINTEXT) -> str:
+    """Return the remedy for a peer that accepts connections but does not answer like a listener of this protocol."""
     for host, port in parse_bootstrap(bootstrap):
         name = address_text(host, port)
         with suppress(OSError):
             if b"Zookeeper version" in four_letter_word(host, port, b"srvr"):
                 return f"{name} is a ZooKeeper; give it with --zookeeper, and a broker with --bootstrap-server"
-        if speaks_tls(host, port):
-            return f"{name} is a TLS listener; give a PLAINTEXT listener, as this command has no TLS"
-    return "give a PLAINTEXT listener of a Kafka broker; a listener with SASL closes such connections"
+        if protocol in (PLAINTEXT, "SASL_PLAINTEXT") and speaks_tls(host, port):
+            return f"{name} is a TLS listener; set security.protocol=SSL or SASL_SSL in the file of --command-config"
+    if protocol == PLAINTEXT:
+        return (
+            "give a listener of a Kafka broker; one with SASL closes such connections: set security.protocol, "
+            "sasl.mechanism and sasl.jaas.config in the file of --command-config"
+        )
+    return "compare security.protocol and the settings ssl.* and sasl.* of --command-config with those of the listener"
 
 
 def speaks_tls(host: str, port: int) -> bool:

@@ -110,6 +110,8 @@ class Harness:
         ]
         gate = LoopGate()
         self.broker: Any = SimpleNamespace(
+            authorizer=None,
+            authentication=None,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
             route_slots=RouteSlots(),
@@ -119,6 +121,7 @@ class Harness:
             handlers={entry.key.value: entry for entry in entries},
             connections=self.connections,
             replicas=SimpleNamespace(generation=0),
+            quotas=None,
             gate=gate,
         )
         self.transports: dict[Connection, FakeTransport] = {}

@@ -57,11 +57,35 @@ def test_wrong_values_are_refused(option: str, value: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
-    [("kafka.security.protocol", "SASL_SSL"), ("kafka.sasl.mechanism", "PLAIN"), ("kafka.ssl.truststore.type", "PEM")],
+    ("options", "text"),
+    [
+        ({}, "kafka.sasl.mechanism=GSSAPI: .*gregor has no GSSAPI"),
+        ({"kafka.sasl.mechanism": "PLAIN"}, "needs the options username and password"),
+        ({"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": "x y z;"}, r"kafka.sasl.jaas.config=\(hidden\): "),
+        ({"kafka.sasl.login.class": "org.example.Login"}, "gregor loads no classes of Java"),
+        ({"kafka.security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+    ],
 )
-def test_security_that_is_not_built_is_refused_with_the_reason(option: str, value: str) -> None:
-    with pytest.raises(KafkaFailure, match="PLAINTEXT listeners only") as failed:
-        ClientSettings.from_options({**SERVERS, option: value})
+def test_security_that_is_not_built_is_refused_with_the_reason(options: dict[str, str], text: str) -> None:
+    with pytest.raises(KafkaFailure, match=text) as failed:
+        ClientSettings.from_options({**SERVERS, "kafka.security.protocol": "SASL_PLAINTEXT", **options})
     assert failed.value.code == ErrorCode.SECURITY_DISABLED
     assert str(pickle.loads(pickle.dumps(failed.value))) == str(failed.value)
+
+
+def test_secrets_are_kept_for_the_workers_and_shown_nowhere() -> None:
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required username=anna password=a-secret;"
+    settings = ClientSettings.from_options(
+        {
+            **SERVERS,
+            "kafka.security.protocol": "sasl_plaintext",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": login,
+        }
+    )
+    again = pickle.loads(pickle.dumps(settings))
+    assert again == settings
+    assert again.security.new_mechanism().first() == b"\0anna\0a-secret"
+    assert again.other == ()
+    for shown in (repr(again), repr(again.security)):
+        assert "a-secret" not in shown

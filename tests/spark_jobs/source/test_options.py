@@ -91,7 +91,7 @@ def test_the_three_ways_to_name_partitions() -> None:
         ({"kafka.value.deserializer": "x"}, "columns of bytes"),
         ({"kafka.enable.auto.commit": "true"}, "groupIdPrefix commit them"),
         ({"kafka.interceptor.classes": "x"}, "does not run classes of Java"),
-        ({"kafka.ssl.keystore.type": "x"}, "PLAINTEXT listeners only"),
+        ({"kafka.security.protocol": "SASL_SSL", "kafka.ssl.truststore.location": "/none.pem"}, "/none.pem"),
         ({"maxOffsetPerTrigger": "1"}, "no option 'maxoffsetpertrigger'"),
     ],
 )

@@ -53,7 +53,7 @@ def test_foreign_server_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
         thread.start()
         assert main(["doctor", "--bootstrap-server", f"127.0.0.1:{server.getsockname()[1]}"]) == 1
         thread.join()
-    assert "-> give a PLAINTEXT listener of a Kafka broker" in capsys.readouterr().out
+    assert "-> give a listener of a Kafka broker" in capsys.readouterr().out
 
 
 def test_an_alert_is_tls_and_other_answers_are_not() -> None:
@@ -79,7 +79,7 @@ def test_unsupported_protocol_is_an_error_and_no_finding(capsys: pytest.CaptureF
     assert main(["doctor", "--command-config", str(tmp_path / "client.properties")]) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert "security.protocol=SASL_SSL: this command connects to PLAINTEXT listeners only" in said.err
+    assert "the SASL mechanism GSSAPI cannot be used: gregor has no GSSAPI" in said.err
 
 
 def test_a_name_that_is_none() -> None:

@@ -209,7 +209,7 @@ def done(result: object) -> Any:
 
 
 def refused(*_arguments: object) -> None:
-    raise CommandError("security.protocol=SSL: this command connects to PLAINTEXT listeners only.")
+    raise CommandError("sasl.mechanism=GSSAPI: gregor has no GSSAPI.")
 
 
 def test_groups_are_shown_without_epochs_where_there_is_no_plaintext_listener(

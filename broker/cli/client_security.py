@@ -1,0 +1,85 @@
+"""TLS and SASL of the commands: the settings of Java's clients, for gregor's own client and for librdkafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gregor.broker.cli.errors import CommandError
+from gregor.config.definitions import ConfigError
+from gregor.protocol.client_security import SECRETS, sasl_of_client, security_of_client, tls_of_client
+
+if TYPE_CHECKING:
+    from gregor.protocol.channel_security import ChannelSecurity
+
+# Keys of Java's clients of which librdkafka has none; what they say is in the keys that replace them.
+_TRANSLATED = (
+    "sasl.jaas.config",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.protocol",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+_REFUSED = {
+    "ssl.cipher.suites": "the client library of this command chooses the cipher suites itself; remove the key",
+    "ssl.enabled.protocols": "the client library of this command chooses the TLS version itself; remove the key",
+}
+
+
+def channel_security(given: Mapping[str, str]) -> ChannelSecurity:
+    """Return the security of gregor's own client. Raises CommandError."""
+    try:
+        return security_of_client(given)
+    except ConfigError as error:
+        raise _refusal(error) from None
+
+
+def for_librdkafka(given: Mapping[str, str]) -> dict[str, str]:
+    """Return client settings with the names and forms of librdkafka; its own names stay. Raises CommandError."""
+    if not any(key in given for key in (*_TRANSLATED, *_REFUSED, "ssl.endpoint.identification.algorithm")):
+        return dict(given)
+    found = {key: text for key, text in given.items() if key not in _TRANSLATED}
+    try:
+        for key, reason in _REFUSED.items():
+            if given.get(key, "").strip():
+                raise ConfigError(key, given[key].strip(), reason)
+        _add_stores(given, found)
+        _, entry = sasl_of_client(given)
+    except ConfigError as error:
+        raise _refusal(error) from None
+    if found.get("ssl.endpoint.identification.algorithm") == "":
+        found["ssl.endpoint.identification.algorithm"] = "none"
+    if entry is not None:
+        if "username" not in entry.options or "password" not in entry.options:
+            raise CommandError("sasl.jaas.config: this command needs a login module with username and password.")
+        if entry.options.get("tokenauth", "").lower() == "true":
+            raise CommandError("sasl.jaas.config: the client library of this command has no delegation tokens.")
+        found["sasl.username"], found["sasl.password"] = entry.options["username"], entry.options["password"]
+    return found
+
+
+def _add_stores(given: Mapping[str, str], found: dict[str, str]) -> None:
+    """Add keys and certificates as PEM, from stores of any format."""
+    from gregor.config.security.stores import load_key_store, load_trust_store, pem_of
+
+    tls = tls_of_client(given)
+    if tls.trust_store.is_set:
+        found["ssl.ca.pem"] = "".join(pem_of("CERTIFICATE", one) for one in load_trust_store(tls.trust_store))
+    if tls.key_store.is_set:
+        material = load_key_store(tls.key_store)
+        found["ssl.key.pem"] = str(material.key_pem)
+        found["ssl.certificate.pem"] = "".join(pem_of("CERTIFICATE", one) for one in material.certificates)
+        found.pop("ssl.key.password", None)
+        if material.key_password is not None:
+            found["ssl.key.password"] = str(material.key_password)
+
+
+def _refusal(error: ConfigError) -> CommandError:
+    shown = "(hidden)" if error.key in SECRETS else error.value
+    return CommandError(f"{error.key}={shown}: {error.message}.")

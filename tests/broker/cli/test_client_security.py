@@ -1,0 +1,64 @@
+"""The settings of Java's clients in the form of librdkafka."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gregor.broker.cli.client_security import channel_security, for_librdkafka
+from gregor.broker.cli.errors import CommandError
+from tests.support.certificates import PASSWORD, Authority
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def test_settings_of_librdkafka_stay_as_they_are() -> None:
+    given = {"security.protocol": "SASL_SSL", "ssl.ca.location": "/ca.pem", "sasl.username": "u", "sasl.password": "p"}
+    assert for_librdkafka(given) == given
+
+
+def test_stores_and_jaas_are_translated(tmp_path: Path) -> None:
+    authority = Authority()
+    (tmp_path / "ca.pem").write_text(authority.pem)
+    (tmp_path / "client.p12").write_bytes(authority.issue("client").pkcs12())
+    found = for_librdkafka(
+        {
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.location": str(tmp_path / "ca.pem"),
+            "ssl.truststore.type": "PEM",
+            "ssl.keystore.location": str(tmp_path / "client.p12"),
+            "ssl.keystore.password": PASSWORD,
+            "ssl.endpoint.identification.algorithm": "",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{PLAIN} required username="anna" password="a;b";',
+        }
+    )
+    assert found["ssl.ca.pem"].strip() == authority.pem.strip()
+    assert found["ssl.key.pem"].startswith("-----BEGIN PRIVATE KEY-----")
+    assert found["ssl.certificate.pem"].count("BEGIN CERTIFICATE") >= 1
+    assert (found["sasl.username"], found["sasl.password"]) == ("anna", "a;b")
+    assert found["ssl.endpoint.identification.algorithm"] == "none"
+    assert not any("store" in key or "jaas" in key for key in found)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (
+            {"ssl.truststore.location": "/no/such/file"},
+            "ssl.truststore.location=/no/such/file: the file cannot be read",
+        ),
+        ({"sasl.jaas.config": "secret"}, r"sasl.jaas.config=\(hidden\): "),
+        ({"ssl.enabled.protocols": "TLSv1.2"}, "chooses the TLS version itself"),
+        ({"sasl.jaas.config": f"{PLAIN} required;"}, "needs a login module with username and password"),
+    ],
+)
+def test_settings_that_cannot_be_followed_are_refused(given: dict[str, str], text: str) -> None:
+    with pytest.raises(CommandError, match=text):
+        for_librdkafka(given)
+
+
+def test_own_client_names_the_key_that_is_wrong() -> None:
+    with pytest.raises(CommandError, match=r"^sasl.mechanism=PLAIN: .*username and password.*\.$"):
+        channel_security({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"})
