@@ -178,10 +178,12 @@ class ConsumerGroup:
             for subscription in added:
                 _count(counts, subscription.topics, 1)
         topics = set(counts)
-        regexes = self.regexes_with(removed, added)
-        for regex, found in (self.resolved if resolved is None else resolved).items():
-            if regex in regexes:
-                topics |= found.topics
+        matched = self.resolved if resolved is None else resolved
+        if matched:
+            regexes = self.regexes_with(removed, added)
+            for regex, found in matched.items():
+                if regex in regexes:
+                    topics |= found.topics
         return topics
 
     def regexes_with(self, removed: Iterable[Subscription], added: Iterable[Subscription]) -> dict[str, int]:

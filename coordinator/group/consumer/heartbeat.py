@@ -205,8 +205,9 @@ class Heartbeats:
         if member.is_new or new != old:
             records.append(changes.subscription(group.group_id, member.member_id, new))
         change = self._expressions.update(group, old, new, records)
-        regexes = group.regexes_with((old,), (new,))
-        self._expressions.refresh_if_due(group, regexes, one.visible, now_ms)
+        if new.regex or group.regex_counts:
+            regexes = group.regexes_with((old,), (new,))
+            self._expressions.refresh_if_due(group, regexes, one.visible, now_ms)
         changed = new.topics != old.topics or change is ExpressionChange.RESOLVED
         epoch = self._epoch(group, old, new, changed, records, now_ms)
         replaced_target = group.target_of(member.replaces or member.member_id)
@@ -338,7 +339,8 @@ class Heartbeats:
         epoch = group.epoch + 1
         records.append(changes.group_epoch(group.group_id, epoch, metadata_hash))
         cause = "a member changed what it subscribes to" if changed else "its topics changed"
-        _log.info("Group %r: group epoch %d: %s", group.group_id, epoch, cause)
+        # The history has a line about each epoch, with its cause and the member.
+        _log.debug("Group %r: group epoch %d: %s", group.group_id, epoch, cause)
         return epoch
 
     def _topic_ids(self, group: ConsumerGroup, subscription: Subscription) -> frozenset[Uuid]:

@@ -94,19 +94,20 @@ class ConsumerShard:
 
     def replay(self, group: ConsumerGroup, key: Any, value: Any) -> bool:
         """Apply a record of one of CONSUMER_KEYS; return whether the group still exists."""
-        if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
+        kind = type(key)  # a group that assigns its partitions replays thousands
+        if kind is ConsumerGroupCurrentMemberAssignmentKey:
             self._replay_assignment(group, key.member_id, value)
-        elif isinstance(key, ConsumerGroupMemberMetadataKey):
-            self._replay_subscription(group, key.member_id, value)
-        elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
+        elif kind is ConsumerGroupTargetAssignmentMemberKey:
             group.replay_target(key.member_id, value)
-        elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
+        elif kind is ConsumerGroupMemberMetadataKey:
+            self._replay_subscription(group, key.member_id, value)
+        elif kind is ConsumerGroupTargetAssignmentMetadataKey:
             group.replay_target_epoch(value)
             if self._is_loaded:
                 self._history.on_target(group)
-        elif isinstance(key, ConsumerGroupRegularExpressionKey):
+        elif kind is ConsumerGroupRegularExpressionKey:
             group.replay_expression(key.regular_expression, value)
-        elif isinstance(key, ConsumerGroupPartitionMetadataKey):
+        elif kind is ConsumerGroupPartitionMetadataKey:
             group.replay_partition_metadata(present=value is not None)
         elif value is not None:
             self._replay_epoch(group, value)
