@@ -12,6 +12,7 @@ from gregor.protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from gregor.broker.answers.acls import AclContext
+    from gregor.broker.answers.delegation_tokens import TokenContext
     from gregor.broker.answers.metadata import EncodedTopics
     from gregor.broker.answers.producer_clients import ProducerClients
     from gregor.broker.authorization.model import Authorizer
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from gregor.replication.controller.answers import ControllerAnswers
     from gregor.replication.entities.acls import AclStore
     from gregor.replication.entities.credentials import ScramCredentials
+    from gregor.replication.entities.tokens import DelegationTokens
     from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.partition import Partition
@@ -105,6 +107,7 @@ class Broker:
     local_markers: MarkerWrites
     consumer_offsets: ConsumerOffsets
     credentials: ScramCredentials
+    tokens: DelegationTokens
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
     follower_sessions: FollowerSessions
@@ -173,8 +176,9 @@ if TYPE_CHECKING:
         ProduceContext,
         ProducerIdContext,
         ReplicaContext,
+        TokenContext,
         TransactionContext,
     ]:
         """Let the type checker compare the parts with the needs of each handler: the registry does not."""
         one = broker
-        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one
+        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one

@@ -44,6 +44,7 @@ from gregor.broker.quotas.quotas import Quotas, settings_of
 from gregor.broker.registry import load_handlers
 from gregor.broker.security.authentication import Authentication
 from gregor.broker.security.stored_credentials import StoredCredentials
+from gregor.broker.security.token_expiry import remove_expired_tokens
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.inter_broker_security import security_between_brokers
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from gregor.broker.node.base_parts import BaseParts
     from gregor.broker.node.controller_parts import ControllerParts
     from gregor.broker.node.coordinators import Coordinators
-    from gregor.config.addresses import Addresses
     from gregor.config.broker import BrokerConfig
     from gregor.replication.controller.loop import ControllerLoop
     from gregor.replication.store.metadata_store import MetadataStore
@@ -163,11 +163,11 @@ class Node:
     async def join(
         self,
         bind: Callable[[], dict[str, int]],
-        check_addresses: Callable[[Addresses], None] = lambda addresses: None,
+        check_listeners: Callable[[BrokerConfig], None] = lambda candidate: None,
     ) -> None:
         """Register the broker, start its controller, and apply the controller's requests. `bind` opens the listeners
         once the dynamic settings are known, and returns the ports by listener name; its errors are passed on.
-        `check_addresses` raises ConfigError if other listeners cannot be opened."""
+        `check_listeners` raises ConfigError if other listeners cannot be opened."""
         base = self._base = base_parts(
             self._config,
             self._logs,
@@ -207,7 +207,7 @@ class Node:
             base.configs,
             self._gate,
             is_reserved=base.adoption.is_reserved,
-            check_addresses=check_addresses,
+            check_listeners=check_listeners,
         )
         self._access = make_access_control(self._config, base.store, self._background, now_ms)
         self.broker = self._serving_parts(base, control, admin, coordinators, mover, producer_ids)
@@ -231,6 +231,7 @@ class Node:
             await base.configs.start()
             await self.broker.client_quotas.start(base.configs, self.broker.enforce)
             await base.credentials.start()
+            await base.tokens.start()
             await coordinators.group_settings.start()
             await base.features.start()
             if self._access is not None:
@@ -247,6 +248,9 @@ class Node:
 
     def _start_jobs(self, base: BaseParts, maintenance: Maintenance, mover: LogMover, disk_watch: DiskWatch) -> None:
         maintenance.start()
+        if base.tokens.enabled:
+            interval_ms: int = self._config["delegation.token.expiry.check.interval.ms"]
+            self._background.spawn(remove_expired_tokens(base.tokens, interval_ms))
         if self._member is not None:
             self._member.start()
         self.cleaner = LogCleaner(self._config, self._logs, self._background, now_ms)
@@ -354,6 +358,7 @@ class Node:
             local_markers=coordinators.local_markers,
             consumer_offsets=ConsumerOffsets(base.store),
             credentials=base.credentials,
+            tokens=base.tokens,
             authentication=self._authentication(base),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(fetch_slots),
@@ -370,7 +375,8 @@ class Node:
         )
 
     def _authentication(self, base: BaseParts) -> Authentication:
-        authentication = Authentication(self._config, StoredCredentials(base.credentials), now_ms, self._background)
+        credentials = StoredCredentials(base.credentials, base.tokens)
+        authentication = Authentication(self._config, credentials, now_ms, self._background)
         base.configs.on_broker_changed.append(authentication.settings_changed)
         return authentication
 

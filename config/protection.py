@@ -24,13 +24,12 @@ WARNED_KEYS = {
     "alter.config.policy.class.name": "gregor has no policies, so every legal setting is accepted",
     "client.quota.callback.class": "gregor loads no Java classes, so the quotas of users and client ids apply",
     "create.topic.policy.class.name": "gregor has no policies, so every legal topic is created",
-    "delegation.token.master.key": "gregor has no delegation tokens, so no client logs in",
-    "delegation.token.secret.key": "gregor has no delegation tokens, so no client logs in",
-    "principal.builder.class": "gregor has no principals, so every client is anonymous",
+    "delegation.token.master.key": "Apache Kafka 4 has removed it; set delegation.token.secret.key instead",
+    "principal.builder.class": "gregor loads no Java classes; a principal is what TLS or SASL has authenticated",
 }
 # Texts that request no protection.
 _WITHOUT_PROTECTION = ("", "false")
-_SECRETS = ("delegation.token.master.key", "delegation.token.secret.key")
+_SECRETS = ("delegation.token.master.key",)
 
 
 def missing_protection(texts: Mapping[str, str], *, allowed: bool) -> dict[str, str]:

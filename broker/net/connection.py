@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from gregor.broker.log import logger
 from gregor.broker.net.dispatch import Dispatcher
@@ -64,6 +64,9 @@ class Connection(asyncio.BufferedProtocol):
         "sockname",
     )
 
+    #: The class of the sending side.
+    OUTBOUND: ClassVar[type[Outbound]] = Outbound
+
     def __init__(self, broker: ConnectionContext, listener: str) -> None:
         self._broker = broker
         self.listener = listener
@@ -90,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self.sockname = transport.get_extra_info("sockname") or ()
         loop, connections = self._broker.loop, self._broker.connections
         self._inbound = Inbound(self._broker, transport)
-        self._outbound = Outbound(loop, transport, self.resume)
+        self._outbound = self.OUTBOUND(loop, transport, self.resume)
         self._dispatcher = Dispatcher(self, self._broker, self._routes, self._inbound, self._outbound)
         self._pending = self._dispatcher.responses.pending
         refusal = connections.add(self)
@@ -102,15 +105,19 @@ class Connection(asyncio.BufferedProtocol):
             self.hold()
             self._throttle = loop.call_later(held_ms / MS_PER_S, self._close_throttled)
             return
-        delay_s = connections.delay_s(self.listener, loop.time())
+        delay_s = self._delay_s(loop.time())
         if delay_s is None:
             self.fail("too many came at the same time (max.connection.creation.rate)")
-        elif delay_s > 0:
+            return
+        if delay_s > 0:
             # Not `pause_reading`: uvloop begins to read when this method returns, even after a pause.
             self.hold()
             loop.call_later(delay_s, self.end_hold)
         if self._broker.authentication is not None:
             self._begin_session(self._broker.authentication)
+
+    def _delay_s(self, now_s: float) -> float | None:
+        return self._broker.connections.delay_s(self.listener, now_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_of_life()

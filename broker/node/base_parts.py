@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.node.adoption import Adoption
 from gregor.replication.entities.credentials import ScramCredentials
+from gregor.replication.entities.tokens import DelegationTokens, TokenTimes
 from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
@@ -30,6 +31,7 @@ class BaseParts:
     store: MetadataStore
     configs: TopicConfigs
     credentials: ScramCredentials
+    tokens: DelegationTokens
     features: FinalizedFeatures
     image: MetadataImage
     replicas: ReplicaManager
@@ -53,6 +55,7 @@ def base_parts(
     gate = background.gate
     configs = TopicConfigs(store, config, config.broker_id, background.spawn, clock_ms, gate)
     credentials = ScramCredentials(store)
+    tokens = _delegation_tokens(config, store, background, clock_ms)
     configs.on_entities_changed.append(credentials.changed)
     features = FinalizedFeatures(store, background.spawn)
     image = MetadataImage()
@@ -70,4 +73,14 @@ def base_parts(
     recovering = RecoveringPartitions(replicas, logs.is_loading)
     local = ControllerRequestHandler(replicas, image, configs, gate, recovering.hold_back)
     adoption = Adoption(store, logs, config.broker_id, gate, in_cluster=in_cluster)
-    return BaseParts(store, configs, credentials, features, image, replicas, local, recovering, adoption, security)
+    return BaseParts(
+        store, configs, credentials, tokens, features, image, replicas, local, recovering, adoption, security
+    )
+
+
+def _delegation_tokens(
+    config: BrokerConfig, store: MetadataStore, background: Background, clock_ms: Callable[[], int]
+) -> DelegationTokens:
+    times = TokenTimes(config["delegation.token.max.lifetime.ms"], config["delegation.token.expiry.time.ms"])
+    secret = config["delegation.token.secret.key"]
+    return DelegationTokens(store, secret, times, clock_ms, background.spawn, background.run)

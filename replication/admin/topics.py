@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from gregor.config.addresses import Addresses
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.topic import LogConfig
@@ -82,9 +81,9 @@ class Admin:
         gate: Gate,
         *,
         is_reserved: Callable[[str], bool] = lambda name: False,
-        check_addresses: Callable[[Addresses], None] = lambda addresses: None,
+        check_listeners: Callable[[BrokerConfig], None] = lambda candidate: None,
     ) -> None:
-        """`is_reserved`: whether a topic exists that the metadata does not know. `check_addresses`: see ConfigAdmin."""
+        """`is_reserved`: whether a topic exists that the metadata does not know. `check_listeners`: see ConfigAdmin."""
         self._store = store
         self._config = config
         self._broker_id = broker_id
@@ -92,7 +91,7 @@ class Admin:
         self._image = image
         self._configs = configs
         self._gate = gate
-        self.settings = ConfigAdmin(store, config, broker_id, configs, gate, check_addresses)
+        self.settings = ConfigAdmin(store, config, broker_id, configs, gate, check_listeners)
         self.replicas = ReplicaAdmin(controller, image, gate)
         self._is_reserved = is_reserved
         # A request may be completed by the metadata of another controller.

@@ -65,6 +65,8 @@ class FakeConnection:
         self.host = host
         self.sockname = ("127.0.0.1", PORT)
         self.number = 0
+        self.principal = ANONYMOUS
+        self.session = None
         self.failures: list[str] = []
         self.held = False
         self.principal = ANONYMOUS

@@ -20,7 +20,6 @@ WARNED = {
     "client.quota.callback.class": "com.example.Quotas",
     "create.topic.policy.class.name": "com.example.Policy",
     "delegation.token.master.key": "abc",
-    "delegation.token.secret.key": "abc",
     "principal.builder.class": "com.example.Principals",
 }
 
@@ -77,35 +76,6 @@ def test_values_that_ask_for_nothing() -> None:
     config = BrokerConfig(texts)
     assert config.warnings == []
     assert config.notes == []
-
-
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-@pytest.mark.parametrize("allow", ["false", "true"])
-def test_listeners_of_tls_and_sasl_are_never_served_in_clear_text(protocol: str, allow: str) -> None:
-    by_name = {"listeners": f"{protocol}://localhost:9093", ALLOW_UNPROTECTED: allow}
-    mapped = {
-        "listeners": "PLAINTEXT://localhost:9092,OUTSIDE://localhost:9093",
-        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,OUTSIDE:{protocol}",
-        ALLOW_UNPROTECTED: allow,
-    }
-    for name, texts in ((protocol, by_name), ("OUTSIDE", mapped)):
-        with pytest.raises(
-            ConfigError, match=f"{name} has the protocol {protocol}, and gregor serves PLAINTEXT only; remove it, or"
-        ):
-            BrokerConfig(texts)
-
-
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-@pytest.mark.parametrize("listener", ["PLAINTEXT", "ITSELF"])
-def test_brokers_that_are_to_speak_another_protocol_are_refused(protocol: str, listener: str) -> None:
-    name = protocol if listener == "ITSELF" else listener
-    texts = {
-        "listeners": f"{name}://localhost:9092",
-        "listener.security.protocol.map": f"{name}:PLAINTEXT",
-        "security.inter.broker.protocol": protocol,
-    }
-    with pytest.raises(ConfigError, match=f"security.inter.broker.protocol={protocol}: gregor serves PLAINTEXT"):
-        BrokerConfig(texts)
 
 
 def test_each_of_these_settings_is_one_without_effect() -> None:

@@ -186,6 +186,7 @@ def make_broker() -> Any:
     return SimpleNamespace(
         buffers=BufferPool(),
         receive_budget=ReceiveBudget(-1),
+        authentication=None,
         route_slots=RouteSlots(),
         loop=asyncio.new_event_loop(),
         max_request_bytes=MAX_REQUEST_BYTES,

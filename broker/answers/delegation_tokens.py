@@ -1,0 +1,36 @@
+"""The common part of the APIs of delegation tokens: which clients may use them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.principal import ANONYMOUS
+from gregor.replication.store.time_limit import TimeLimit
+
+if TYPE_CHECKING:
+    from gregor.broker.context import Call
+    from gregor.replication.entities.tokens import DelegationTokens
+
+ResultT = TypeVar("ResultT")
+
+
+class TokenContext(Protocol):
+    """The delegation tokens of the cluster."""
+
+    @property
+    def tokens(self) -> DelegationTokens: ...
+
+
+def refusal_of(call: Call) -> ErrorCode:
+    """Return why a client may not use tokens, or NONE: one that is anonymous, or that came with a token itself."""
+    session = call.connection.session
+    if call.connection.principal == ANONYMOUS or (session is not None and session.token_authenticated):
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    return ErrorCode.NONE
+
+
+async def in_time(work: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    """Return the result of a change, which the client does not wait for without a limit. Raises KafkaError."""
+    return await TimeLimit().within(work)

@@ -1,0 +1,242 @@
+"""broker.security.session: states, delays and ends of an authentication, with the timers of a fake loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gregor.broker.security.listener import SaslListener
+from gregor.broker.security.session import EXCHANGE_LIMIT_S, SaslSession, State
+from gregor.config.security.jaas import parse_jaas
+from gregor.config.security.sasl import SaslSettings
+from gregor.protocol.deferred import Deferred
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
+from gregor.protocol.principal import Principal
+from gregor.protocol.sasl.mechanism import SCRAM_SHA_256
+from gregor.protocol.sasl.scram import MECHANISMS, Invented, Known, ScramClient, new_credential
+
+NOW_MS = 1_000_000
+SCRAM = MECHANISMS[SCRAM_SHA_256]
+BOB = Known(new_credential(SCRAM, "b"), "bob")
+TOKEN = Known(new_credential(SCRAM, "hmac"), "alice", NOW_MS + 5000)
+
+
+class FakeLoop:
+    def __init__(self) -> None:
+        self.timers: list[Any] = []
+
+    def call_later(self, delay_s: float, callback: Callable[..., None], *arguments: Any) -> Any:
+        timer = SimpleNamespace(delay_s=delay_s, run=lambda: callback(*arguments), cancelled=False)
+        timer.cancel = lambda: setattr(timer, "cancelled", True)
+        self.timers.append(timer)
+        return timer
+
+    @property
+    def pending(self) -> list[Any]:
+        return [one for one in self.timers if not one.cancelled]
+
+
+class FakeConnection:
+    peer, listener = "1.2.3.4:5", "OUTSIDE"
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def restrict(self, max_request_bytes: int) -> None:
+        self.events.append("restrict")
+
+    def admit(self, principal: Principal) -> None:
+        self.events.append(str(principal))
+
+    def expect_tokens(self, max_token_bytes: int) -> None:
+        self.events.append("tokens")
+
+    def send_token(self, token: bytes) -> None:
+        self.events.append(token)
+
+    def hold(self) -> None:
+        self.events.append("hold")
+
+    def end_hold(self) -> None:
+        self.events.append("end hold")
+
+    def finish(self) -> None:
+        self.events.append("finish")
+
+    def fail(self, reason: str) -> None:
+        self.events.append(reason)
+
+
+class Credentials:
+    def find(self, mechanism: str, name: str, is_token: bool) -> Known | None:
+        return {("bob", False): BOB, ("id", True): TOKEN}.get((name, is_token))
+
+
+class Subject:
+    def __init__(self, reauth_ms: int = 0) -> None:
+        jaas = {"PLAIN": parse_jaas('x.PlainLoginModule required user_alice="a" user_eve="e";')[0]}
+        names = ("PLAIN", SCRAM_SHA_256)
+        settings = SaslSettings(names, jaas, dict.fromkeys(names, reauth_ms), 100, 1000)
+        self.loop, self.connection = FakeLoop(), FakeConnection()
+        listener = SaslListener(settings, Credentials(), Invented(), None)
+        self.session = SaslSession(self.connection, listener, self.loop, lambda: NOW_MS)  # type: ignore[arg-type]
+
+    def handshake(self, mechanism: str = "PLAIN", version: int = 1) -> Any:
+        return self.session.handshake(SaslHandshakeRequest(mechanism=mechanism), version)
+
+    def authenticate(self, token: bytes = b"\0alice\0a") -> Any:
+        return self.session.authenticate(SaslAuthenticateRequest(auth_bytes=token), 2)
+
+    def log_in(self) -> Any:
+        self.handshake()
+        return self.authenticate()
+
+    def refused(self, answer: Any) -> Any:
+        """Return the response of a refusal, which comes after the delay, before the end of the connection."""
+        assert isinstance(answer, Deferred)
+        (timer,) = self.loop.pending
+        assert (timer.delay_s, answer.done) == (0.1, False)
+        assert "finish" not in self.connection.events
+        timer.run()
+        assert self.connection.events[-1] == "finish"
+        return answer.value
+
+
+def test_plain() -> None:
+    one = Subject()
+    assert one.connection.events == ["restrict"]
+    assert one.handshake().error_code == 0
+    answer = one.authenticate()
+    assert (answer.error_code, answer.session_lifetime_ms) == (0, 0)
+    assert one.connection.events == ["restrict", "User:alice"]
+    assert one.session.state is State.AUTHENTICATED
+    assert one.loop.pending == []
+
+
+def test_scram_needs_two_rounds() -> None:
+    one, client = Subject(), ScramClient(SCRAM, "bob", "b")
+    one.handshake(SCRAM_SHA_256)
+    token: bytes | None = client.first()
+    while token is not None:
+        token = client.respond(one.authenticate(token).auth_bytes)
+    assert one.connection.events[-1] == "User:bob"
+
+
+def test_token_ends_the_session_at_its_own_end() -> None:
+    one, client = Subject(reauth_ms=9000), ScramClient(SCRAM, "id", "hmac", is_token=True)
+    one.handshake(SCRAM_SHA_256)
+    answer = one.authenticate(client.first())
+    token = client.respond(answer.auth_bytes)
+    assert token is not None
+    assert one.authenticate(token).session_lifetime_ms == 5000
+    assert one.session.token_authenticated
+    assert one.connection.events[-1] == "User:alice"
+
+
+def test_wrong_password_is_answered_late_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    one = Subject()
+    one.handshake()
+    with caplog.at_level(logging.INFO, "gregor.authorizer"):
+        answer = one.refused(one.authenticate(b"\0alice\0s3cret"))
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert answer.error_message == "Authentication failed: Invalid username or password"
+    assert "authentication of 1.2.3.4:5 failed on OUTSIDE (SASL/PLAIN): the user 'alice'" in caplog.text
+    assert "s3cret" not in caplog.text
+    assert one.handshake().done is False  # a failed session serves nothing any more
+
+
+def test_malformed_token_has_the_general_text() -> None:
+    one = Subject()
+    one.handshake()
+    answer = one.refused(one.authenticate(b""))
+    assert answer.error_message == (
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN"
+    )
+
+
+def test_unknown_mechanism_is_answered_with_the_enabled_ones() -> None:
+    one = Subject()
+    answer = one.refused(one.handshake("GSSAPI"))
+    assert (answer.error_code, answer.mechanisms) == (33, ["PLAIN", SCRAM_SHA_256])
+
+
+def test_second_handshake_in_an_exchange_is_refused() -> None:
+    one = Subject()
+    one.handshake()
+    assert one.refused(one.handshake()).error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+
+def test_token_without_a_handshake_ends_the_connection() -> None:
+    one = Subject()
+    assert one.authenticate() is None
+    assert "without a SaslHandshake" in one.connection.events[-1]
+
+
+def test_client_that_does_not_authenticate_in_time_is_disconnected() -> None:
+    one = Subject()
+    (timer,) = one.loop.pending
+    assert timer.delay_s == EXCHANGE_LIMIT_S
+    timer.run()
+    assert one.connection.events[-1] == "the client has not authenticated within 30 s"
+
+
+def test_authenticated_client_without_an_end_has_no_second_exchange() -> None:
+    one = Subject()
+    one.log_in()
+    assert one.handshake().error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert one.authenticate().error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert one.connection.events == ["restrict", "User:alice"]
+
+
+def test_re_authentication_before_the_end() -> None:
+    one = Subject(reauth_ms=3000)
+    assert one.log_in().session_lifetime_ms == 3000
+    assert one.log_in().session_lifetime_ms == 3000
+    assert one.connection.events == ["restrict", "User:alice", "restrict", "User:alice"]
+    assert [timer.delay_s for timer in one.loop.pending] == [3.0]
+
+
+def test_session_that_has_expired_serves_a_new_exchange_only() -> None:
+    one = Subject(reauth_ms=3000)
+    one.log_in()
+    (timer,) = one.loop.pending
+    timer.run()
+    assert one.session.state is State.EXPIRED
+    assert one.connection.events[-1] == "restrict"
+    one.log_in()
+    assert one.session.state is State.AUTHENTICATED
+
+
+def test_re_authentication_may_change_neither_principal_nor_mechanism() -> None:
+    one = Subject(reauth_ms=3000)
+    one.log_in()
+    one.handshake()
+    answer = one.refused(one.authenticate(b"\0eve\0e"))
+    assert answer.error_message == "Cannot change principals during re-authentication"
+    one = Subject(reauth_ms=3000)
+    one.log_in()
+    assert one.refused(one.handshake(SCRAM_SHA_256)).error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+
+
+def test_raw_tokens_after_version_0() -> None:
+    one = Subject()
+    assert one.handshake(version=0).error_code == 0
+    one.session.token(b"\0alice\0a")
+    assert one.connection.events == ["restrict", "tokens", "User:alice", b""]
+
+
+def test_raw_token_that_is_refused_just_ends_the_connection() -> None:
+    one = Subject()
+    one.handshake(version=0)
+    one.session.token(b"\0alice\0x")
+    assert one.connection.events[-1] == "hold"
+    (timer,) = one.loop.pending
+    timer.run()
+    assert one.connection.events[-1] == "finish"
+    one.session.close()
+    assert one.connection.events[-1] == "end hold"

@@ -1,0 +1,115 @@
+"""config.security.sasl: where the settings of a listener come from, and which stop the start."""
+
+from __future__ import annotations
+
+import pytest
+
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.describe import describe_broker_key
+from gregor.config.security.sasl import SaslSettings
+
+PREFIX = "listener.name.inside."
+PLAIN = {
+    f"{PREFIX}plain.sasl.jaas.config": 'x.PlainLoginModule required username="b" user_alice="s3cret" user_b="";',
+}
+BASE = {
+    "listeners": "INSIDE://localhost:9092",
+    "listener.security.protocol.map": "INSIDE:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "INSIDE",
+}
+
+
+def config(texts: dict[str, str]) -> BrokerConfig:
+    return BrokerConfig({**BASE, **texts})
+
+
+def test_users_of_plain() -> None:
+    found = SaslSettings.of_listener(config({"sasl.enabled.mechanisms": "PLAIN", **PLAIN}), "INSIDE")
+    assert found.mechanisms == ("PLAIN",)
+    assert found.passwords == {"alice": "s3cret", "b": ""}
+    assert (found.max_reauth_ms, found.failure_delay_ms, found.max_request_bytes) == ({"PLAIN": 0}, 100, 524288)
+    assert "s3cret" not in repr(found)
+
+
+def test_mechanism_before_listener_before_broker() -> None:
+    texts = {
+        "sasl.enabled.mechanisms": "GSSAPI",
+        f"{PREFIX}sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "connections.max.reauth.ms": "1",
+        f"{PREFIX}connections.max.reauth.ms": "2",
+        f"{PREFIX}scram-sha-512.connections.max.reauth.ms": "3",
+        "connection.failed.authentication.delay.ms": "7",
+        f"{PREFIX}sasl.server.max.receive.size": "1000",
+        **PLAIN,
+    }
+    found = SaslSettings.of_listener(config(texts), "INSIDE")
+    assert found.max_reauth_ms == {"PLAIN": 2, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 3}
+    assert (found.failure_delay_ms, found.max_request_bytes) == (7, 1000)
+
+
+def test_secrets_are_neither_noted_nor_described() -> None:
+    broker = config({"sasl.enabled.mechanisms": "PLAIN", **PLAIN})
+    assert broker.notes == broker.warnings == []
+    entry = describe_broker_key(f"{PREFIX}plain.sasl.jaas.config", broker)
+    assert entry.sensitive
+    assert "s3cret" not in repr(entry)
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        ({}, "gregor has no GSSAPI; set listener.name.inside.sasl.enabled.mechanisms to some of PLAIN, "),
+        ({"sasl.enabled.mechanisms": "LDAP"}, "LDAP is no mechanism"),
+        ({"sasl.enabled.mechanisms": ""}, "one mechanism at least"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "listener.name.inside.plain.sasl.jaas.config=: is not set"),
+        (
+            {
+                "sasl.enabled.mechanisms": "PLAIN",
+                f"{PREFIX}plain.sasl.jaas.config": "x.PlainLoginModule required s3cret",
+            },
+            "hidden.: an option has no value",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN", f"{PREFIX}plain.sasl.jaas.config": "x.ScramLoginModule required;"},
+            "names x.ScramLoginModule; PLAIN needs PlainLoginModule",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "PLAIN",
+                **PLAIN,
+                f"{PREFIX}plain.sasl.server.callback.handler.class": "my.Ldap",
+            },
+            "gregor runs no classes of Java",
+        ),
+        ({"sasl.enabled.mechanisms": "OAUTHBEARER"}, "jwks.endpoint.url=: is not set, so no token could be verified"),
+        (
+            {"sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url": "ftp://a"},
+            "must begin with https://",
+        ),
+    ],
+)
+def test_refusals(texts: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as refused:
+        config(texts)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_unsecured_tokens_need_an_option_that_says_so() -> None:
+    key = f"{PREFIX}oauthbearer.sasl.jaas.config"
+    module = "x.OAuthBearerLoginModule required"
+    with pytest.raises(ConfigError, match="for tests only"):
+        config({"sasl.enabled.mechanisms": "OAUTHBEARER", key: f"{module};"})
+    texts = {"sasl.enabled.mechanisms": "OAUTHBEARER", key: f'{module} unsecuredValidatorPrincipalClaimName="sub";'}
+    assert SaslSettings.of_listener(config(texts), "INSIDE").jwks is None
+
+
+def test_key_set_of_an_identity_provider() -> None:
+    texts = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{PREFIX}sasl.oauthbearer.jwks.endpoint.url": "https://a/keys",
+        "sasl.oauthbearer.expected.audience": "x,y",
+    }
+    found = SaslSettings.of_listener(config(texts), "INSIDE").jwks
+    assert found is not None
+    assert (found.url, found.audiences, found.clock_skew_s) == ("https://a/keys", {"x", "y"}, 30)
