@@ -1,4 +1,4 @@
-"""`gregor configs`: settings of topics, brokers, loggers, groups and client metrics, as kafka-configs.sh."""
+"""`gregor configs`: settings of topics, brokers, loggers, groups, client metrics; and quotas; as kafka-configs.sh."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gregor.broker.cli import config_report
+from gregor.broker.cli import config_report, quota_configs
 from gregor.broker.cli.client import load_file
 from gregor.broker.cli.command import bootstrap_option, command_config_option, only_one, run
 from gregor.broker.cli.config_report import BROKER_DEFAULT, Entity, EntityType
@@ -23,7 +23,6 @@ _KEY = re.compile(r"[a-zA-Z0-9._-]+")
 _OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 """Matches after a character that is not inside square brackets."""
 
-_NOT_SERVED = ("users", "clients", "ips")
 _SHORT_FLAGS = {
     "topic": EntityType.TOPICS,
     "broker": EntityType.BROKERS,
@@ -40,6 +39,14 @@ Examples:
   gregor configs --alter --topic orders --delete-config retention.ms
   gregor configs --alter --broker-defaults --add-config log.retention.ms=86400000
   gregor configs --describe --entity-type brokers --entity-name 0 --all
+  gregor configs --alter --user alice --add-config producer_byte_rate=1048576
+  gregor configs --alter --user alice --client-defaults --add-config request_percentage=50
+  gregor configs --describe --entity-type users --entity-type clients
+
+\b
+Quotas: producer_byte_rate and consumer_byte_rate (bytes per second), request_percentage (100 is all the time of one
+broker, which is one process on one core), controller_mutation_rate (partitions per second), and of addresses
+connection_creation_rate (connections per second). Each broker enforces them by itself.
 """
 
 
@@ -51,16 +58,29 @@ Examples:
 @click.option("--alter", is_flag=True, help="Alter settings.")
 @click.option("--all", "everything", is_flag=True, help="With --describe: all settings, with defaults.")
 @click.option(
-    "--entity-type", metavar="TYPE", help="topics, brokers, broker-loggers, client-metrics or groups.",
+    "--entity-type", multiple=True, metavar="TYPE",
+    help="topics, brokers, broker-loggers, client-metrics, groups, users, clients or ips; users and clients together.",
 )  # fmt: skip
-@click.option("--entity-name", metavar="NAME", help="Topic, broker id, subscription or group.")
-@click.option("--entity-default", is_flag=True, help="The default for all brokers.")
+@click.option(
+    "--entity-name", multiple=True, metavar="NAME", callback=quota_configs.remember_order,
+    help="Topic, broker id, subscription, group, user, client id or address.",
+)  # fmt: skip
+@click.option(
+    "--entity-default", count=True, callback=quota_configs.remember_order,
+    help="The default for all brokers, users, client ids or addresses.",
+)  # fmt: skip
 @click.option("--topic", metavar="NAME", help="Short for --entity-type topics --entity-name.")
 @click.option("--broker", metavar="ID", help="Short for --entity-type brokers --entity-name.")
 @click.option("--broker-defaults", is_flag=True, help="Short for --entity-type brokers --entity-default.")
 @click.option("--broker-logger", metavar="ID", help="Short for --entity-type broker-loggers --entity-name.")
 @click.option("--client-metrics", metavar="NAME", help="Short for --entity-type client-metrics --entity-name.")
 @click.option("--group", metavar="ID", help="Short for --entity-type groups --entity-name.")
+@click.option("--user", metavar="NAME", help="Short for --entity-type users --entity-name.")
+@click.option("--user-defaults", is_flag=True, help="Short for --entity-type users --entity-default.")
+@click.option("--client", metavar="ID", help="Short for --entity-type clients --entity-name.")
+@click.option("--client-defaults", is_flag=True, help="Short for --entity-type clients --entity-default.")
+@click.option("--ip", metavar="ADDRESS", help="Short for --entity-type ips --entity-name.")
+@click.option("--ip-defaults", is_flag=True, help="Short for --entity-type ips --entity-default.")
 @click.option("--add-config", metavar="KEY=VALUE,..", help="Settings to set; [a,b] for a value with commas.")
 @click.option("--add-config-file", metavar="FILE", help="Properties file with settings to set.")
 @click.option(
@@ -68,8 +88,12 @@ Examples:
 )
 @click.option("--force", is_flag=True, help="Accepted for compatibility, without effect.")
 def configs(**given: Any) -> None:
-    """Show and alter the settings of topics, brokers, loggers, groups and client metrics."""
+    """Show and alter the settings of topics, brokers, loggers, groups and client metrics, and quotas."""
     action = only_one(("--describe", "--alter"), given)
+    quota_parts = quota_configs.quota_parts(given, click.get_current_context().meta.get(quota_configs.ORDER, []))
+    if quota_parts:
+        serve_quotas(action, given, quota_parts)
+        return
     entity = parse_entity(given)
     changes = parse_changes(given) if action == "--alter" else {}
     check_combinations(action, given, entity)
@@ -80,23 +104,41 @@ def configs(**given: Any) -> None:
             config_report.describe(client, entity, everything=given["everything"])
 
 
+def serve_quotas(action: str, given: dict[str, Any], parts: list[quota_configs.Part]) -> None:
+    """Show or alter the quotas of an entity."""
+    if any(given[flag] for flag in (*_SHORT_FLAGS, "broker_defaults")):
+        raise click.UsageError("Quotas are of users, clients and addresses; leave out the other entity.")
+    if given["everything"]:
+        raise click.UsageError("--all is not for quotas: --describe shows all that are set.")
+    if action == "--alter":
+        request = quota_configs.alteration(parts, parse_changes(given))
+        with WireClient(given["bootstrap"], given["config_file"]) as client:
+            quota_configs.alter(client, parts, request)
+        return
+    _check_no_changes(given)
+    with WireClient(given["bootstrap"], given["config_file"]) as client:
+        quota_configs.describe(client, parts)
+
+
 def parse_entity(given: dict[str, Any]) -> Entity:
     """Return the entity that the flags name; a name of None stands for all entities of the type."""
     short = [flag for flag in (*_SHORT_FLAGS, "broker_defaults") if given[flag]]
     if len(short) + bool(given["entity_type"]) != 1:
         raise click.UsageError("Give exactly one entity: --entity-type, or one of --topic, --broker, --group, ..")
-    if short and (given["entity_name"] is not None or given["entity_default"]):
+    if len(given["entity_type"]) > 1 or len(given["entity_name"]) > 1:
+        raise click.UsageError("Give one --entity-type and one --entity-name; only users and clients can be combined.")
+    if short and (given["entity_name"] or given["entity_default"]):
         raise click.UsageError("--entity-name and --entity-default need --entity-type.")
     if given["broker_defaults"]:
         return Entity(EntityType.BROKERS, BROKER_DEFAULT)
     if short:
         return _checked(Entity(_SHORT_FLAGS[short[0]], given[short[0]]))
-    word = given["entity_type"]
-    if word in _NOT_SERVED:
-        raise CommandError(f"--entity-type {word}: gregor has no quotas of {word} yet.")
+    word = given["entity_type"][0]
     if word not in EntityType.__members__.values():
-        raise CommandError(f"'{word}' is not an entity type; types are {', '.join(EntityType)}.")
-    name = given["entity_name"]
+        raise CommandError(
+            f"'{word}' is not an entity type; types are {', '.join([*EntityType, 'users', 'clients', 'ips'])}."
+        )
+    name = given["entity_name"][0] if given["entity_name"] else None
     if given["entity_default"]:
         if name is not None:
             raise click.UsageError("--entity-name and --entity-default contradict each other.")
@@ -121,10 +163,14 @@ def check_combinations(action: str, given: dict[str, Any], entity: Entity) -> No
         if given["everything"]:
             raise click.UsageError("--all needs --describe.")
         return
-    if given["add_config"] or given["add_config_file"] or given["delete_configs"]:
-        raise click.UsageError("--add-config, --add-config-file and --delete-config need --alter.")
+    _check_no_changes(given)
     if entity.kind is EntityType.BROKER_LOGGERS and entity.name is None:
         raise click.UsageError("--describe of broker-loggers needs --entity-name, the id of a broker.")
+
+
+def _check_no_changes(given: dict[str, Any]) -> None:
+    if given["add_config"] or given["add_config_file"] or given["delete_configs"]:
+        raise click.UsageError("--add-config, --add-config-file and --delete-config need --alter.")
 
 
 def parse_changes(given: dict[str, Any]) -> dict[str, str | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-_QUOTAS = "gregor has no quotas of users, clients and addresses yet."
 _NO_CLASSES = "gregor loads no Java classes."
 _OLD_CLIENT = "it was for clients before 0.9; leave it out."
 _NO_DECODER = "records are decoded of __consumer_offsets (--offsets-decoder) and __transaction_state only."
@@ -20,9 +19,6 @@ OF_COMMANDS = {
         "--disable-rack-aware": "the broker assigns replicas, by racks if broker.rack is set; leave it out.",
     },
     "configs": {
-        **dict.fromkeys(
-            ("--user", "--user-defaults", "--client", "--client-defaults", "--ip", "--ip-defaults"), _QUOTAS
-        ),
         "--zk-tls-config-file": "gregor's tools do not connect to ZooKeeper by TLS; give --bootstrap-server HOST:PORT.",
     },
     "acls": dict.fromkeys(("--authorizer", "--authorizer-properties", "--zk-tls-config-file"), _RULES_OF_BROKERS),

@@ -9,12 +9,14 @@ import pytest
 from gregor.broker.cli import configs
 from gregor.broker.cli.config_report import Entity, EntityType, source_name, value_text
 from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.quota_configs import Part, quota_parts
 
-FLAGS = ("entity_type", "entity_name", "topic", "broker", "broker_logger", "client_metrics", "group")
+FLAGS = ("topic", "broker", "broker_logger", "client_metrics", "group", "user", "client", "ip")
 
 
 def given(**flags: object) -> dict[str, object]:
-    nothing = dict.fromkeys(FLAGS) | {"entity_default": False, "broker_defaults": False}
+    nothing = dict.fromkeys(FLAGS) | {"entity_type": (), "entity_name": (), "entity_default": 0}
+    nothing |= dict.fromkeys(("broker_defaults", "user_defaults", "client_defaults", "ip_defaults"), False)
     return nothing | {"add_config": None, "add_config_file": None, "delete_configs": ()} | flags
 
 
@@ -27,7 +29,15 @@ def given(**flags: object) -> dict[str, object]:
         (["--describe", "--topic", "t", "--broker", "0"], "exactly one entity"),
         (["--describe", "--topic", "t", "--entity-name", "t"], "need --entity-type"),
         (["--describe", "--entity-type", "topix"], "types are topics, brokers"),
-        (["--describe", "--entity-type", "users"], "gregor has no quotas"),
+        (["--describe", "--entity-type", "users", "--entity-type", "topics"], "Only users and clients"),
+        (["--describe", "--entity-type", "users", "--entity-type", "ips"], "cannot be combined"),
+        (["--describe", "--user", "a", "--user-defaults"], "each of users, clients and ips once"),
+        (["--describe", "--user", "a", "--topic", "t"], "leave out the other entity"),
+        (["--describe", "--user", "a", "--all"], "--all is not for quotas"),
+        (["--describe", "--user", "a", "--entity-name", "b"], "before each --entity-name"),
+        (["--alter", "--entity-type", "users", "--add-config", "producer_byte_rate=1"], "for each --entity-type"),
+        (["--alter", "--user", "a", "--add-config", "producer_byte_rate=fast"], "a quota is a number"),
+        (["--describe", "--entity-type", "topics", "--entity-type", "brokers"], "only users and clients"),
         (["--describe", "--entity-type", "topics", "--entity-default"], "is possible for brokers only"),
         (["--describe", "--entity-type", "brokers", "--entity-default", "--entity-name", "1"], "contradict"),
         (["--describe", "--broker", "one"], "is not a broker id"),
@@ -55,15 +65,31 @@ def test_wrong_arguments_are_refused(arguments: list[str], cause: str, capsys: p
         ({"topic": "t"}, Entity(EntityType.TOPICS, "t")),
         ({"broker": "3"}, Entity(EntityType.BROKERS, "3")),
         ({"broker_defaults": True}, Entity(EntityType.BROKERS, "")),
-        ({"entity_type": "brokers", "entity_default": True}, Entity(EntityType.BROKERS, "")),
-        ({"entity_type": "brokers"}, Entity(EntityType.BROKERS, None)),
-        ({"entity_type": "broker-loggers", "entity_name": "0"}, Entity(EntityType.BROKER_LOGGERS, "0")),
+        ({"entity_type": ("brokers",), "entity_default": 1}, Entity(EntityType.BROKERS, "")),
+        ({"entity_type": ("brokers",)}, Entity(EntityType.BROKERS, None)),
+        ({"entity_type": ("broker-loggers",), "entity_name": ("0",)}, Entity(EntityType.BROKER_LOGGERS, "0")),
         ({"client_metrics": "m"}, Entity(EntityType.CLIENT_METRICS, "m")),
         ({"group": "g"}, Entity(EntityType.GROUPS, "g")),
     ],
 )
 def test_entities(flags: dict[str, object], entity: Entity) -> None:
     assert configs.parse_entity(given(**flags)) == entity
+
+
+@pytest.mark.parametrize(
+    ("flags", "order", "parts"),
+    [
+        ({"topic": "t"}, [], []),
+        ({"user": "a"}, [], [Part("users", "a")]),
+        ({"user": "a", "client_defaults": True}, [], [Part("users", "a"), Part("clients", "")]),
+        ({"entity_type": ("users",)}, [], [Part("users", None)]),
+        ({"entity_type": ("clients", "users")}, ["app", ""], [Part("users", ""), Part("clients", "app")]),
+        ({"entity_type": ("users", "clients")}, ["a"], [Part("users", "a"), Part("clients", None)]),
+        ({"ip": "10.0.0.1"}, [], [Part("ips", "10.0.0.1")]),
+    ],
+)
+def test_entities_of_quotas(flags: dict[str, object], order: list[str], parts: list[Part]) -> None:
+    assert quota_parts(given(**flags), order) == parts
 
 
 def test_values_with_commas() -> None:

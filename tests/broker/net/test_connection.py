@@ -109,8 +109,7 @@ class Harness:
         ]
         gate = LoopGate()
         self.broker: Any = SimpleNamespace(
-            authorizer=None,
-            authentication=None,
+            **dict.fromkeys(("authorizer", "authentication", "quotas")),
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
             route_slots=RouteSlots(),
@@ -120,7 +119,6 @@ class Harness:
             handlers={entry.key.value: entry for entry in entries},
             connections=self.connections,
             replicas=SimpleNamespace(generation=0),
-            quotas=None,
             gate=gate,
         )
         self.transports: dict[Connection, FakeTransport] = {}

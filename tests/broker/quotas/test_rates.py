@@ -11,7 +11,7 @@ from gregor.broker.quotas.rates import TokenBucket, WindowedRate
 START_MS = 1_000_000
 BOUND = 1000
 
-# What org.apache.kafka.common.metrics.stats.Rate of 4.3.1 measured with a bound of 1000: milliseconds since the record
+# Measured by org.apache.kafka.common.metrics.stats.Rate of 4.3.1 with a bound of 1000: milliseconds since the record
 # before, recorded value, throttle time by QuotaUtils.throttleTime.
 ELEVEN_WINDOWS = [
     (150, 6750, 0),
