@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gregor.broker.fetch.follower_sessions import FollowerSessions
     from gregor.broker.fetch.sessions import FetchSessions
     from gregor.broker.handlers.k03_metadata import EncodedMetadataContext
+    from gregor.broker.handlers.k48_describe_client_quotas import ClientQuotasContext
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
     from gregor.broker.net.advertised_addresses import OwnAddresses
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
     from gregor.broker.net.request_turns import RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
+    from gregor.broker.quotas.following import FollowedQuotas
+    from gregor.broker.quotas.quotas import Quotas
     from gregor.broker.registry import Entry
     from gregor.broker.security.authentication import Authentication
     from gregor.config.broker import BrokerConfig
@@ -111,8 +114,11 @@ class Broker:
     encoded_topics: EncodedTopics
     addresses: OwnAddresses
     producer_clients: ProducerClients
+    client_quotas: FollowedQuotas
     authorizer: Authorizer | None = None
     """None: no authorizer is configured, and every request is allowed."""
+    quotas: Quotas | None = None
+    """The quotas of clients; None while none is set."""
     acls: AclStore | None = None
     """The access rules; None without an authorizer."""
     authentication: Authentication | None = None
@@ -122,6 +128,10 @@ class Broker:
     @staticmethod
     def now_ms() -> int:
         return int(time.time() * 1000)
+
+    def enforce(self, quotas: Quotas | None) -> None:
+        """Measure clients and throttle them by these quotas from now on."""
+        self.quotas = quotas
 
     async def write_log_start_offsets(self) -> None:
         """Make the present log start offsets survive a crash of this process. If a write fails, the next checkpoints
@@ -152,6 +162,7 @@ if TYPE_CHECKING:
         AclContext,
         AdminContext,
         ApiContext,
+        ClientQuotasContext,
         ConnectionContext,
         ConsumerGroupContext,
         ControllerContext,
@@ -170,4 +181,4 @@ if TYPE_CHECKING:
     ]:
         """Let the type checker compare the parts with the needs of each handler: the registry does not."""
         one = broker
-        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one
+        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one

@@ -39,6 +39,8 @@ from gregor.broker.node.log_loading import StartupLoading
 from gregor.broker.node.store import StartError, home_of_store, open_own_store, open_zookeeper
 from gregor.broker.node.topic_events import TopicEvents
 from gregor.broker.parts import Broker
+from gregor.broker.quotas.following import FollowedQuotas
+from gregor.broker.quotas.quotas import Quotas, settings_of
 from gregor.broker.registry import load_handlers
 from gregor.broker.security.authentication import Authentication
 from gregor.broker.security.stored_credentials import StoredCredentials
@@ -46,6 +48,7 @@ from gregor.broker.security.token_expiry import remove_expired_tokens
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.inter_broker_security import security_between_brokers
+from gregor.replication.entities.quotas import QuotaStore
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.store.consumer_offsets import ConsumerOffsets
 from gregor.replication.store.embedded import EmbeddedStore
@@ -68,7 +71,6 @@ if TYPE_CHECKING:
     from gregor.broker.node.base_parts import BaseParts
     from gregor.broker.node.controller_parts import ControllerParts
     from gregor.broker.node.coordinators import Coordinators
-    from gregor.config.addresses import Addresses
     from gregor.config.broker import BrokerConfig
     from gregor.replication.controller.loop import ControllerLoop
     from gregor.replication.store.metadata_store import MetadataStore
@@ -161,11 +163,11 @@ class Node:
     async def join(
         self,
         bind: Callable[[], dict[str, int]],
-        check_addresses: Callable[[Addresses], None] = lambda addresses: None,
+        check_listeners: Callable[[BrokerConfig], None] = lambda candidate: None,
     ) -> None:
         """Register the broker, start its controller, and apply the controller's requests. `bind` opens the listeners
         once the dynamic settings are known, and returns the ports by listener name; its errors are passed on.
-        `check_addresses` raises ConfigError if other listeners cannot be opened."""
+        `check_listeners` raises ConfigError if other listeners cannot be opened."""
         base = self._base = base_parts(
             self._config,
             self._logs,
@@ -205,7 +207,7 @@ class Node:
             base.configs,
             self._gate,
             is_reserved=base.adoption.is_reserved,
-            check_addresses=check_addresses,
+            check_listeners=check_listeners,
         )
         self._access = make_access_control(self._config, base.store, self._background, now_ms)
         self.broker = self._serving_parts(base, control, admin, coordinators, mover, producer_ids)
@@ -227,6 +229,7 @@ class Node:
             if self.loading.is_over:
                 await base.adoption.run()
             await base.configs.start()
+            await self.broker.client_quotas.start(base.configs, self.broker.enforce)
             await base.credentials.start()
             await base.tokens.start()
             await coordinators.group_settings.start()
@@ -363,6 +366,9 @@ class Node:
             encoded_topics=EncodedTopics(),
             addresses=self._addresses,
             producer_clients=self._producer_clients,
+            client_quotas=FollowedQuotas(
+                QuotaStore(base.store, self._gate), Quotas(settings_of(config), now_ms), self._background
+            ),
             authorizer=self._access and self._access.authorizer,
             acls=self._access and self._access.acls,
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gregor.config.definitions import ConfigError
-from gregor.config.listeners import SERVED_PROTOCOLS, Listener, check_ports, parse_listeners, parse_protocol_map
+from gregor.config.listeners import Listener, check_ports, parse_listeners, parse_protocol_map
 
 # Keys of brokers before 3.0, used where `listeners` or `advertised.listeners` is missing.
 OLD_ADDRESS_KEYS = ("host.name", "port", "advertised.host.name", "advertised.port")
@@ -60,9 +60,6 @@ def _inter_broker_name(values: Mapping[str, Any], given: Mapping[str, str], adve
         raise ConfigError(by_protocol, values[by_protocol], f"cannot be set beside {key}")
     if name is None:
         key, name = by_protocol, values[by_protocol]
-        if name not in SERVED_PROTOCOLS:
-            served = ", ".join(SERVED_PROTOCOLS)
-            raise ConfigError(key, name, f"gregor serves {served} between brokers; set it to {served}, or remove it")
     if name.upper() not in advertised_names:
         raise ConfigError(key, name, f"must be one of the advertised listeners: {', '.join(advertised_names)}")
     upper: str = name.upper()

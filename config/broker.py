@@ -7,6 +7,7 @@ and command line), default. One object serves the whole broker; its dynamic laye
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from gregor.config.addresses import OLD_ADDRESS_KEYS, Addresses, resolve_addresses
@@ -159,11 +160,36 @@ class BrokerConfig:
         self.update_dynamic(own, default)
         return dropped
 
-    def check_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> Addresses:
-        """Return the addresses after an `update_dynamic` with these; raise ConfigError if it is not possible."""
-        values, addresses = self._dynamic(per_broker, cluster_wide)
-        check_change(self._values, values)
-        return addresses
+    def check_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> BrokerConfig:
+        """Return the settings after an `update_dynamic` with these; raise ConfigError if it is not possible."""
+        candidate = copy(self)
+        candidate.update_dynamic(per_broker, cluster_wide)
+        check_change(self._values, candidate._values)
+        self._check_listener_keys(candidate)
+        return candidate
+
+    def _check_listener_keys(self, candidate: BrokerConfig) -> None:
+        """Raise ConfigError where a key of an open listener differs that only its stores may change while it is open.
+
+        Apache Kafka compares the settings in the same way (``DynamicListenerConfig.validateReconfiguration``).
+        """
+        protocols = {one.name: one.security_protocol for one in candidate.listeners}
+        for listener in self.listeners:
+            name, protocol = listener.name, listener.security_protocol
+            if protocols.get(name, protocol) != protocol:
+                raise ConfigError(
+                    "listener.security.protocol.map",
+                    f"{name}:{protocols[name]}",
+                    f"the listener {name} is open and keeps its protocol, {protocol}; restart the broker, or open a"
+                    " listener of another name",
+                )
+            for key in LISTENER_SECURITY_KEYS:
+                before, after = (one.listener_setting(listener.name, key) for one in (self, candidate))
+                if before != after and key not in STORE_KEYS:
+                    shown = f"{LISTENER_PREFIX}{listener.name.lower()}.{key}"
+                    raise ConfigError(
+                        shown, candidate.listener_setting(listener.name, key), "cannot be altered while it is open"
+                    )
 
     def usable_dynamic(
         self, texts: Mapping[str, str], *, cluster_wide: bool
@@ -183,19 +209,32 @@ class BrokerConfig:
         return good, problems
 
     def update_static(
-        self, texts: Mapping[str, str], check_addresses: Callable[[Addresses], None] = lambda addresses: None
+        self, texts: Mapping[str, str], check_listeners: Callable[[BrokerConfig], None] = lambda candidate: None
     ) -> None:
         """Replace the static settings; raise ConfigError, and change nothing, if one is refused.
 
-        The caller ensures that only keys differ that a running broker can change. `check_addresses` is called with
-        the new addresses if the listeners differ, and may raise ConfigError.
+        The caller ensures that only keys differ that a running broker can change. `check_listeners` is called with
+        the new settings if those of listeners differ, and may raise ConfigError.
         """
         values, addresses = self._effective(texts, self.dynamic_texts, self.dynamic_default_texts)
-        if addresses.listeners != self.listeners:
-            check_addresses(addresses)
+        candidate = copy(self)
+        candidate._values = values
+        candidate._resolve_addresses(addresses)
+        if candidate.differs_for_listeners(self):
+            check_listeners(candidate)
         self.static_texts = dict(texts)
         self._values = values
         self._resolve_addresses(addresses)
+
+    def differs_for_listeners(self, other: BrokerConfig) -> bool:
+        """Return whether the listeners, or settings that protect them, are others."""
+        if self.listeners != other.listeners:
+            return True
+        return any(
+            self.listener_setting(listener.name, key) != other.listener_setting(listener.name, key)
+            for listener in self.listeners
+            for key in LISTENER_SECURITY_KEYS
+        )
 
     def _dynamic(
         self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]

@@ -12,10 +12,7 @@ from typing import NamedTuple
 
 from gregor.config.definitions import ConfigError
 
-# The protocols that gregor has; a listener of another one must not silently be served in clear text.
-SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
-
-_KNOWN_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _HOST_CHARS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-%._:")
 
 
@@ -52,8 +49,10 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, _, protocol = pair.partition(":")
         name, protocol = name.strip().upper(), protocol.strip().upper()
-        if not name or protocol not in _KNOWN_PROTOCOLS:
-            raise ConfigError(key, text, f"must be NAME:PROTOCOL pairs, PROTOCOL one of {', '.join(_KNOWN_PROTOCOLS)}")
+        if not name or protocol not in SECURITY_PROTOCOLS:
+            raise ConfigError(
+                key, text, f"must be NAME:PROTOCOL pairs, PROTOCOL one of {', '.join(SECURITY_PROTOCOLS)}"
+            )
         if name in result:
             raise ConfigError(key, text, f"names the listener {name} twice")
         result[name] = protocol
@@ -73,12 +72,6 @@ def parse_listeners(key: str, texts: Sequence[str], protocols: dict[str, str], s
         protocol = protocols.get(name)
         if protocol is None:
             raise ConfigError(key, shown, f"{name} has no security protocol in listener.security.protocol.map")
-        if protocol not in SERVED_PROTOCOLS:
-            served = ", ".join(SERVED_PROTOCOLS)
-            remedy = "remove it, or map it to PLAINTEXT in listener.security.protocol.map to serve it in clear text"
-            raise ConfigError(
-                key, shown, f"{name} has the protocol {protocol}, and gregor serves {served} only; {remedy}"
-            )
         result.append(Listener(name, host, port, protocol))
     if not result:
         raise ConfigError(key, shown, "must have at least one NAME://host:port")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gregor.config.definitions import LONG_MAX, ConfigError
+from gregor.config.definitions import ConfigError
 from gregor.config.tables.authorizer_keys import AUTHORIZER_CLASSES
 
 ALLOW_UNPROTECTED = "gregor.allow.unprotected"
@@ -22,24 +22,13 @@ REFUSED_KEYS = {
 # Without these the broker is not more open, but a limit or a rule is missing.
 WARNED_KEYS = {
     "alter.config.policy.class.name": "gregor has no policies, so every legal setting is accepted",
-    "client.quota.callback.class": "gregor has no quotas, so no client is throttled",
+    "client.quota.callback.class": "gregor loads no Java classes, so the quotas of users and client ids apply",
     "create.topic.policy.class.name": "gregor has no policies, so every legal topic is created",
     "delegation.token.master.key": "Apache Kafka 4 has removed it; set delegation.token.secret.key instead",
     "principal.builder.class": "gregor has no principals, so every client is anonymous",
-    "quota.consumer.default": "gregor has no quotas, so no consumer is throttled",
-    "quota.producer.default": "gregor has no quotas, so no producer is throttled",
 }
-# Quotas that the tools of Apache Kafka set in ZooKeeper, for users, client ids and addresses.
-QUOTA_KEYS = {
-    "connection_creation_rate": "gregor has no quotas, so connections are accepted at any rate",
-    "consumer_byte_rate": "gregor has no quotas, so no consumer is throttled",
-    "controller_mutation_rate": "gregor has no quotas, so no client is throttled",
-    "producer_byte_rate": "gregor has no quotas, so no producer is throttled",
-    "request_percentage": "gregor has no quotas, so no client is throttled",
-}
-# Texts that request no protection; the last is the default of the quotas, no limit.
-_WITHOUT_PROTECTION = ("", "false", str(LONG_MAX))
-_SHOWN_NODES = 3
+# Texts that request no protection.
+_WITHOUT_PROTECTION = ("", "false")
 _SECRETS = ("delegation.token.master.key",)
 
 
@@ -59,18 +48,3 @@ def missing_protection(texts: Mapping[str, str], *, allowed: bool) -> dict[str, 
         shown = "(hidden)" if key in _SECRETS else text.strip()
         found[key] = f"UNPROTECTED: {key}={shown} has no effect: {reason}"
     return found
-
-
-def missing_quotas(texts_by_node: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return a line for the log for each kind of quota that is set in one of these nodes."""
-    lines = []
-    for key, reason in QUOTA_KEYS.items():
-        found = [
-            f"{node}: {texts[key].strip()}"
-            for node, texts in texts_by_node.items()
-            if texts.get(key, "").strip().lower() not in _WITHOUT_PROTECTION
-        ]
-        if found:
-            more = f" and {len(found) - _SHOWN_NODES} more" if len(found) > _SHOWN_NODES else ""
-            lines.append(f"UNPROTECTED: {key} ({', '.join(found[:_SHOWN_NODES])}{more}) has no effect: {reason}")
-    return lines

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from gregor.config.addresses import Addresses
 from gregor.config.broker import (
     DYNAMIC_BROKER_CONFIG,
     DYNAMIC_DEFAULT_BROKER_CONFIG,
@@ -39,11 +38,11 @@ class Reloaded(NamedTuple):
 def reload(
     config: BrokerConfig,
     file_texts: Mapping[str, str],
-    check_addresses: Callable[[Addresses], None] = lambda addresses: None,
+    check_listeners: Callable[[BrokerConfig], None] = lambda candidate: None,
 ) -> list[Reloaded]:
     """Apply the changes that a running broker can apply, in place; return one entry per key that differs, by name.
 
-    `check_addresses` raises ConfigError if the new listeners cannot be opened.
+    `check_listeners` raises ConfigError if the new listeners cannot be opened.
     """
     found: list[Reloaded] = []
     wanted: dict[str, str | None] = {}
@@ -53,7 +52,7 @@ def reload(
             wanted[key] = text
         else:
             found.append(Reloaded(key, False, f"{_shown(key, text)} is ignored: {reason}"))
-    found += _apply(config, wanted, check_addresses)
+    found += _apply(config, wanted, check_listeners)
     return sorted(found)
 
 
@@ -86,7 +85,7 @@ def _obstacle(config: BrokerConfig, key: str) -> str | None:
 
 
 def _apply(
-    config: BrokerConfig, wanted: dict[str, str | None], check_addresses: Callable[[Addresses], None]
+    config: BrokerConfig, wanted: dict[str, str | None], check_listeners: Callable[[BrokerConfig], None]
 ) -> list[Reloaded]:
     """Apply all changes at once if they are legal together, else one by one until no further one is legal."""
     found: list[Reloaded] = []
@@ -102,7 +101,7 @@ def _apply(
             else:
                 texts[key] = text
         try:
-            config.update_static(texts, check_addresses)
+            config.update_static(texts, check_listeners)
         except ConfigError as error:
             errors.update(dict.fromkeys(keys, error))
             if len(keys) > 1:

@@ -2922,6 +2922,105 @@ class OffsetDeleteResponse(ApiMessage):
         topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic] = ...,
     ) -> None: ...
 
+class DescribeClientQuotasRequest(ApiMessage):
+    class ComponentData:
+        entity_type: str
+        match_type: int
+        match: str | None
+        def __init__(self, *, entity_type: str = ..., match_type: int = ..., match: str | None = ...) -> None: ...
+
+    components: list[DescribeClientQuotasRequest.ComponentData]
+    strict: bool
+    def __init__(
+        self, *, components: list[DescribeClientQuotasRequest.ComponentData] = ..., strict: bool = ...
+    ) -> None: ...
+
+class DescribeClientQuotasResponse(ApiMessage):
+    class EntityData:
+        entity_type: str
+        entity_name: str | None
+        def __init__(self, *, entity_type: str = ..., entity_name: str | None = ...) -> None: ...
+
+    class ValueData:
+        key: str
+        value: float
+        def __init__(self, *, key: str = ..., value: float = ...) -> None: ...
+
+    class EntryData:
+        entity: list[DescribeClientQuotasResponse.EntityData]
+        values: list[DescribeClientQuotasResponse.ValueData]
+        def __init__(
+            self,
+            *,
+            entity: list[DescribeClientQuotasResponse.EntityData] = ...,
+            values: list[DescribeClientQuotasResponse.ValueData] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    entries: list[DescribeClientQuotasResponse.EntryData] | None
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        entries: list[DescribeClientQuotasResponse.EntryData] | None = ...,
+    ) -> None: ...
+
+class AlterClientQuotasRequest(ApiMessage):
+    class EntityData:
+        entity_type: str
+        entity_name: str | None
+        def __init__(self, *, entity_type: str = ..., entity_name: str | None = ...) -> None: ...
+
+    class OpData:
+        key: str
+        value: float
+        remove: bool
+        def __init__(self, *, key: str = ..., value: float = ..., remove: bool = ...) -> None: ...
+
+    class EntryData:
+        entity: list[AlterClientQuotasRequest.EntityData]
+        ops: list[AlterClientQuotasRequest.OpData]
+        def __init__(
+            self,
+            *,
+            entity: list[AlterClientQuotasRequest.EntityData] = ...,
+            ops: list[AlterClientQuotasRequest.OpData] = ...,
+        ) -> None: ...
+
+    entries: list[AlterClientQuotasRequest.EntryData]
+    validate_only: bool
+    def __init__(
+        self, *, entries: list[AlterClientQuotasRequest.EntryData] = ..., validate_only: bool = ...
+    ) -> None: ...
+
+class AlterClientQuotasResponse(ApiMessage):
+    class EntityData:
+        entity_type: str
+        entity_name: str | None
+        def __init__(self, *, entity_type: str = ..., entity_name: str | None = ...) -> None: ...
+
+    class EntryData:
+        error_code: int
+        error_message: str | None
+        entity: list[AlterClientQuotasResponse.EntityData]
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            entity: list[AlterClientQuotasResponse.EntityData] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    entries: list[AlterClientQuotasResponse.EntryData]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., entries: list[AlterClientQuotasResponse.EntryData] = ...
+    ) -> None: ...
+
 class DescribeUserScramCredentialsRequest(ApiMessage):
     class UserName:
         name: str

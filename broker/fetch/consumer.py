@@ -1,12 +1,18 @@
-"""One fetch of a consumer, or of a follower that speaks an old version: the read, and the response."""
+"""One fetch of a consumer, or of a follower that speaks an old version: the read, and the response.
+
+The response to a consumer that has exceeded a quota is empty, whatever was read: the client fetches the same again when
+the throttle time is over (KIP-219).
+"""
 
 from __future__ import annotations
 
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.broker.fetch.follower_sessions import replica_of
 from gregor.broker.fetch.reads import MAX_FETCHES, TOPIC_IDS_FROM, RepeatedRead, release_records, set_offsets
+from gregor.broker.fetch.session_cache import NO_SESSION
 from gregor.broker.fetch.sessions import Reader
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
@@ -14,18 +20,23 @@ from gregor.protocol.messages import FetchRequest, FetchResponse
 from gregor.replication.partition.offset_lookup import diverging_epoch
 from gregor.replication.partition.replica_selector import preferred_read_replica
 from gregor.storage.fs.cached_reads import NotCached
+from gregor.storage.log.log import LogSlice
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
     from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.sessions import FetchContext, FetchedPartition
+    from gregor.broker.quotas.quotas import Quotas
     from gregor.replication.partition.partition import Partition
-    from gregor.storage.log.log import Log, LogSlice
+    from gregor.storage.log.log import Log
 
 RACKS_FROM = 11
 STORAGE_ERROR_FROM = 6
 ZSTD_FROM = 10
 READ_COMMITTED = 1
+
+RESPONSE_BYTES, PARTITION_BYTES = 32, 48
+"""Approximate sizes of a response and of a partition in it, without records; the encoder alone knows the exact ones."""
 
 _BEFORE_THE_READ = frozenset(
     [
@@ -43,6 +54,7 @@ class FetchRead(RepeatedRead):
     """Read every partition of a fetch, decide whether the records suffice, and make the response."""
 
     __slots__ = (
+        "_busy_ns",
         "_context",
         "_follower",
         "_leader_only",
@@ -60,8 +72,14 @@ class FetchRead(RepeatedRead):
         super().__init__(broker, call)
         self._context = context
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
-        self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._follower = replica_of(request, call.version)
+        self._busy_ns = 0
+        if broker.quotas is not None and self._follower < 0:
+            rate = broker.quotas.metering.meters_of(call).fetch
+            if rate is not None:  # more would be throttled in any case
+                rest_bytes = int(rate.max_in_windows) - RESPONSE_BYTES - PARTITION_BYTES * len(context.partitions)
+                self._max_bytes = min(self._max_bytes, max(0, rest_bytes))
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._read_committed = request.isolation_level == READ_COMMITTED and self._follower < 0
         self._leader_only = call.version < RACKS_FROM or self._follower >= 0
         self._rack = request.rack_id if broker.sends_to_racks and not self._leader_only else ""
@@ -84,6 +102,8 @@ class FetchRead(RepeatedRead):
         return found
 
     def collect(self) -> None:
+        quotas = self._broker.quotas
+        began_ns = 0 if quotas is None else quotas.metering.present_begin_ns()
         self.missing = []
         left = self._max_bytes
         total = 0
@@ -112,6 +132,8 @@ class FetchRead(RepeatedRead):
             self._found.append((wanted, data))
         if total >= self._min_bytes:
             self.satisfied = True
+        if began_ns:
+            self._busy_ns += perf_counter_ns() - began_ns
 
     def _check_right(self, wanted: FetchedPartition) -> None:
         """Raise KafkaError if the client may not read the topic."""
@@ -210,6 +232,9 @@ class FetchRead(RepeatedRead):
         return error if self._call.version >= STORAGE_ERROR_FROM else without_storage_errors(error)
 
     def response(self) -> FetchResponse:
+        quotas = self._broker.quotas
+        if quotas is not None and self._follower < 0 and (throttle_ms := self._charge(quotas)):
+            return self._throttled(throttle_ms)
         session = self._context.session
         topics: dict[tuple[str, Uuid], FetchResponse.FetchableTopicResponse] = {}
         leaders: list[int] = []
@@ -232,6 +257,28 @@ class FetchRead(RepeatedRead):
                     session.served(wanted)
         self._found = []
         return self._answer(self._context.session_id, list(topics.values()), leaders)
+
+    def _charge(self, quotas: Quotas) -> int:
+        """Count what was read, and return the throttle time."""
+        size_bytes = RESPONSE_BYTES
+        for _, data in self._found:
+            size_bytes += PARTITION_BYTES
+            if data.records:
+                assert isinstance(data.records, LogSlice)  # not encoded or converted yet
+                size_bytes += data.records.size_bytes
+        return quotas.metering.meters_of(self._call).fetched(size_bytes, self._busy_ns, quotas.now_ms())
+
+    def _throttled(self, throttle_ms: int) -> FetchResponse:
+        """Throttle the connection, and return a response without records. A session that begins with this request does
+        not begin: the client has no partition of it."""
+        self.release()
+        context = self._context
+        session_id = context.session_id
+        if not context.incremental:
+            self._broker.fetch_sessions.cache.end(session_id)
+            session_id = NO_SESSION
+        self._call.connection.throttle(throttle_ms)
+        return FetchResponse(session_id=session_id, throttle_time_ms=throttle_ms, responses=[])
 
     def _is_news(self, wanted: FetchedPartition, data: FetchResponse.PartitionData) -> bool:
         if not self._context.incremental:

@@ -62,7 +62,12 @@ async def fetch_converted(broker: FetchPathContext, request: FetchRequest, call:
             _release(response)
             raise
         left_ms = int((over - broker.loop.time()) * 1000)
-        if conversion.found_something or left_ms <= 0 or not conversion.skip_what_was_read():
+        if (
+            response.throttle_time_ms
+            or conversion.found_something
+            or left_ms <= 0
+            or not conversion.skip_what_was_read()
+        ):
             return response
         request.max_wait_ms = left_ms
 

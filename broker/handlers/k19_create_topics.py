@@ -5,6 +5,7 @@
 - The controller serves it; other brokers respond with NOT_CONTROLLER for each topic.
 - The response is sent when every partition has a leader that this broker knows, or with REQUEST_TIMED_OUT after
   `timeout_ms`.
+- 6 THROTTLING_QUOTA_EXCEEDED above controller_mutation_rate (KIP-599); older versions are throttled.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from gregor.broker.quotas.mutations import change_quota, throttle
 from gregor.broker.registry import handles
 from gregor.config.describe import describe_topic
 from gregor.protocol.api_keys import ApiKey
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from gregor.broker.context import AdminContext, Call
 
 DETAILS_FROM = 5
+QUOTA_ERROR_FROM = 6
 NOT_CONTROLLER = KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
 
 
@@ -51,8 +54,11 @@ async def create_topics(broker: AdminContext, request: CreateTopicsRequest, call
         elif named[topic.name] == 1:
             wanted.append(topic)
             new.append(_new_topic(topic))
+    quota = change_quota(broker.quotas, call, QUOTA_ERROR_FROM)
     try:
-        results = await broker.admin.create_topics(new, request.timeout_ms, validate_only=request.validate_only)
+        results = await broker.admin.create_topics(
+            new, request.timeout_ms, validate_only=request.validate_only, count=None if quota is None else quota.record
+        )
     except KafkaError as error:
         results = [error for _ in wanted]
     described: dict[tuple[tuple[str, str], ...], list[CreateTopicsResponse.CreatableTopicConfigs]] = {}
@@ -74,7 +80,9 @@ async def create_topics(broker: AdminContext, request: CreateTopicsRequest, call
                 described[own] = _settings(broker, result)
                 await turns.next()
             answer.configs = described[own]
-    return CreateTopicsResponse(topics=answers)
+    response = CreateTopicsResponse(topics=answers)
+    throttle(quota, response, call)
+    return response
 
 
 def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:

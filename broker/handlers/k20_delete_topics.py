@@ -1,7 +1,8 @@
 """DeleteTopics (key 20), versions 0 to 6.
 
-- 1 throttle time; 3 TOPIC_DELETION_DISABLED, which was INVALID_REQUEST before; 4 flexible; 5 error messages;
-  6 topics by name or by id. A topic that is named twice, by name or by id, is not deleted and is in the response once.
+- 1 throttle time; 3 TOPIC_DELETION_DISABLED, which was INVALID_REQUEST before; 4 flexible; 5 error messages, and
+  THROTTLING_QUOTA_EXCEEDED above controller_mutation_rate (KIP-599); 6 topics by name or by id. A topic
+  that is named twice, by name or by id, is not deleted and is in the response once.
 - The controller serves it; other brokers respond with NOT_CONTROLLER for each topic.
 - The response is sent when the topic is removed from this broker's metadata, or with REQUEST_TIMED_OUT after
   `timeout_ms`. It does not wait for brokers that are down: they delete their replicas after their start, and until then
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gregor.broker.quotas.mutations import change_quota, throttle
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from gregor.protocol.turns import Turns
 
 DISABLED_FROM = 3
+QUOTA_ERROR_FROM = 5
 IDS_FROM = 6
 
 
@@ -50,8 +53,11 @@ async def delete_topics(broker: AdminContext, request: DeleteTopicsRequest, call
         if not answer.error_code:
             deleted.append(answer)
             names.append(answer.name or "")
+    quota = change_quota(broker.quotas, call, QUOTA_ERROR_FROM)
     try:
-        results = await broker.admin.delete_topics(names, request.timeout_ms)
+        results = await broker.admin.delete_topics(
+            names, request.timeout_ms, count=None if quota is None else quota.record
+        )
     except KafkaError as error:
         results = [error for _ in names]
     for answer, result in zip(deleted, results, strict=True):
@@ -60,7 +66,9 @@ async def delete_topics(broker: AdminContext, request: DeleteTopicsRequest, call
             _refuse(answer, result)
             if result.code == ErrorCode.TOPIC_DELETION_DISABLED and call.version < DISABLED_FROM:
                 answer.error_code = ErrorCode.INVALID_REQUEST
-    return DeleteTopicsResponse(responses=answers)
+    response = DeleteTopicsResponse(responses=answers)
+    throttle(quota, response, call)
+    return response
 
 
 def _wanted(request: DeleteTopicsRequest, version: int) -> Iterator[DeleteTopicsRequest.DeleteTopicState]:

@@ -3,7 +3,7 @@
 - The controller serves it; other brokers respond with NOT_CONTROLLER for each topic.
 - The response is sent when this broker knows the leaders of the new partitions, or with REQUEST_TIMED_OUT after
   `timeout_ms`.
-- 2 flexible; 3 a quota error is possible (there are no quotas yet).
+- 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED above controller_mutation_rate (KIP-599); older versions are throttled.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from gregor.broker.quotas.mutations import change_quota, throttle
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -19,6 +20,8 @@ from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from gregor.broker.context import AdminContext, Call
+
+QUOTA_ERROR_FROM = 3
 
 
 @handles(ApiKey.CREATE_PARTITIONS, 0, 3, changes=True)
@@ -33,6 +36,7 @@ async def create_partitions(
             ]
         )
     limit = TimeLimit(request.timeout_ms)
+    quota = change_quota(broker.quotas, call, QUOTA_ERROR_FROM)
     turns = broker.gate.turns()
     named: Counter[str] = Counter()
     for topic in request.topics:
@@ -51,8 +55,11 @@ async def create_partitions(
                 None if topic.assignments is None else [one.broker_ids for one in topic.assignments],
                 limit,
                 validate_only=request.validate_only,
+                count_changes=None if quota is None else quota.record,
             )
         except KafkaError as error:
             answers[topic.name].error_code = error.code
             answers[topic.name].error_message = error.message or None
-    return CreatePartitionsResponse(results=list(answers.values()))
+    response = CreatePartitionsResponse(results=list(answers.values()))
+    throttle(quota, response, call)
+    return response

@@ -14,7 +14,6 @@ from gregor.broker.log import logger
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
-    from gregor.config.addresses import Addresses
     from gregor.config.broker import BrokerConfig
     from gregor.config.definitions import ConfigError
 
@@ -71,15 +70,15 @@ def apply(
     config: BrokerConfig,
     texts: Mapping[str, str],
     changed: Callable[[], None],
-    check_addresses: Callable[[Addresses], None],
+    check_listeners: Callable[[BrokerConfig], None],
 ) -> None:
     """Apply the settings of the file, and log one line for each key that differs from what is in effect. `changed` is
-    called if any was applied; `check_addresses` raises ConfigError where other listeners cannot be opened."""
+    called if any was applied; `check_listeners` raises ConfigError where other listeners cannot be opened."""
     from gregor.config.definitions import ConfigError
     from gregor.config.reload import reload
 
     try:
-        found = reload(config, texts, check_addresses)
+        found = reload(config, texts, check_listeners)
     except ConfigError as error:
         _not_applied(config, error)
         return

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from gregor.broker.log import logger
 from gregor.broker.net.dispatch import Dispatcher
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gregor.broker.security.session import SaslSession
     from gregor.protocol.principal import Principal
 
+MS_PER_S = 1000
 _PRODUCE = ApiKey.PRODUCE.value
 _numbers = count()
 """Numbers of connections, in the order in which they were accepted."""
@@ -50,6 +51,7 @@ class Connection(asyncio.BufferedProtocol):
         "_pending",
         "_routes",
         "_shared_view",
+        "_throttle",
         "_transport",
         "closed",
         "host",
@@ -62,12 +64,16 @@ class Connection(asyncio.BufferedProtocol):
         "sockname",
     )
 
+    #: The class of the sending side.
+    OUTBOUND: ClassVar[type[Outbound]] = Outbound
+
     def __init__(self, broker: ConnectionContext, listener: str) -> None:
         self._broker = broker
         self.listener = listener
         self.number = next(_numbers)
         self._shared_view = broker.buffers.shared_view
-        self._routes = ProduceRoutes(broker)
+        self._throttle: asyncio.TimerHandle | None = None
+        self._routes = ProduceRoutes(broker, self)
         if broker.authorizer is not None:
             self._routes = AuthorizedRoutes(broker, broker.authorizer, self)
         self.closed = False
@@ -87,22 +93,31 @@ class Connection(asyncio.BufferedProtocol):
         self.sockname = transport.get_extra_info("sockname") or ()
         loop, connections = self._broker.loop, self._broker.connections
         self._inbound = Inbound(self._broker, transport)
-        self._outbound = Outbound(loop, transport, self.resume)
+        self._outbound = self.OUTBOUND(loop, transport, self.resume)
         self._dispatcher = Dispatcher(self, self._broker, self._routes, self._inbound, self._outbound)
         self._pending = self._dispatcher.responses.pending
         refusal = connections.add(self)
         if refusal is not None:
             self.fail(refusal)
             return
-        delay_s = connections.delay_s(self.listener, loop.time())
+        quotas = self._broker.quotas
+        if quotas is not None and (held_ms := quotas.connections.throttle_ms(self.host, quotas.now_ms())):
+            self.hold()
+            self._throttle = loop.call_later(held_ms / MS_PER_S, self._close_throttled)
+            return
+        delay_s = self._delay_s(loop.time())
         if delay_s is None:
             self.fail("too many came at the same time (max.connection.creation.rate)")
-        elif delay_s > 0:
+            return
+        if delay_s > 0:
             # Not `pause_reading`: uvloop begins to read when this method returns, even after a pause.
             self.hold()
             loop.call_later(delay_s, self.end_hold)
         if self._broker.authentication is not None:
             self._begin_session(self._broker.authentication)
+
+    def _delay_s(self, now_s: float) -> float | None:
+        return self._broker.connections.delay_s(self.listener, now_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_of_life()
@@ -194,6 +209,29 @@ class Connection(asyncio.BufferedProtocol):
         self._inbound.end_hold()
         self.resume()
 
+    def throttle(self, duration_ms: int) -> None:
+        """Read and dispatch no request for this time, because the client exceeded a quota; its responses are sent."""
+        if self.closed:
+            return
+        loop, throttle = self._broker.loop, self._throttle
+        end_s = loop.time() + duration_ms / MS_PER_S
+        if throttle is not None:
+            if throttle.when() >= end_s:
+                return
+            throttle.cancel()
+        self._inbound.mute()
+        self._throttle = loop.call_at(end_s, self._end_throttle)
+
+    def _end_throttle(self) -> None:
+        self._throttle = None
+        self._inbound.unmute()
+        self.resume()
+
+    def _close_throttled(self) -> None:
+        self._throttle = None
+        logger.debug("closing connection from %s: its address exceeds connection_creation_rate", self.peer)
+        self.close()
+
     def resume(self) -> None:
         """Dispatch the requests that are already here, after the end of what delayed them."""
         inbound = self._inbound
@@ -271,6 +309,9 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed:
             return
         self.closed = True
+        if self._throttle is not None:
+            self._throttle.cancel()
+            self._throttle = None
         if self.session is not None:
             self.session.close()
         self._outbound.close()

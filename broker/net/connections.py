@@ -63,6 +63,10 @@ class Connections:
         return len(self._open)
 
     @property
+    def present(self) -> list[OpenConnection]:
+        return list(self._open)
+
+    @property
     def addresses(self) -> frozenset[str]:
         """The addresses of the peers with open connections."""
         return frozenset(self._by_host)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
     from gregor.broker.net.request_turns import RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
+    from gregor.broker.quotas.quotas import Quotas
     from gregor.broker.registry import Entry
     from gregor.broker.security.authentication import Authentication
     from gregor.protocol.ids import Uuid
@@ -48,6 +49,8 @@ class ConnectionContext(Protocol):
     def background(self) -> Background: ...
     @property
     def gate(self) -> Gate: ...
+    @property
+    def quotas(self) -> Quotas | None: ...
     @property
     def authorizer(self) -> Authorizer | None: ...
     @property

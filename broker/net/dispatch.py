@@ -97,18 +97,25 @@ class Dispatcher:
             else:
                 self._refuse_version(key, version, correlation_id)
             return
+        quotas = broker.quotas
+        if quotas is not None:
+            quotas.metering.begin()
         try:
             if not entry.eager or stop - start > LARGE_REQUEST_BYTES:
                 client_id, position = request_header(view, start + HEAD_BYTES, stop, entry.header_versions[version][0])
                 call = Call(self._client, key, version, correlation_id, client_id)
                 if key == _PRODUCE:
                     request = entry.decoders[version](view[:stop], position)[0]
-                    self._routes.learn(request, view, start, stop, version)
-                    result = entry.handler(broker, request, call)
+                    self._routes.learn(request, view, start, stop, version, client_id)
+                    if quotas is None:
+                        result = entry.handler(broker, request, call)
+                    else:
+                        result = quotas.metering.produce(entry.handler, broker, request, call, stop - start)
                 elif stop - start > LARGE_REQUEST_BYTES:
                     result = self._serve_large(entry, view, position, stop, call)
                 else:
-                    result = entry.handler(broker, entry.decoders[version](view[:stop], position)[0], call)
+                    handler = entry.handler if quotas is None else quotas.metering.handler_of(entry.key, entry.handler)
+                    result = handler(broker, entry.decoders[version](view[:stop], position)[0], call)
             elif broker.request_turns.admits(stop - start):
                 result = self._begin(entry, view, start, stop, version, correlation_id)
             else:
@@ -125,6 +132,8 @@ class Dispatcher:
             self._defer(entry, version, correlation_id, self._as_task(entry, result))
         else:
             self._answer(entry, version, correlation_id, result)
+        if quotas is not None:
+            quotas.metering.end()
 
     def _as_task(self, entry: Entry, result: Awaitable[Any]) -> Deferred[Any]:
         task = asyncio.ensure_future(result, loop=self._broker.loop)
@@ -148,7 +157,9 @@ class Dispatcher:
             if entry.repeats:
                 self._repeated = _Repeated(entry, version, data, client_id, request)
         call = Call(self._client, entry.key.value, version, correlation_id, client_id)
-        return run_to_first_wait(entry.handler(self._broker, request, call))
+        quotas = self._broker.quotas
+        handler = entry.handler if quotas is None else quotas.metering.handler_of(entry.key, entry.handler)
+        return run_to_first_wait(handler(self._broker, request, call))
 
     def _postpone(self, entry: Entry, data: memoryview, version: int, correlation_id: int) -> None:
         """Serve a request after those of other connections that wait already."""
@@ -162,6 +173,8 @@ class Dispatcher:
         has_ended = source.done  # the connection: a change is made all the same, as if it had been served on arrival
         if has_ended and not entry.changes:
             return
+        if self._broker.quotas is not None:
+            self._broker.quotas.metering.begin()
         try:
             result = self._begin(entry, data, 0, len(data), pending.version, pending.correlation_id)
         except Exception as error:
@@ -176,6 +189,8 @@ class Dispatcher:
             self._wait_for(self._as_task(entry, result), pending)
         else:
             source.complete(result)
+            if self._broker.quotas is not None:
+                self._broker.quotas.metering.end()
 
     # ---- large requests -------------------------------------------------------------------------------------------
 
@@ -183,6 +198,9 @@ class Dispatcher:
         """Decode a request in steps and return the handler's result. While a long decoding continues, the received
         bytes must not change: the owned buffer stays with a request that is alone in it, else the bytes are copied."""
         broker, inbound = self._broker, self._inbound
+        handler = (
+            entry.handler if broker.quotas is None else broker.quotas.metering.handler_of(entry.key, entry.handler)
+        )
         owned = inbound.owned
         if owned is not None and stop == inbound.receiver.end:
             inbound.owned = None
@@ -192,9 +210,9 @@ class Dispatcher:
         decoded = broker.gate.start(entry.decode_in_steps(data, call.version, position))
         if isinstance(decoded, tuple):
             inbound.owned = owned or inbound.owned
-            return entry.handler(broker, decoded[0], call)
+            return handler(broker, decoded[0], call)
         task = asyncio.ensure_future(
-            serve_large(lambda request: entry.handler(broker, request, call), decoded, data, owned, broker.buffers),
+            serve_large(lambda request: handler(broker, request, call), decoded, data, owned, broker.buffers),
             loop=broker.loop,
         )
         # The receive budget counts the request until it is answered.
@@ -258,7 +276,7 @@ class Dispatcher:
             self._failed(entry, pending.version, error)
         elif not self._client.closed:
             if not entry.pipelined:
-                self._inbound.busy = False
+                self._inbound.end_work()
             self._answer(entry, pending.version, pending.correlation_id, source.value, pending)
             if not entry.pipelined:
                 self._client.resume()

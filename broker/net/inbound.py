@@ -4,7 +4,8 @@ A request that is whole in one read stays in the buffer that all connections sha
 one are kept in an owned buffer (net.receive_buffers), which returns to the pool once it holds no partial frame.
 
 Reading stops while a request is in progress and another one has arrived, while the receive budget has no room for a
-long frame, and, where `queued.max.requests` wait already, while any request is in progress.
+long frame, where `queued.max.requests` wait already, while any request is in progress, and while the client is muted
+because it exceeded a quota.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ class Inbound:
         "_closed",
         "_handlers",
         "_held",
+        "_muted",
         "_pool",
         "_requests",
         "_seen_bytes",
         "_stuck_sweeps",
         "_transport",
+        "_working",
         "busy",
         "expects_long_frame",
         "owned",
@@ -57,12 +60,12 @@ class Inbound:
         self._admission: Admission | None = None
         self._held: Admission | None = None
         self._seen_bytes = self._stuck_sweeps = 0
-        self._closed = False
+        self._closed = self._muted = self._working = False
         self.receiver = Receiver(broker.max_request_bytes)
         self.owned: OwnedBuffer | None = None
         self.expects_long_frame = False
         self.busy = False
-        """A request is in progress, and the next one must not be dispatched before its response."""
+        """The next request must not be dispatched: one is in progress, or the client is muted."""
         self.queued = False
         """A whole request has arrived and waits for an earlier one of this connection."""
         self.reading = True
@@ -129,7 +132,7 @@ class Inbound:
             if full and not self.busy:
                 self._admission = self._budget.admit(frame_bytes, self.resume_reading)
                 self._seen_bytes, self._stuck_sweeps = receiver.end, 0
-        if whole and not self.queued:
+        if whole and not self.queued and not self._muted:
             self.queued = True
             self._requests.queued += 1
         admission = self._admission
@@ -172,7 +175,7 @@ class Inbound:
 
     def resume_reading(self) -> None:
         full = self.busy and self._requests.queued >= self._requests.max_queued
-        if not (self.reading or self._closed or full):
+        if not (self.reading or self._closed or self._muted or full):
             self.reading = True
             self._transport.resume_reading()
 
@@ -184,17 +187,32 @@ class Inbound:
 
     def work(self) -> None:
         """Begin a request that the next ones have to wait for. Where enough of them wait, no more are read."""
-        self.busy = True
+        self.busy = self._working = True
         if self._requests.queued >= self._requests.max_queued:
             self.pause_reading()
 
+    def end_work(self) -> None:
+        self._working = False
+        self.busy = self._muted
+
     def hold(self) -> None:
         """Begin such a request that keeps its admission, even if the connection ends meanwhile."""
-        self.busy = True
+        self.busy = self._working = True
         self._held = self.detach_admission()
 
+    def mute(self) -> None:
+        """Stop reading and dispatching until `unmute`, whatever is in progress. A request that is here does not count
+        among those that wait."""
+        self.busy = self._muted = True
+        self.unqueue()
+        self.pause_reading()
+
+    def unmute(self) -> None:
+        self._muted = False
+        self.busy = self._working
+
     def end_hold(self) -> None:
-        self.busy = False
+        self.end_work()
         if self._held is not None:
             self._held.release()
             self._held = None

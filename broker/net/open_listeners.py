@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from gregor.broker.log import logger
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.listening import BindError, backlog, bind
+from gregor.broker.net.tls.contexts import FILES_CHECKED_EVERY_S, TlsContexts, is_encrypted
 from gregor.config.definitions import ConfigError
 from gregor.config.listeners import listener_text
 
 if TYPE_CHECKING:
     from gregor.broker.net.context import ListenersContext
-    from gregor.config.addresses import Addresses
+    from gregor.broker.net.tls.acceptor import TlsAcceptor
     from gregor.config.broker import BrokerConfig
     from gregor.config.listeners import Listener
 
@@ -36,7 +37,9 @@ class OpenListeners:
         self._config = config
         self._announce = announce
         self._sockets: dict[Listener, list[socket.socket]] = {}
-        self._servers: dict[Listener, list[asyncio.Server]] = {}
+        self._servers: dict[Listener, list[asyncio.Server | TlsAcceptor]] = {}
+        self._tls = TlsContexts(config)
+        self._files_timer: asyncio.TimerHandle | None = None
         self._broker: ListenersContext | None = None
         self._left_aside = False
 
@@ -59,7 +62,9 @@ class OpenListeners:
     def _bind_all(self) -> None:
         try:
             for listener in self._config.listeners:
-                self._sockets[listener] = bind(listener, self._config)
+                problem = self._bind(listener)
+                if problem is not None:
+                    raise problem
         except BindError:
             self.close()
             raise
@@ -86,10 +91,20 @@ class OpenListeners:
             await self._serve(listener, broker)
         broker.topic_configs.on_broker_changed.append(self.follow)
         self.follow()
+        self._follow_files()
         if self._left_aside:
             self._try_again_later()
 
     async def _serve(self, listener: Listener, broker: ListenersContext) -> None:
+        if is_encrypted(listener):
+            # Loaded here: most brokers have no TLS listener.
+            from gregor.broker.net.tls.acceptor import TlsAcceptor
+
+            tls = self._tls.of(listener)
+            self._servers[listener] = [
+                TlsAcceptor(broker, listener.name, sock, tls) for sock in self._sockets[listener]
+            ]
+            return
         loop = asyncio.get_running_loop()
         factory = partial(Connection, broker, listener.name)
         self._servers[listener] = [
@@ -100,10 +115,12 @@ class OpenListeners:
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
-    def check(self, addresses: Addresses) -> None:
-        """Raises ConfigError if a listener that is not open yet cannot be opened."""
-        leaving = {_port(sockets) for one, sockets in self._sockets.items() if one not in addresses.listeners}
-        for listener in addresses.listeners:
+    def check(self, candidate: BrokerConfig) -> None:
+        """Raises ConfigError if a listener of these settings that is not open yet cannot be opened, or the certificates
+        of one cannot be used."""
+        self._tls.check(candidate)
+        leaving = {_port(sockets) for one, sockets in self._sockets.items() if one not in candidate.listeners}
+        for listener in candidate.listeners:
             if listener in self._sockets or listener.port in leaving:
                 continue
             try:
@@ -115,6 +132,7 @@ class OpenListeners:
 
     def follow(self) -> None:
         """Open and close listeners as the settings have changed. The sockets listen when this returns."""
+        self._tls.refresh()
         wanted = self._config.listeners
         gone = [one for one in self._sockets if one not in wanted]
         new = [one for one in wanted if one not in self._sockets]
@@ -133,6 +151,12 @@ class OpenListeners:
         self._broker.background.spawn(self._serve_and_announce(opened, self._broker))
         if missing:
             self._go_without(self._broker)
+
+    def _follow_files(self) -> None:
+        """Follow the files of key and trust stores, as their settings are followed."""
+        if self._broker is not None:
+            self._tls.refresh()
+            self._files_timer = asyncio.get_running_loop().call_later(FILES_CHECKED_EVERY_S, self._follow_files)
 
     def _go_without(self, broker: ListenersContext) -> None:
         """Do not apply dynamic addresses that cannot be opened: clients would be sent there in vain, and the addresses
@@ -190,9 +214,13 @@ class OpenListeners:
 
     def _bind(self, listener: Listener) -> BindError | None:
         try:
+            if is_encrypted(listener):
+                self._tls.of(listener)
             self._sockets[listener] = bind(listener, self._config)
         except BindError as error:
             return error
+        except ConfigError as error:
+            return BindError(f"{listener.text} cannot be served: {error}")
         return None
 
     async def _serve_and_announce(self, opened: list[Listener], broker: ListenersContext) -> None:
@@ -210,6 +238,8 @@ class OpenListeners:
     def close(self) -> None:
         """Close all listeners; open connections stay."""
         self._broker = None
+        if self._files_timer is not None:
+            self._files_timer.cancel()
         for listener in list(self._sockets):
             self._close(listener)
 

@@ -38,7 +38,7 @@ _BURST_BYTES = 4 * 1024 * 1024
 _buffer = memoryview(bytearray(0))
 
 
-def _window() -> memoryview:
+def window() -> memoryview:
     """Return the shared buffer, which is made on first use: a broker without consumers does not need it."""
     global _buffer
     if not _buffer:
@@ -46,7 +46,7 @@ def _window() -> memoryview:
     return _buffer
 
 
-def _read_cached(descriptor: int, view: memoryview, position: int) -> int:
+def read_cached(descriptor: int, view: memoryview, position: int) -> int:
     """Read as preadv, but only from the page cache. Raises BlockingIOError if the first byte is not in it."""
     try:
         return os.preadv(descriptor, [view], position, os.RWF_NOWAIT)
@@ -64,7 +64,7 @@ def _read_ahead(descriptor: int, size_bytes: int, position: int) -> None:
         os.close(descriptor)
 
 
-class _NotCached(Exception):
+class NotCached(Exception):
     """The next bytes of the file are not in memory."""
 
     def __init__(self, size_bytes: int) -> None:
@@ -95,9 +95,9 @@ def _read_small(region: FileRegion) -> bytes | None:
     size = region.size_bytes
     if size > JOINED_BELOW_BYTES:
         return None
-    view = (_buffer or _window())[:size]
+    view = (_buffer or window())[:size]
     try:
-        return bytes(view) if _read_cached(region.fileno(), view, region.position) == size else None
+        return bytes(view) if read_cached(region.fileno(), view, region.position) == size else None
     except OSError:
         return None
 
@@ -147,7 +147,10 @@ class Outbound:
         self._closed = False
         self._left: tuple[int, int, int] | None = None
         self.blocked = False
-        transport.set_write_buffer_limits(high=0)
+        self._limit_buffer()
+
+    def _limit_buffer(self) -> None:
+        self._transport.set_write_buffer_limits(high=0)
 
     def send(self, chunks: Sequence[Chunk]) -> None:
         """Send as much as the socket has room for. Regions are released once sent, or when the connection ends."""
@@ -250,7 +253,7 @@ class Outbound:
                         sent = self._send_by_buffer(out, source, position, end)
                     else:
                         sent = self._send_by_sendfile(out, source, position, burst_end, is_cached)
-                except _NotCached as missing:
+                except NotCached as missing:
                     self._wait_for_disk(source, missing.size_bytes, position)
                     return False
                 except _SendfileRefused:
@@ -274,12 +277,12 @@ class Outbound:
 
     def _send_by_buffer(self, out: socket.socket, source: int, position: int, end: int) -> int:
         """Return the sent bytes; 0 at the end of the file. Raises BlockingIOError when the socket has no room, and
-        _NotCached."""
-        view = _window()[: min(self._window_bytes, end - position)]
+        NotCached."""
+        view = window()[: min(self._window_bytes, end - position)]
         try:
-            got = _read_cached(source, view, position)
+            got = read_cached(source, view, position)
         except BlockingIOError:
-            raise _NotCached(len(view)) from None
+            raise NotCached(len(view)) from None
         if got == 0:
             return 0
         sent = out.send(view[:got])
@@ -299,7 +302,7 @@ class Outbound:
             if not is_cached(source, position, end - position):
                 if end > os.fstat(source).st_size:
                     return 0
-                raise _NotCached(min(WINDOW_BYTES, end - position))
+                raise NotCached(min(WINDOW_BYTES, end - position))
             self._cached_end = end
         try:
             return os.sendfile(out.fileno(), source, position, sendable_end - position)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from time import time
+from time import perf_counter_ns, time
 from typing import TYPE_CHECKING
 
 from gregor.broker.authorization.model import Operation, ResourceType
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from gregor.broker.context import ClientConnection
     from gregor.broker.net.context import ConnectionContext
     from gregor.broker.net.outbound import Chunk
+    from gregor.broker.quotas.quotas import ClientMeters, Quotas
     from gregor.protocol.ids import Uuid
     from gregor.replication.partition.partition import Partition
     from gregor.storage.log.log import AppendInfo
@@ -81,7 +82,19 @@ class PendingProduce(Deferred[Sequence["Chunk"]]):
 
 
 class _Route:
-    __slots__ = ("acks", "answer", "fields", "generation", "index", "partition", "timeout_s", "version", "waits")
+    __slots__ = (
+        "acks",
+        "answer",
+        "client_id",
+        "fields",
+        "generation",
+        "index",
+        "meters",
+        "partition",
+        "timeout_s",
+        "version",
+        "waits",
+    )
 
     def __init__(
         self,
@@ -93,6 +106,7 @@ class _Route:
         answer: bytearray,
         fields: int,
         timeout_s: float,
+        client_id: str | None,
     ) -> None:
         """`answer` is shared by the partitions of a topic; `fields` is the position of the partition's fields in it."""
         self.partition = partition
@@ -103,6 +117,8 @@ class _Route:
         self.answer = answer
         self.fields = fields
         self.timeout_s = timeout_s
+        self.client_id = client_id
+        self.meters: ClientMeters | None = None
         self.waits = acks == -1 and not partition.commits_at_once
 
 
@@ -116,6 +132,7 @@ class ProduceRoutes:
     __slots__ = (
         "_answers",
         "_broker",
+        "_client",
         "_lengths",
         "_pending",
         "_prefix_bytes",
@@ -124,8 +141,9 @@ class ProduceRoutes:
         "_unlearnt",
     )
 
-    def __init__(self, broker: ConnectionContext) -> None:
+    def __init__(self, broker: ConnectionContext, client: ClientConnection) -> None:
         self._broker = broker
+        self._client: ClientConnection | None = client
         self._pending: dict[PendingProduce, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._prefix_bytes = 0
@@ -137,6 +155,7 @@ class ProduceRoutes:
     def close(self) -> None:
         """Cancel the pending responses: the connection has ended."""
         self.clear()
+        self._client = None  # which refers to this object: a cycle
         for pending in list(self._pending):
             pending.cancel()
         if self._timer is not None:
@@ -200,6 +219,8 @@ class ProduceRoutes:
             or view[position + ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT
         ):
             return None
+        quotas = self._broker.quotas
+        began_ns = 0 if quotas is None else perf_counter_ns()
         try:
             info = route.partition.append(view[position:end], int(time() * 1000), route.acks)
         except KafkaError as error:
@@ -208,6 +229,7 @@ class ProduceRoutes:
             if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
                 _BASE_OFFSET.pack_into(view, position, 0)
             return None
+        throttle_ms = 0 if quotas is None else self._charge(quotas, route, stop - start, began_ns)
         if route.acks == 0:
             return b""
         answer = route.answer
@@ -215,7 +237,26 @@ class ProduceRoutes:
         _PARTITION.pack_into(
             answer, route.fields, route.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
         )
+        if throttle_ms:
+            answer = bytearray(answer)
+            # The last field, before the tags of the response.
+            _INT32.pack_into(answer, len(answer) - (5 if version >= FLEXIBLE_FROM else 4), throttle_ms)
         return self._pending_answer(route, info, bytearray(answer)) if route.waits else bytes(answer)
+
+    def _charge(self, quotas: Quotas, route: _Route, size_bytes: int, began_ns: int) -> int:
+        """Count a request whose records are appended; throttle the connection and return the time, 0 within the
+        quotas."""
+        client = self._client
+        if client is None:
+            return 0
+        meters = route.meters
+        if meters is None or meters.generation != quotas.generation:
+            meters = route.meters = quotas.meters_of(client.principal.name, route.client_id)
+        busy_ns = perf_counter_ns() - began_ns if meters.time is not None and route.acks else 0
+        throttle_ms = meters.produced(size_bytes, busy_ns, quotas.now_ms())
+        if throttle_ms:
+            client.throttle(throttle_ms)
+        return throttle_ms
 
     def _pending_answer(self, route: _Route, info: AppendInfo, frame: bytearray) -> bytes | PendingProduce:
         pending = PendingProduce(frame, route.fields)
@@ -251,7 +292,15 @@ class ProduceRoutes:
                 return route
         return None
 
-    def learn(self, request: ProduceRequest, view: memoryview, start: int, stop: int, version: int) -> None:
+    def learn(
+        self,
+        request: ProduceRequest,
+        view: memoryview,
+        start: int,
+        stop: int,
+        version: int,
+        client_id: str | None = None,
+    ) -> None:
         """Store the route of a decoded request, if the request is plain."""
         if version < ROUTES_FROM or request.transactional_id is not None or len(request.topic_data) != 1:
             return
@@ -300,7 +349,15 @@ class ProduceRoutes:
         if route is None:
             slots.occupy()
         self._routes[prefix] = _Route(
-            partition, data.index, generation, version, request.acks, answer, fields, request.timeout_ms / 1000
+            partition,
+            data.index,
+            generation,
+            version,
+            request.acks,
+            answer,
+            fields,
+            request.timeout_ms / 1000,
+            client_id,
         )
 
 
@@ -311,12 +368,11 @@ class AuthorizedRoutes(ProduceRoutes):
     rules ends all routes.
     """
 
-    __slots__ = ("_authorizer", "_client", "_generation")
+    __slots__ = ("_authorizer", "_generation")
 
     def __init__(self, broker: ConnectionContext, authorizer: Authorizer, client: ClientConnection) -> None:
-        super().__init__(broker)
+        super().__init__(broker, client)
         self._authorizer = authorizer
-        self._client = client
         self._generation = authorizer.generation
 
     def produce(
@@ -327,21 +383,30 @@ class AuthorizedRoutes(ProduceRoutes):
             return None
         return super().produce(view, start, stop, version, correlation_id)
 
-    def learn(self, request: ProduceRequest, view: memoryview, start: int, stop: int, version: int) -> None:
+    def learn(
+        self,
+        request: ProduceRequest,
+        view: memoryview,
+        start: int,
+        stop: int,
+        version: int,
+        client_id: str | None = None,
+    ) -> None:
         if self._generation != self._authorizer.generation:
             self._begin_anew()
-        if len(request.topic_data) != 1:
+        client = self._client
+        if len(request.topic_data) != 1 or client is None:
             return
         topic = request.topic_data[0]
         name: str | None = topic.name
         if topic.topic_id != ZERO_UUID:
             name = self._broker.metadata.topic_name(topic.topic_id)
-        call = Call(self._client, ApiKey.PRODUCE, version, 0, None)
+        call = Call(client, ApiKey.PRODUCE, version, 0, None)
         # The guard, which serves the request next, logs a denial.
         if name is not None and self._authorizer.allows(
             call, Operation.WRITE, ResourceType.TOPIC, name, logs_denial=False
         ):
-            super().learn(request, view, start, stop, version)
+            super().learn(request, view, start, stop, version, client_id)
 
     def _begin_anew(self) -> None:
         self.clear()

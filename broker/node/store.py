@@ -7,12 +7,9 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.store_factory import NO_ANSWER, zookeeper_store
-from gregor.broker.log import logger
-from gregor.config.protection import missing_quotas
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
 from gregor.replication.store.features import LEVELS_OF_NEW_STORE, create_feature_node
 from gregor.replication.store.metadata_store import StoreError, StoreFailed
-from gregor.replication.store.quotas import read_quotas
 from gregor.replication.store.registration import generate_broker_id, join_cluster, make_persistent_nodes
 
 if TYPE_CHECKING:
@@ -57,8 +54,6 @@ async def open_zookeeper(
     except StoreFailed as error:
         raise StartError(f"zookeeper.connect={error}; {NO_ANSWER}") from None
     await make_persistent_nodes(store)
-    for warning in missing_quotas(await read_quotas(store)):
-        logger.warning("%s", warning)
     cluster_id = await join_cluster(store)
     given = config.broker_id if config.broker_id >= 0 else None
     agreed_id = logs.load_meta(cluster_id, given)

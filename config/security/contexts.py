@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gregor.config.definitions import ConfigError
 from gregor.config.security.chain import in_order
@@ -20,7 +20,43 @@ _OLD_VERSIONS = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
-def make_server_context(settings: TlsSettings) -> ssl.SSLContext:
+class HandshakeFailed(ssl.SSLError):
+    """A handshake that failed. The transport closes the socket without the alert that tells the peer why."""
+
+    def __init__(self, cause: ssl.SSLError, alert: bytes) -> None:
+        super().__init__(*cause.args)
+        self.alert = alert
+        self.reason = cause.reason
+        self.verify_message: str = getattr(cause, "verify_message", "")
+
+
+class _ServerSide(ssl.SSLObject):
+    outgoing: ssl.MemoryBIO
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            raise HandshakeFailed(error, self.outgoing.read()) from None
+
+
+class ServerContext(ssl.SSLContext):
+    """A context whose failed handshakes raise HandshakeFailed."""
+
+    sslobject_class = _ServerSide
+    certificate = b""
+    """The certificate that clients are presented, in DER."""
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        made = super().wrap_bio(incoming, outgoing, *args, **kwargs)
+        assert isinstance(made, _ServerSide)
+        made.outgoing = outgoing
+        return made
+
+
+def make_server_context(settings: TlsSettings) -> ServerContext:
     if not settings.key_store.is_set:
         raise ConfigError(
             f"{settings.prefix}ssl.keystore.location",
@@ -28,11 +64,11 @@ def make_server_context(settings: TlsSettings) -> ssl.SSLContext:
             "a TLS listener needs a private key and a certificate; set this key, or ssl.keystore.key with "
             "ssl.keystore.certificate.chain, for the listener or for all",
         )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     # The server's own order of cipher suites; no compression, and no renegotiation, which costs the server much.
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     context.verify_mode = _CLIENT_AUTH[settings.client_auth]
-    _apply(context, settings, ssl.Purpose.CLIENT_AUTH)
+    context.certificate = _apply(context, settings, ssl.Purpose.CLIENT_AUTH)
     return context
 
 
@@ -48,14 +84,19 @@ def make_client_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def _apply(context: ssl.SSLContext, settings: TlsSettings, purpose: ssl.Purpose) -> None:
+def _apply(context: ssl.SSLContext, settings: TlsSettings, purpose: ssl.Purpose) -> bytes:
+    """Apply all settings; return the own certificate, or nothing without a key store."""
     versions = _enabled_versions(settings)
     _restrict_cipher_suites(context, settings, versions)
     context.minimum_version, context.maximum_version = min(versions), max(versions)
+    certificate = b""
     if settings.key_store.is_set:
-        _load_key(context, settings, load_key_store(settings.key_store))
+        material = load_key_store(settings.key_store)
+        certificate = material.certificates[0]
+        _load_key(context, settings, material)
     if context.verify_mode is not ssl.CERT_NONE:
         _load_trusted(context, settings, purpose)
+    return certificate
 
 
 def _enabled_versions(settings: TlsSettings) -> set[ssl.TLSVersion]:

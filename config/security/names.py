@@ -23,16 +23,17 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-# Tags of the text types and their encodings. T61String (teletex) is Latin-1 in Java, as in most programs.
-_ENCODINGS = {
-    0x0C: "utf-8",  # UTF8String
-    0x13: "ascii",  # PrintableString
-    0x14: "latin-1",  # T61String
-    0x16: "ascii",  # IA5String
-    0x1B: "ascii",  # GeneralString
-    0x1C: "utf-32-be",  # UniversalString
-    0x1E: "utf-16-be",  # BMPString
-}
+# Tags of the types that Java writes as text. It decodes all of them as UTF-8, also those with another encoding.
+_TEXTS = frozenset(
+    (
+        0x0C,  # UTF8String
+        0x13,  # PrintableString
+        0x14,  # T61String
+        0x16,  # IA5String
+        0x1B,  # GeneralString
+        0x1E,  # BMPString
+    )
+)
 _ESCAPED = frozenset(',=+<>#;"\\')
 _WHITE = " \r"
 _VERSION = 0xA0
@@ -109,10 +110,10 @@ def _alternatives(extensions: DerReader) -> frozenset[bytes]:
 def _attribute_text(attribute: DerReader) -> str:
     oid = attribute.object_identifier()
     tag, content, encoded = attribute.element()
-    keyword, encoding = _KEYWORDS.get(oid), _ENCODINGS.get(tag)
-    if keyword is None or encoding is None:
+    keyword = _KEYWORDS.get(oid)
+    if keyword is None or tag not in _TEXTS:
         return f"{keyword or oid}=#{encoded.hex()}"
-    return f"{keyword}={_escaped(content.decode(encoding, 'replace'))}"
+    return f"{keyword}={_escaped(content.decode('utf-8', 'replace'))}"
 
 
 def _escaped(text: str) -> str:

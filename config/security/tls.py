@@ -12,10 +12,12 @@ from gregor.config.security.settings import TLS_PROTOCOLS, TlsSettings
 if TYPE_CHECKING:
     import ssl
 
+    from gregor.config.security.contexts import ServerContext
+
 __all__ = ["TLS_PROTOCOLS", "TlsSettings", "client_context", "server_context"]
 
 
-def server_context(settings: TlsSettings) -> ssl.SSLContext:
+def server_context(settings: TlsSettings) -> ServerContext:
     """Return the context of connections that clients open; raise ConfigError, which names the key and the remedy."""
     from gregor.config.security import contexts
 

@@ -20,6 +20,7 @@ from gregor.config.tables.broker_cluster_keys import CLUSTER_SETTINGS
 from gregor.config.tables.broker_group_keys import GROUP_SETTINGS
 from gregor.config.tables.broker_log_keys import LOG_SETTINGS
 from gregor.config.tables.broker_peer_keys import PEER_SETTINGS
+from gregor.config.tables.broker_quota_keys import QUOTA_SETTINGS
 from gregor.config.tables.broker_sasl_keys import SASL_SETTINGS
 from gregor.config.tables.broker_security_keys import SECURITY_SETTINGS
 from gregor.config.validators import at_least, between, one_of
@@ -297,6 +298,7 @@ BROKER_KEYS: dict[str, ConfigDef] = {
         _FETCH_AND_PRODUCERS,
         GROUP_SETTINGS,
         CLUSTER_SETTINGS,
+        QUOTA_SETTINGS,
         AUTHORIZER_SETTINGS,
         PEER_SETTINGS,
         SASL_SETTINGS,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 
-from gregor.config.addresses import Addresses
 from gregor.config.broker import BrokerConfig, broker_definition, check_dynamic_key
 from gregor.config.definitions import ConfigDef, ConfigError
 from gregor.config.topic import LogConfig
@@ -73,7 +72,7 @@ def check_own_number(name: str, broker_id: int) -> None:
 class ConfigAdmin:
     """Methods raise KafkaError; a change is in effect on this broker when they return.
 
-    `check_addresses` is called before a change of listeners is written; it raises ConfigError if one cannot be opened.
+    `check_listeners` is called before a change of listeners is written; it raises ConfigError if one cannot be opened.
     """
 
     def __init__(
@@ -83,9 +82,9 @@ class ConfigAdmin:
         broker_id: int,
         configs: TopicConfigs,
         gate: Gate,
-        check_addresses: Callable[[Addresses], None] = lambda addresses: None,
+        check_listeners: Callable[[BrokerConfig], None] = lambda candidate: None,
     ) -> None:
-        self._check_addresses = check_addresses
+        self._check_listeners = check_listeners
         self._store = store
         self._config = config
         self._broker_id = broker_id
@@ -230,11 +229,11 @@ class ConfigAdmin:
     def _check_broker(self, name: str, texts: Mapping[str, str]) -> None:
         config = self._config
         if name == nodes.DEFAULT_ENTITY:
-            addresses = config.check_dynamic(config.dynamic_texts, texts)
+            candidate = config.check_dynamic(config.dynamic_texts, texts)
         else:
-            addresses = config.check_dynamic(texts, config.dynamic_default_texts)
-        if addresses.listeners != config.listeners:
-            self._check_addresses(addresses)
+            candidate = config.check_dynamic(texts, config.dynamic_default_texts)
+        if candidate.differs_for_listeners(config):
+            self._check_listeners(candidate)
 
 
 def _check_sizes(texts: Mapping[str, str]) -> None:

@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from gregor.config.addresses import Addresses
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.topic import LogConfig
@@ -48,6 +47,11 @@ class NewTopic(NamedTuple):
     configs: Mapping[str, str | None] = {}
 
 
+Count = Callable[[int], None]
+"""Counts partitions that are about to be created or deleted. Raises KafkaError where the client has exceeded a quota:
+they are not."""
+
+
 class CreatedTopic(NamedTuple):
     """`topic_id` is all zeros if it was only validated."""
 
@@ -77,9 +81,9 @@ class Admin:
         gate: Gate,
         *,
         is_reserved: Callable[[str], bool] = lambda name: False,
-        check_addresses: Callable[[Addresses], None] = lambda addresses: None,
+        check_listeners: Callable[[BrokerConfig], None] = lambda candidate: None,
     ) -> None:
-        """`is_reserved`: whether a topic exists that the metadata does not know. `check_addresses`: see ConfigAdmin."""
+        """`is_reserved`: whether a topic exists that the metadata does not know. `check_listeners`: see ConfigAdmin."""
         self._store = store
         self._config = config
         self._broker_id = broker_id
@@ -87,7 +91,7 @@ class Admin:
         self._image = image
         self._configs = configs
         self._gate = gate
-        self.settings = ConfigAdmin(store, config, broker_id, configs, gate, check_addresses)
+        self.settings = ConfigAdmin(store, config, broker_id, configs, gate, check_listeners)
         self.replicas = ReplicaAdmin(controller, image, gate)
         self._is_reserved = is_reserved
         # A request may be completed by the metadata of another controller.
@@ -119,10 +123,16 @@ class Admin:
         return result
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], timeout_ms: int = DEFAULT_TIMEOUT_MS, *, validate_only: bool = False
+        self,
+        topics: Sequence[NewTopic],
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        validate_only: bool = False,
+        count: Count | None = None,
     ) -> list[CreatedTopic | KafkaError]:
-        """Errors: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
-        INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        """Errors: those of `count`, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
+        INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG,
+        INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
         present_context(self._controller)
         limit = TimeLimit(timeout_ms)
         results: list[CreatedTopic | KafkaError] = []
@@ -130,7 +140,7 @@ class Admin:
         for topic in topics:
             await turns.next()
             try:
-                results.append(await limit.within(partial(self._create, topic, validate_only, turns)))
+                results.append(await limit.within(partial(self._create, topic, validate_only, turns, count)))
             except KafkaError as error:
                 results.append(error)
         created = [result for result in results if isinstance(result, CreatedTopic)]
@@ -146,7 +156,7 @@ class Admin:
             for result in results
         ]
 
-    async def _create(self, topic: NewTopic, validate_only: bool, turns: Turns) -> CreatedTopic:
+    async def _create(self, topic: NewTopic, validate_only: bool, turns: Turns, count: Count | None) -> CreatedTopic:
         name = topic.name
         problem = name_problem(name)
         if problem is not None:
@@ -167,6 +177,8 @@ class Admin:
         factor = len(assignments[0])
         if validate_only:
             return CreatedTopic(name, bytes(16), len(assignments), factor, configs)
+        if count is not None:
+            count(len(assignments))
         topic_id = random_uuid()
         replicas = nodes.replica_assignments(assignments)
         await turns.next()
@@ -245,12 +257,12 @@ class Admin:
     # -- delete ----------------------------------------------------------------------------------------------------
 
     async def delete_topics(
-        self, names: Sequence[str], timeout_ms: int = DEFAULT_TIMEOUT_MS
+        self, names: Sequence[str], timeout_ms: int = DEFAULT_TIMEOUT_MS, *, count: Count | None = None
     ) -> list[KafkaError | None]:
         """Delete topics with their records; None for each that is gone when this returns. Brokers that are away delete
         their replicas when they are back, and until then the name is not free.
 
-        Errors: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, REQUEST_TIMED_OUT."""
+        Errors: those of `count`, UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, REQUEST_TIMED_OUT."""
         present_context(self._controller)
         limit = TimeLimit(timeout_ms)
         results: list[KafkaError | None] = []
@@ -258,7 +270,7 @@ class Admin:
         for name in names:
             await turns.next()
             try:
-                results.append(await limit.within(partial(self._queue_for_deletion, name)))
+                results.append(await limit.within(partial(self._queue_for_deletion, name, count)))
             except KafkaError as error:
                 results.append(error)
         queued = [name for name, error in zip(names, results, strict=True) if error is None]
@@ -272,12 +284,15 @@ class Admin:
             for name, error in zip(names, results, strict=True)
         ]
 
-    async def _queue_for_deletion(self, name: str) -> KafkaError | None:
+    async def _queue_for_deletion(self, name: str, count: Count | None) -> KafkaError | None:
         if not self._config["delete.topic.enable"]:
             return KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         # Not only for the response: an illegal topic name may not be a legal node name either.
         if name_problem(name) is not None or await self._store.exists(nodes.topic_path(name)) is None:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        if count is not None:
+            topic = self._image.topic(name)
+            count(0 if topic is None else len(topic.partitions))
         # If the node exists, the deletion was requested before: this request waits for the same one.
         with suppress(NodeExists):
             await self._store.create(nodes.delete_topic_path(name))
@@ -293,15 +308,17 @@ class Admin:
         limit: TimeLimit | None = None,
         *,
         validate_only: bool = False,
+        count_changes: Count | None = None,
     ) -> None:
         """Widen a topic to `count` partitions; `assignments` holds the replicas of each new one. `limit`: that of the
         request, which may be about more topics.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
-        INVALID_REPLICATION_FACTOR (too few brokers), POLICY_VIOLATION, REASSIGNMENT_IN_PROGRESS, REQUEST_TIMED_OUT."""
+        Raises KafkaError: that of `count_changes`, UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
+        INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR (too few brokers), POLICY_VIOLATION,
+        REASSIGNMENT_IN_PROGRESS, REQUEST_TIMED_OUT."""
         cluster = present_context(self._controller)
         limit = limit or TimeLimit()
-        await limit.within(partial(self._write_wider, cluster, name, count, assignments, validate_only))
+        await limit.within(partial(self._write_wider, cluster, name, count, assignments, validate_only, count_changes))
         if not validate_only and not await wait_until(self._controller, lambda: self._is_led(name, count), limit):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{name} is being widened")
 
@@ -312,6 +329,7 @@ class Admin:
         count: int,
         assignments: Sequence[Sequence[int]] | None,
         validate_only: bool,
+        count_changes: Count | None,
     ) -> None:
         while True:
             node = None if name_problem(name) is not None else await self._store.get(nodes.topic_path(name))
@@ -327,6 +345,9 @@ class Admin:
             added = self._widen(topic, count, assignments)
             if validate_only:
                 return
+            if count_changes is not None:
+                count_changes(len(added))
+                count_changes = None  # not again, if the node has changed in the meantime
             partitions = topic.partitions | nodes.replica_assignments(added)
             data = nodes.encode_topic(nodes.TopicAssignment(topic.topic_id, partitions))
             try:

@@ -39,6 +39,7 @@ from gregor.protocol.messages import (
     ProduceResponse,
     ResponseHeader,
 )
+from gregor.protocol.principal import ANONYMOUS
 from gregor.protocol.records.batch import Record, build_batch, iter_batches
 from gregor.protocol.turns import run_all
 
@@ -64,8 +65,15 @@ class FakeConnection:
         self.host = host
         self.sockname = ("127.0.0.1", PORT)
         self.number = 0
+        self.principal = ANONYMOUS
+        self.session = None
         self.failures: list[str] = []
         self.held = False
+        self.principal = ANONYMOUS
+        self.throttled_ms: list[int] = []
+
+    def throttle(self, duration_ms: int) -> None:
+        self.throttled_ms.append(duration_ms)
 
     def fail(self, reason: str) -> None:
         self.failures.append(reason)

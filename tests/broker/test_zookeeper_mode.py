@@ -111,18 +111,16 @@ def test_it_gets_a_number_and_keeps_it(start: Start) -> None:
     assert start(harness.folder.parent / "other").broker.broker_id == 1002
 
 
-def test_quotas_in_the_tree_are_warned_of(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_quotas_in_the_tree_are_in_effect(start: Start) -> None:
     harness = start(broker_id="3")
+    assert harness.broker.quotas is None
     quota = nodes.encode_config({"producer_byte_rate": "1024", "SCRAM-SHA-256": "salt=x"})
     harness.run(store_of(harness).create("/config/users/alice", quota))
     harness.stop()
-    assert "producer_byte_rate" not in caplog.text
-    start(broker_id="3")
-    warnings = [record.getMessage() for record in caplog.records if "UNPROTECTED" in record.message]
-    assert warnings == [
-        "UNPROTECTED: producer_byte_rate (/config/users/alice: 1024) has no effect:"
-        " gregor has no quotas, so no producer is throttled"
-    ]
+    quotas = start(broker_id="3").broker.quotas
+    assert quotas is not None
+    rate = quotas.meters_of("alice", "app").produce
+    assert rate is not None and rate.bound == 1024
 
 
 def test_folders_of_another_broker_or_cluster_are_refused(start: Start) -> None:

@@ -197,7 +197,7 @@ def test_addresses(values: dict[str, str], bound: list[str], advertised: list[st
             {"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"},
             "advertised.listeners=.*no client can connect to 0.0.0.0",
         ),
-        ({"advertised.listeners": "SSL://a:1"}, "gregor serves PLAINTEXT"),
+        ({"advertised.listeners": "SSL://a:1"}, "listeners has only PLAINTEXT"),
         (
             {
                 "advertised.listeners": "OUT://a:1",

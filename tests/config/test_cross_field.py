@@ -49,7 +49,7 @@ def test_running_broker_refuses_large_changes(key: str, text: str, taken: bool) 
 
 
 def test_an_open_listener_keeps_its_protocol() -> None:
-    with pytest.raises(ConfigError, match="PLAINTEXT has the protocol SSL"):
+    with pytest.raises(ConfigError, match="the listener PLAINTEXT is open and keeps its protocol, PLAINTEXT"):
         BrokerConfig().check_dynamic({"listener.security.protocol.map": "PLAINTEXT:SSL"}, {})
 
 

@@ -46,7 +46,6 @@ def test_text() -> None:
         (["://localhost:1"], "NAME://host:port"),
         (["PLAINTEXT://a:1", "plaintext://b:2"], "PLAINTEXT occurs twice"),
         (["INSIDE://a:1"], "INSIDE has no security protocol"),
-        (["SSL://a:1"], "SSL has the protocol SSL, and gregor serves PLAINTEXT, SASL_PLAINTEXT only"),
         ([], "at least one"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
-from gregor.config.protection import ALLOW_UNPROTECTED, QUOTA_KEYS, REFUSED_KEYS, WARNED_KEYS, missing_quotas
+from gregor.config.protection import ALLOW_UNPROTECTED, REFUSED_KEYS, WARNED_KEYS
 from gregor.config.tables.authorizer_keys import AUTHORIZER_CLASSES, parse_super_users
 from gregor.config.tables.known_keys import NO_EFFECT_KEYS
 from gregor.config.tables.no_effect_keys import keys_without_effect
@@ -21,8 +21,6 @@ WARNED = {
     "create.topic.policy.class.name": "com.example.Policy",
     "delegation.token.master.key": "abc",
     "principal.builder.class": "com.example.Principals",
-    "quota.consumer.default": "1048576",
-    "quota.producer.default": "1048576",
 }
 
 
@@ -77,58 +75,10 @@ def test_values_that_ask_for_nothing() -> None:
     texts = {"quota.producer.default": "9223372036854775807"}
     config = BrokerConfig(texts)
     assert config.warnings == []
-    assert config.notes == ["accepted, without effect here: quota.producer.default"]
-
-
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-@pytest.mark.parametrize("allow", ["false", "true"])
-def test_listeners_of_tls_and_sasl_are_never_served_in_clear_text(protocol: str, allow: str) -> None:
-    by_name = {"listeners": f"{protocol}://localhost:9093", ALLOW_UNPROTECTED: allow}
-    mapped = {
-        "listeners": "PLAINTEXT://localhost:9092,OUTSIDE://localhost:9093",
-        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,OUTSIDE:{protocol}",
-        ALLOW_UNPROTECTED: allow,
-    }
-    for name, texts in ((protocol, by_name), ("OUTSIDE", mapped)):
-        with pytest.raises(
-            ConfigError,
-            match=f"{name} has the protocol {protocol}, and gregor serves PLAINTEXT, SASL_PLAINTEXT only; remove it",
-        ):
-            BrokerConfig(texts)
-
-
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-@pytest.mark.parametrize("listener", ["PLAINTEXT", "ITSELF"])
-def test_brokers_that_are_to_speak_another_protocol_are_refused(protocol: str, listener: str) -> None:
-    name = protocol if listener == "ITSELF" else listener
-    texts = {
-        "listeners": f"{name}://localhost:9092",
-        "listener.security.protocol.map": f"{name}:PLAINTEXT",
-        "security.inter.broker.protocol": protocol,
-    }
-    with pytest.raises(ConfigError, match=f"security.inter.broker.protocol={protocol}: gregor serves PLAINTEXT"):
-        BrokerConfig(texts)
+    assert config.notes == []
 
 
 def test_each_of_these_settings_is_one_without_effect() -> None:
     without_effect = {*NO_EFFECT_KEYS, *keys_without_effect(), "authorizer.class.name"}
     assert sorted({*REFUSED_KEYS, *WARNED_KEYS} - without_effect) == []
     assert (set(REFUSED), set(WARNED)) == (set(REFUSED_KEYS), set(WARNED_KEYS))
-
-
-@pytest.mark.parametrize("key", QUOTA_KEYS)
-def test_a_quota_in_a_node_is_a_warning(key: str) -> None:
-    nodes = {"/config/users/alice": {key: "10"}, "/config/users/bob": {key: "9223372036854775807"}}
-    assert missing_quotas(nodes) == [f"UNPROTECTED: {key} (/config/users/alice: 10) has no effect: {QUOTA_KEYS[key]}"]
-    assert missing_quotas({"/config/users/alice": {"SCRAM-SHA-256": "salt"}}) == []
-
-
-def test_many_nodes_with_quotas_are_one_warning_of_each_kind() -> None:
-    nodes = {f"/config/clients/c{index}": {"producer_byte_rate": str(index)} for index in range(1, 6)}
-    nodes["/config/ips/10.0.0.1"] = {"connection_creation_rate": "5"}
-    connections, produced = missing_quotas(nodes)
-    assert "(/config/ips/10.0.0.1: 5) has no effect" in connections
-    assert (
-        "producer_byte_rate (/config/clients/c1: 1, /config/clients/c2: 2, /config/clients/c3: 3 and 2 more)"
-        in produced
-    )

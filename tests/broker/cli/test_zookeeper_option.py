@@ -49,7 +49,8 @@ def test_one_way_to_the_brokers(command: str, capsys: pytest.CaptureFixture[str]
 def test_no_zookeeper(command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zookeeper_option.brokers_of, "__defaults__", (50,))
     assert gregor.main([command, *COMMANDS[command], "--zookeeper", "127.0.0.1:1"]) == 1
-    assert "no ZooKeeper answered within 50 ms. Give the address in the brokers'" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert "no ZooKeeper answered within 50 ms" in printed and "Give the address in the brokers'" in printed
 
 
 @pytest.mark.jvm

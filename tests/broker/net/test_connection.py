@@ -111,9 +111,9 @@ class Harness:
         gate = LoopGate()
         self.broker: Any = SimpleNamespace(
             authorizer=None,
+            authentication=None,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
-            authentication=None,
             route_slots=RouteSlots(),
             request_turns=RequestTurns(loop, gate, loop.create_task),
             loop=loop,
@@ -121,6 +121,7 @@ class Harness:
             handlers={entry.key.value: entry for entry in entries},
             connections=self.connections,
             replicas=SimpleNamespace(generation=0),
+            quotas=None,
             gate=gate,
         )
         self.transports: dict[Connection, FakeTransport] = {}

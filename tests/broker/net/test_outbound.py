@@ -188,7 +188,7 @@ def test_a_disk_that_cannot_be_read_ends_the_connection(data_file: Path, monkeyp
 
     async def test() -> None:
         async with connected() as (server, peer):
-            monkeypatch.setattr(outbound, "_read_cached", fail)
+            monkeypatch.setattr(outbound, "read_cached", fail)
             server.outbound.send([b"head", Piece(data_file, 0, 500)])
             loop = asyncio.get_running_loop()
             while await asyncio.wait_for(loop.sock_recv(peer, 1 << 20), 30):
@@ -253,7 +253,7 @@ def test_what_is_not_cached_is_read_ahead_on_a_thread(
         read_ahead(descriptor, size_bytes, position)
         cached["until"] = position + size_bytes
 
-    monkeypatch.setattr(outbound, "_read_cached", read_cached)
+    monkeypatch.setattr(outbound, "read_cached", read_cached)
     monkeypatch.setattr(outbound, "_read_ahead", reading_ahead)
 
     async def test() -> None:
@@ -392,7 +392,7 @@ def test_a_connection_that_ends_while_the_disk_is_read_does_no_harm(
     def never_cached(descriptor: int, view: memoryview, position: int) -> int:
         raise BlockingIOError
 
-    monkeypatch.setattr(outbound, "_read_cached", never_cached)
+    monkeypatch.setattr(outbound, "read_cached", never_cached)
 
     async def test() -> None:
         async with connected() as (server, _):

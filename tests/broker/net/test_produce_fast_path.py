@@ -16,6 +16,7 @@ from gregor.broker.registry import Entry
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import ProduceRequest, ProduceResponse, RequestHeader
+from gregor.protocol.principal import Principal
 from gregor.protocol.records.batch import build_batch
 
 TOPIC_ID = bytes(range(16))
@@ -69,15 +70,21 @@ class World:
             partition_of=self.partition_of,
             now_ms=lambda: 5,
             loop=None,
+            quotas=None,
         )
-        self.routes = ProduceRoutes(self.broker)
+        self.client = SimpleNamespace(principal=Principal("User", "alice"), throttle=self._throttle)
+        self.throttled_ms: list[int] = []
+        self.routes = ProduceRoutes(self.broker, self.client)
+
+    def _throttle(self, duration_ms: int) -> None:
+        self.throttled_ms.append(duration_ms)
 
     def partition_of(self, topic: str, topic_id: bytes, index: int) -> FakePartition | None:
         return self.partitions.get(index) if topic == "t" or topic_id == TOPIC_ID else None
 
     def learn(self, frame: bytes, version: int) -> None:
         request, _ = ProduceRequest.decode(frame, version, body_position(frame, version))
-        self.routes.learn(request, memoryview(frame), 4, len(frame), version)
+        self.routes.learn(request, memoryview(frame), 4, len(frame), version, "app")
 
     def fast(self, frame: bytes, version: int, correlation_id: int) -> bytes | None:
         return self.routes.produce(memoryview(bytearray(frame)), 4, len(frame), version, correlation_id)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from gregor.broker.jobs.turns import LoopGate
-from gregor.config.addresses import Addresses
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.tables.topic_keys import TOPIC_KEYS
@@ -37,13 +36,13 @@ class Place:
     """A store with one topic, and what alters settings in it."""
 
     def __init__(
-        self, folder: Path, check_addresses: Callable[[Addresses], None] = lambda addresses: None, **static: str
+        self, folder: Path, check_listeners: Callable[[BrokerConfig], None] = lambda candidate: None, **static: str
     ) -> None:
         self.store = EmbeddedStore(str(folder / "store"))
         self.config = BrokerConfig({key.replace("_", "."): text for key, text in static.items()})
         spawn = asyncio.get_running_loop().create_task
         self.configs = TopicConfigs(self.store, self.config, 0, spawn, lambda: 0, LoopGate())
-        self.admin = ConfigAdmin(self.store, self.config, 0, self.configs, LoopGate(), check_addresses)
+        self.admin = ConfigAdmin(self.store, self.config, 0, self.configs, LoopGate(), check_listeners)
 
     async def __aenter__(self) -> Place:
         await self.store.start()
@@ -81,7 +80,7 @@ async def test_what_is_refused(tmp_path: Path) -> None:
             ("brokers", "0", {"sasl.jaas.config": "x"}, "INVALID_REQUEST"),
             ("brokers", "0", {"sasl.kerberos.min.time.before.relogin": "soon"}, "INVALID_REQUEST"),
             ("brokers", "", {"sasl.kerberos.min.time.before.relogin": "58000"}, "INVALID_REQUEST"),
-            ("brokers", "0", {"listener.name.plaintext.ssl.keystore.location": "/x"}, "INVALID_REQUEST"),
+            ("brokers", "0", {"listener.name.plaintext.ssl.provider": "x"}, "INVALID_REQUEST"),
             ("brokers", "0", {"listener.name.plaintext.message.max.bytes": "5"}, "INVALID_REQUEST"),
             ("groups", "", {}, "INVALID_REQUEST"),
             ("groups", "g", {"no.such.key": "1"}, "INVALID_CONFIG"),
@@ -155,7 +154,7 @@ async def test_settings_that_another_broker_stored_are_left_out(
 async def test_addresses_that_cannot_be_opened_are_refused(tmp_path: Path) -> None:
     asked: list[str] = []
 
-    def check(addresses: Addresses) -> None:
+    def check(addresses: BrokerConfig) -> None:
         asked.extend(listener.text for listener in addresses.listeners)
         raise ConfigError("listeners", "", "in use")
 

@@ -1,0 +1,1 @@
+"""TLS listeners: accepted sockets, their handshakes, and connections whose bytes are encrypted."""
