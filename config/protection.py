@@ -25,7 +25,7 @@ WARNED_KEYS = {
     "client.quota.callback.class": "gregor loads no Java classes, so the quotas of users and client ids apply",
     "create.topic.policy.class.name": "gregor has no policies, so every legal topic is created",
     "delegation.token.master.key": "Apache Kafka 4 has removed it; set delegation.token.secret.key instead",
-    "principal.builder.class": "gregor has no principals, so every client is anonymous",
+    "principal.builder.class": "gregor loads no Java classes; a principal is what TLS or SASL has authenticated",
 }
 # Texts that request no protection.
 _WITHOUT_PROTECTION = ("", "false")

@@ -51,6 +51,10 @@ Topic = MetadataResponse.MetadataResponseTopic
 _Operations = Callable[[str], int]
 """Returns the authorized operations on the topic of a name."""
 
+_WITHOUT_OPERATIONS = frozenset(
+    {ErrorCode.INVALID_REQUEST, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID}
+)
+
 DEAD_REPLICAS_FROM = 1
 CREATION_CHOICE_FROM = 4
 LISTENER_ERROR_FROM = 6
@@ -92,6 +96,10 @@ async def metadata(
     if request.include_topic_authorized_operations:
         operations: _Operations = partial(authorized_operations, broker.authorizer, call, ResourceType.TOPIC)
         kind: object = _rights(broker, call), tuple(leaders.items())
+        for topic in found:
+            # A topic that does not exist has them too, unless its name is unknown or hidden.
+            if isinstance(topic, Topic) and topic.name is not None and topic.error_code not in _WITHOUT_OPERATIONS:
+                topic.topic_authorized_operations = operations(topic.name)
     else:
         operations, kind = _no_operations, tuple(leaders.items())
     answered = partial(_known, leaders, operations, call.version < DEAD_REPLICAS_FROM)

@@ -61,7 +61,16 @@ async def describe_topic_partitions(
             if not everything:
                 known = broker.admin.is_legal_topic_name(name)
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.INVALID_TOPIC_EXCEPTION
-                response.topics.append(_Topic(name=name, error_code=error, is_internal=name in INTERNAL_TOPICS))
+                response.topics.append(
+                    _Topic(
+                        name=name,
+                        error_code=error,
+                        is_internal=name in INTERNAL_TOPICS,
+                        topic_authorized_operations=authorized_operations(
+                            broker.authorizer, call, ResourceType.TOPIC, name
+                        ),
+                    )
+                )
             continue
         if not left:
             response.next_cursor = _Cursor(topic_name=name, partition_index=0)

@@ -1,8 +1,8 @@
 """The nodes of access rules, as AclAuthorizer of Apache Kafka 3.9 writes them (ZkData, AclEntry).
 
 - /kafka-acl/<type>/<name> and, for prefixes, /kafka-acl-extended/prefixed/<type>/<prefix>: the rules of a pattern,
-  `{"version":1,"acls":[{"principal":..,"permissionType":..,"operation":..,"host":..}]}`. A pattern without rules has no
-  node.
+  `{"acls":[{"principal":..,"permissionType":..,"host":..,"operation":..}],"version":1}`, in the order of Java's hash
+  maps. A pattern without rules has no node.
 - /kafka-acl-changes/acl_changes_<number>: notice of a changed literal pattern, the text `TOPIC:name`.
 - /kafka-acl-extended-changes/acl_changes_<number>: notice of another pattern,
   `{"version":1,"resourceType":"TOPIC","name":..,"patternType":"PREFIXED"}`.
@@ -65,12 +65,12 @@ def encode_rules(rules: Iterable[Rule]) -> bytes:
         {
             "principal": rule.principal,
             "permissionType": text_of(rule.permission),
-            "operation": text_of(rule.operation),
             "host": rule.host,
+            "operation": text_of(rule.operation),
         }
         for rule in rules
     ]
-    return encode_json({"version": VERSION, "acls": acls})
+    return encode_json({"acls": acls, "version": VERSION})
 
 
 def decode_rules(data: bytes, what: str) -> tuple[Rule, ...]:

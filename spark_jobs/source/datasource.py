@@ -69,6 +69,7 @@ class GregorDataSource(DataSource):
             SourceOptions.from_options(self.options, streaming=True)
         except JobError:
             SourceOptions.from_options(self.options, streaming=False)
+        forget_archives()
         return columns(include_headers(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -145,7 +146,9 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with Cluster(self._options.settings) as cluster:
-            return [_Part(plan) for plan in plan_batch(cluster, self._options, self._pushed)]
+            parts = [_Part(plan) for plan in plan_batch(cluster, self._options, self._pushed)]
+        forget_archives()
+        return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition)

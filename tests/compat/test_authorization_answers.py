@@ -1,0 +1,182 @@
+"""The same requests of clients with different rights to gregor and to Apache Kafka 4.3.1: errors, and names shown.
+
+Clients differ by their address (127.0.0.x), which rules name; all are ANONYMOUS. The rules come by CreateAcls.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gregor.protocol.acls import Operation, PatternType, ResourceType
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.ids import Uuid
+from gregor.protocol.messages import (
+    ApiVersionsRequest,
+    CreateAclsRequest,
+    CreateTopicsRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+)
+from tests.support.authorization_cases import GROUPS, MINE, OTHER, TOPICS, TXNS, cases, delete_by_id, outline
+from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
+from tests.support.processes import BrokerProcess, free_port
+from tests.support.wire import TIMEOUT_S, RawConnection
+
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+
+ADMIN = "127.0.0.1"
+CLIENTS = {"denied": "127.0.0.2", "owner": "127.0.0.3", "viewer": "127.0.0.4", "operator": "127.0.0.5"}
+ANONYMOUS = "User:ANONYMOUS"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SETTINGS = {
+    "authorizer.class.name": AUTHORIZER,
+    "allow.everyone.if.no.acl.found": "true",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "auto.create.topics.enable": "true",
+}
+FINAL_S = 120.0
+ALL, DESCRIBE = Operation.ALL, Operation.DESCRIBE
+LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
+_TYPES = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
+RULES = [
+    *((kind, "*", LITERAL, ADMIN, ALL) for kind in _TYPES),
+    (ResourceType.CLUSTER, "kafka-cluster", LITERAL, ADMIN, ALL),
+    *((kind, "mine-", PREFIXED, CLIENTS["owner"], ALL) for kind in _TYPES),
+    *((kind, "mine-", PREFIXED, CLIENTS["viewer"], DESCRIBE) for kind in _TYPES),
+    (ResourceType.TOPIC, "never-described", LITERAL, CLIENTS["viewer"], DESCRIBE),
+    (ResourceType.CLUSTER, "kafka-cluster", LITERAL, CLIENTS["operator"], ALL),
+]
+
+
+class Client(RawConnection):
+    """From one address of this machine."""
+
+    def __init__(self, port: int, host: str) -> None:
+        super().__init__(port)
+        self.socket.close()
+        self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S, source_address=(host, 0))
+
+
+def settled(request: Callable[[], Any], is_settled: Callable[[Any], bool]) -> Any:
+    deadline = time.monotonic() + FINAL_S
+    while not is_settled(answer := request()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert is_settled(answer), answer
+    return answer
+
+
+def prepare(port: int) -> dict[str, Uuid]:
+    """Make topics, offsets, transactional ids, and the rules; return the ids of the topics."""
+    with RawConnection(port) as wire:
+        ids = _made(wire)
+    every_topic = MetadataRequest(topics=None)
+    for host, count in ((CLIENTS["denied"], 0), (CLIENTS["owner"], 1), (CLIENTS["viewer"], 1)):
+        with Client(port, host) as client:
+            settled(
+                lambda client=client: [topic.name for topic in client.ask(every_topic, 8).topics],
+                lambda names, count=count: len(names) == count,
+            )
+    return ids
+
+
+def _made(wire: RawConnection) -> dict[str, Uuid]:
+    made = CreateTopicsRequest.CreatableTopic
+    wanted = [made(name=name, num_partitions=1, replication_factor=1) for name in TOPICS]
+    answer = wire.ask(CreateTopicsRequest(topics=wanted, timeout_ms=30_000), 7)
+    assert [topic.error_code for topic in answer.topics] == [0, 0]
+    ids = {topic.name: topic.topic_id for topic in answer.topics}
+    for key_type, key in ((0, GROUPS[0]), (1, TXNS[0])):
+        request = FindCoordinatorRequest(key=key, key_type=key_type)
+        settled(lambda request=request: wire.ask(request, 3), lambda answer: not answer.error_code)
+    for group in GROUPS:
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
+        topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=[partition]) for name in TOPICS]
+        commit = OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
+        settled(
+            lambda commit=commit: wire.ask(commit, 8),
+            lambda answer: not any(part.error_code for topic in answer.topics for part in topic.partitions),
+        )
+    for txn in TXNS:
+        init = InitProducerIdRequest(transactional_id=txn, transaction_timeout_ms=60_000)
+        settled(lambda init=init: wire.ask(init, 2), lambda answer: not answer.error_code)
+    creations = [
+        CreateAclsRequest.AclCreation(
+            resource_type=kind,
+            resource_name=name,
+            resource_pattern_type=pattern,
+            principal=ANONYMOUS,
+            host=host,
+            operation=operation,
+            permission_type=3,
+        )
+        for kind, name, pattern, host, operation in RULES
+    ]
+    results = wire.ask(CreateAclsRequest(creations=creations), 3).results
+    assert [result.error_code for result in results] == [0] * len(RULES), results
+    return ids
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+    folder = tmp_path_factory.mktemp("authorization")
+    port = free_port()
+    text = SINGLE_NODE.format(port=port, controller=free_port(), folder=folder)
+    file = folder / "kafka.properties"
+    file.write_text(text + "".join(f"{key}={value}\n" for key, value in SETTINGS.items()))
+    gregor = BrokerProcess(tmp_path_factory.mktemp("gregor"), {"broker.id": "0", **SETTINGS})
+    with KafkaPeer(file, port), gregor:
+        yield {"gregor": gregor.port, "kafka": port}
+
+
+def test_each_client_sees_what_it_sees_of_apache_kafka(ports: dict[str, int]) -> None:
+    answers: dict[str, dict[tuple[str, str], Any]] = {}
+    for side, port in ports.items():
+        found = answers[side] = {}
+        ids = prepare(port)
+        wanted = cases(ids)
+        for client, host in CLIENTS.items():
+            with Client(port, host) as wire:
+                served = {
+                    api.api_key: (api.min_version, api.max_version)
+                    for api in wire.ask(
+                        ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3
+                    ).api_keys
+                }
+                for name, (request, version) in wanted.items():
+                    lowest, highest = served[request.API_KEY]
+                    assert lowest <= version <= highest, (side, name)
+                    found[client, name] = outline(wire.ask(request, version))
+                if client != "operator":
+                    others = [OTHER] if client == "owner" else [MINE, OTHER]
+                    for topic in others:
+                        found[client, f"DeleteTopics {topic}"] = outline(wire.ask(*delete_by_id(ids[topic])))
+    different = {
+        case: (answers["gregor"][case], answers["kafka"][case])
+        for case in answers["kafka"]
+        if answers["gregor"][case] != answers["kafka"][case]
+    }
+    report = "\n".join(f"{case}\n  gregor {ours}\n  kafka  {theirs}" for case, (ours, theirs) in different.items())
+    assert not different, report
+    denied = {name for (client, name) in answers["kafka"] if client == "denied"}
+    shown = {"Metadata of all topics", "DescribeTopicPartitions of all", "ListGroups", "ListTransactions"}
+    for name in denied - shown:
+        text = str(answers["kafka"]["denied", name])
+        assert any(str(int(code)) in text for code in _DENIALS) or "operations" in text, name
+
+
+_DENIALS = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
