@@ -15,7 +15,7 @@ from tests.replication.fakes import on_loop
 
 SALT = b"salt"
 SALTED = salted_password(MECHANISMS["SCRAM-SHA-256"], "pw", SALT, 4096)
-# What kafka-configs.sh of Apache Kafka stores for this salt and password has the same four fields in this order.
+# The four fields and their order are those that kafka-configs.sh of Apache Kafka stores.
 FIELDS = ("salt", "stored_key", "server_key", "iterations")
 
 
