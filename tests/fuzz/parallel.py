@@ -16,6 +16,7 @@ from tests.fuzz import (
     conversion_targets,
     group_targets,
     record_targets,
+    sasl_targets,
     storage_targets,
     store_targets,
     text_targets,
@@ -37,6 +38,7 @@ def all_targets(only: str = "") -> list[Target]:
         store_targets,
         group_targets,
         text_targets,
+        sasl_targets,
         transaction_targets,
         broker_targets,
     )

@@ -1,0 +1,161 @@
+"""Tokens that an identity provider has signed: keys, claims, forged tokens, and keys that change."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("cryptography", reason="the extra gregor[security] is not installed")
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+
+from gregor.broker.security.identity_provider import IdentityProvider
+from gregor.broker.security.signatures import keys_of_set
+from gregor.config.security.sasl import JwksSettings
+from gregor.protocol.sasl.oauthbearer import TokenRefused
+
+NOW_S = 1_700_000_000
+CLAIMS = {"sub": "alice", "exp": NOW_S + 60, "iss": "me", "aud": ["gregor", "x"]}
+LIMIT_S = 60.0
+
+
+@functools.cache
+def rsa_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(65537, 2048)
+
+
+@functools.cache
+def ec_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def text_of(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def number(value: int) -> str:
+    return text_of(value.to_bytes((value.bit_length() + 7) // 8))
+
+
+def key_set(*kids: str) -> bytes:
+    rsa_numbers, point = rsa_key().public_key().public_numbers(), ec_key().public_key().public_numbers()
+    keys: list[dict[str, str]] = [{"kty": "oct", "kid": "o", "k": "AAAA"}, {"kty": "RSA", "use": "enc"}]
+    if "r" in kids:
+        keys.append({"kty": "RSA", "kid": "r", "use": "sig", "n": number(rsa_numbers.n), "e": number(rsa_numbers.e)})
+    if "e" in kids:
+        keys.append({"kty": "EC", "crv": "P-256", "kid": "e", "x": number(point.x), "y": number(point.y)})
+    return json.dumps({"keys": keys}).encode()
+
+
+def token(algorithm: str, claims: dict[str, Any] = CLAIMS, kid: str | None = None) -> str:
+    header = {"alg": algorithm} | ({"kid": kid or ("e" if algorithm[0] == "E" else "r")} if kid != "" else {})
+    signed = f"{text_of(json.dumps(header).encode())}.{text_of(json.dumps(claims).encode())}".encode()
+    if algorithm == "RS256":
+        signature = rsa_key().sign(signed, padding.PKCS1v15(), hashes.SHA256())
+    elif algorithm == "PS384":
+        pss = padding.PSS(padding.MGF1(hashes.SHA384()), hashes.SHA384().digest_size)
+        signature = rsa_key().sign(signed, pss, hashes.SHA384())
+    elif algorithm == "ES256":
+        r, s = utils.decode_dss_signature(ec_key().sign(signed, ec.ECDSA(hashes.SHA256())))
+        signature = r.to_bytes(32) + s.to_bytes(32)
+    else:
+        signature = b""
+    return f"{signed.decode()}.{text_of(signature)}"
+
+
+class Subject:
+    def __init__(self, *answers: bytes | OSError) -> None:
+        self.answers = list(answers)
+        settings = JwksSettings("https://a", 3_600_000, 1, 1, 30, frozenset({"gregor"}), "me", "scope", "sub")
+        self.provider = IdentityProvider(settings, lambda: NOW_S * 1000, self.run)
+
+    async def run(self, read: Callable[[str], bytes], url: str) -> bytes:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not holds():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    def accepts(self, text: str) -> bool:
+        try:
+            return self.provider.validate(text).principal_name == "alice"
+        except TokenRefused:
+            return False
+
+
+def running(check: Callable[[Subject], Any], *answers: bytes | OSError) -> None:
+    async def run() -> None:
+        subject = Subject(*answers)
+        following = asyncio.ensure_future(subject.provider.follow())
+        try:
+            await check(subject)
+        finally:
+            following.cancel()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "PS384", "ES256"])
+def test_signed_tokens(algorithm: str) -> None:
+    async def check(subject: Subject) -> None:
+        await subject.until(lambda: subject.accepts(token(algorithm)))
+        assert subject.provider.validate(token(algorithm)).expires_at_ms == CLAIMS["exp"] * 1000  # type: ignore[operator]
+
+    running(check, key_set("r", "e"))
+
+
+def test_tokens_that_are_refused() -> None:
+    good = token("RS256")
+    header, claims, signature = good.split(".")
+    forged = text_of(json.dumps({**CLAIMS, "sub": "root"}).encode())
+    confused = text_of(json.dumps({"alg": "HS256", "kid": "r"}).encode())
+    cases = {
+        f"{header}.{forged}.{signature}": "signature is wrong",
+        f"{confused}.{claims}.{signature}": "signature is wrong",
+        token("none", kid="r"): "signature is wrong",
+        token("ES256", kid="r"): "signature is wrong",
+        token("RS256", kid="unknown"): "not among those",
+        token("RS256", kid=""): "not among those",
+        token("RS256", {**CLAIMS, "iss": "you"}): "another issuer",
+        token("RS256", {**CLAIMS, "aud": "other"}): "expected.audience",
+        token("RS256", {**CLAIMS, "aud": None}): "expected.audience",
+        token("RS256", {**CLAIMS, "exp": NOW_S - 60}): "expired",
+    }
+
+    async def check(subject: Subject) -> None:
+        await subject.until(lambda: subject.accepts(good))
+        for text, reason in cases.items():
+            with pytest.raises(TokenRefused, match=reason):
+                subject.provider.validate(text)
+
+    running(check, key_set("r", "e"))
+
+
+def test_keys_are_read_again_after_a_failure_and_for_an_unknown_key() -> None:
+    async def check(subject: Subject) -> None:
+        with pytest.raises(TokenRefused, match="not read yet"):
+            subject.provider.validate(token("RS256"))
+        await subject.until(lambda: subject.accepts(token("RS256")))
+        assert not subject.accepts(token("ES256"))
+        await subject.until(lambda: subject.accepts(token("ES256")))
+
+    running(check, OSError("refused"), b"no json", key_set("r"), key_set("e", "r"))
+
+
+@pytest.mark.parametrize(
+    "value", [None, [], {}, {"keys": 1}, {"keys": []}, {"keys": [{"kty": "RSA"}]}, {"keys": [{"kty": "RSA", "n": 1}]}]
+)
+def test_broken_key_sets(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"it |its "):
+        keys_of_set(value)

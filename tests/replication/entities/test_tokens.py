@@ -1,0 +1,157 @@
+"""Delegation tokens in their nodes: life, ends, notices, and who may change them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.principal import USER, Principal
+from gregor.protocol.sasl.scram import MECHANISMS, ScramCredential, credential_of, salted_password
+from gregor.replication.entities.tokens import (
+    TOKENS,
+    DelegationTokens,
+    Token,
+    TokenTimes,
+    credentials_of,
+    decode_token,
+    encode_token,
+)
+from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
+from gregor.replication.store.nodes import NodeFormatError
+from tests.replication.fakes import on_loop
+
+ALICE, BOB, EVE = (Principal(USER, name) for name in ("alice", "bob", "eve"))
+SCRAM = MECHANISMS["SCRAM-SHA-256"]
+HOUR_MS = 3_600_000
+LIMIT_S = 60.0
+
+
+async def here(function: Callable[[str], dict[str, ScramCredential]], password: str) -> dict[str, ScramCredential]:
+    return function(password)
+
+
+class Subject:
+    """The tokens as one broker has them."""
+
+    def __init__(self, store: EmbeddedStore, secret: str | None = "key") -> None:
+        self.now_ms = 1_000_000
+        self.tasks: list[asyncio.Task[None]] = []
+        times = TokenTimes(10 * HOUR_MS, HOUR_MS)
+        self.tokens = DelegationTokens(store, secret, times, lambda: self.now_ms, self._spawn, here)
+
+    def _spawn(self, work: Any) -> None:
+        self.tasks.append(asyncio.ensure_future(work))
+
+    async def settle(self) -> None:
+        while self.tasks:
+            await self.tasks.pop(0)
+
+
+async def opened(folder: Path) -> EmbeddedStore:
+    store = EmbeddedStore(str(folder / FILE_NAME))
+    await store.start()
+    return store
+
+
+async def started(store: EmbeddedStore) -> Subject:
+    subject = Subject(store)
+    await subject.tokens.start()
+    return subject
+
+
+def test_bytes_of_a_node() -> None:
+    token = Token("id", ALICE, BOB, (Principal(USER, "e v*"),), 1, 2, 3)
+    data = encode_token(token)
+    assert data == (
+        b'{"version":3,"owner":"User%3Aalice","tokenRequester":"User%3Abob","renewers":["User%3Ae%20v%2A"],'
+        b'"issueTimestamp":1,"maxTimestamp":3,"expiryTimestamp":2,"tokenId":"id"}'
+    )
+    assert decode_token(data) == token
+    old = data.replace(b'"version":3', b'"version":1').replace(b'"tokenRequester":"User%3Abob",', b"")
+    assert decode_token(old) == token._replace(requester=ALICE)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"null", b'{"version":4}', b'{"owner":"x"}', b"[" * 100_000])
+def test_broken_nodes(data: bytes) -> None:
+    with pytest.raises(NodeFormatError):
+        decode_token(data)
+
+
+def test_unknown_version_is_broken() -> None:
+    data = encode_token(Token("id", ALICE, ALICE, (), 1, 2, 3)).replace(b'"version":3', b'"version":4')
+    with pytest.raises(NodeFormatError):
+        decode_token(data)
+
+
+def test_credential_is_that_of_the_secret_in_base64() -> None:
+    one = credentials_of("pw")["SCRAM-SHA-256"]
+    assert one == credential_of(SCRAM, one.salt, salted_password(SCRAM, "pw", one.salt, 4096), 4096)
+
+
+@on_loop
+async def test_life_of_a_token_on_two_brokers(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    mine, other = await started(store), await started(store)
+    token = await mine.tokens.create(ALICE, ALICE, (BOB,), -1)
+    assert (token.expires_ms - mine.now_ms, token.max_ms - mine.now_ms) == (HOUR_MS, 10 * HOUR_MS)
+    async with asyncio.timeout(LIMIT_S):
+        while other.tokens.find("SCRAM-SHA-256", token.token_id) is None:
+            await asyncio.sleep(0.001)
+            await other.settle()
+    known = other.tokens.find("SCRAM-SHA-256", token.token_id)
+    assert known is not None
+    assert (known.principal_name, known.expires_at_ms) == ("alice", token.expires_ms)
+    secret = mine.tokens.hmac_of(token.token_id)
+    assert base64.b64encode(secret).decode() == base64.b64encode(other.tokens.hmac_of(token.token_id)).decode()
+    assert await mine.tokens.renew(BOB, secret, 2 * HOUR_MS) == mine.now_ms + 2 * HOUR_MS
+    assert await mine.tokens.renew(ALICE, secret, 99 * HOUR_MS) == token.max_ms
+    assert await mine.tokens.expire(ALICE, secret, HOUR_MS) == mine.now_ms + HOUR_MS
+    mine.now_ms += HOUR_MS + 1
+    assert mine.tokens.find("SCRAM-SHA-256", token.token_id) is None
+    with pytest.raises(KafkaError) as refused:
+        await mine.tokens.renew(ALICE, secret, -1)
+    assert refused.value.code == ErrorCode.DELEGATION_TOKEN_EXPIRED
+    await mine.tokens.remove_expired()
+    await other.tokens.start()
+    assert (mine.tokens.of_owners(None), other.tokens.of_owners(None)) == ([], [])
+    assert await store.children(TOKENS) == []
+    await store.close()
+
+
+@on_loop
+async def test_tokens_by_owner_and_their_end(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    one = await started(store)
+    first = await one.tokens.create(ALICE, BOB, (), 5)
+    second = await one.tokens.create(BOB, BOB, (EVE,), 0)
+    assert first.max_ms == first.expires_ms == one.now_ms + 5
+    assert one.tokens.of_owners([ALICE]) == [first]
+    assert one.tokens.of_owners([EVE]) == [second]
+    assert one.tokens.of_owners([]) == []
+    assert one.tokens.of_owners(None) == [first, second]
+    with pytest.raises(KafkaError) as refused:
+        await one.tokens.expire(ALICE, one.tokens.hmac_of(second.token_id), -1)
+    assert refused.value.code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    await one.tokens.expire(EVE, one.tokens.hmac_of(second.token_id), -1)
+    with pytest.raises(KafkaError) as refused:
+        await one.tokens.renew(EVE, one.tokens.hmac_of(second.token_id), -1)
+    assert refused.value.code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    await store.close()
+
+
+@on_loop
+async def test_without_a_secret_there_are_none(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    one = Subject(store, None)
+    await one.tokens.start()
+    assert await store.exists(TOKENS) is None
+    with pytest.raises(KafkaError) as refused:
+        await one.tokens.create(ALICE, ALICE, (), -1)
+    assert refused.value.code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    await store.close()
