@@ -187,6 +187,8 @@ def make_broker() -> Any:
         buffers=BufferPool(),
         receive_budget=ReceiveBudget(-1),
         authentication=None,
+        authorizer=None,
+        quotas=None,
         route_slots=RouteSlots(),
         loop=asyncio.new_event_loop(),
         max_request_bytes=MAX_REQUEST_BYTES,
