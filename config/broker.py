@@ -69,7 +69,7 @@ class BrokerConfig:
         self.old_address: dict[str, str] = {}
         self._values: dict[str, ConfigValue] = {}
         ignored = self._sort(values or {})
-        self._values, addresses = self._effective(self.static_texts, {}, {})
+        self.use(*self._effective(self.static_texts, {}, {}))
         for key in self.static_texts:
             definition = BROKER_KEYS.get(key)
             if definition is not None and definition.no_effect and self._values[key] != definition.default:
@@ -78,8 +78,7 @@ class BrokerConfig:
             self.notes.append(f"accepted, without effect here: {', '.join(sorted(ignored))}")
         self.log_dirs = self._resolve_log_dirs()
         self.broker_id = self._resolve_broker_id()
-        self._resolve_addresses(addresses)
-        self._check_sasl()
+        self.check_sasl()
 
     @classmethod
     def load(
@@ -146,8 +145,7 @@ class BrokerConfig:
         """Replace both dynamic layers; raise ConfigError, and change nothing, if a setting is refused."""
         values, addresses = self._dynamic(per_broker, cluster_wide)
         self.dynamic_texts, self.dynamic_default_texts = dict(per_broker), dict(cluster_wide)
-        self._values = values
-        self._resolve_addresses(addresses)
+        self.use(values, addresses)
 
     def drop_dynamic(self, keys: Collection[str]) -> dict[str, str]:
         """Remove these dynamic settings and return those that were set.
@@ -163,10 +161,11 @@ class BrokerConfig:
     def check_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> BrokerConfig:
         """Return the settings after an `update_dynamic` with these; raise ConfigError if it is not possible."""
         self._check_secrets(per_broker)
+        check_change(self._values, self._dynamic(per_broker, cluster_wide)[0])
         candidate = copy(self)
         candidate.update_dynamic(per_broker, cluster_wide)
-        check_change(self._values, candidate._values)
         self._check_listener_keys(candidate)
+        candidate.check_sasl()
         return candidate
 
     def _check_secrets(self, per_broker: Mapping[str, str]) -> None:
@@ -239,13 +238,11 @@ class BrokerConfig:
         """
         values, addresses = self._effective(texts, self.dynamic_texts, self.dynamic_default_texts)
         candidate = copy(self)
-        candidate._values = values
-        candidate._resolve_addresses(addresses)
+        candidate.use(values, addresses)
         if candidate.differs_for_listeners(self):
             check_listeners(candidate)
         self.static_texts = dict(texts)
-        self._values = values
-        self._resolve_addresses(addresses)
+        self.use(values, addresses)
 
     def differs_for_listeners(self, other: BrokerConfig) -> bool:
         """Return whether the listeners, or settings that protect them, are others."""
@@ -310,10 +307,13 @@ class BrokerConfig:
 
     # -- values that follow from several keys -----------------------------------------------------------------------
 
-    def _resolve_addresses(self, addresses: Addresses) -> None:
+    def use(self, values: dict[str, ConfigValue], addresses: Addresses) -> None:
+        """Replace the values in effect, and the addresses that follow from them."""
+        self._values = values
         self.listeners, self.advertised_listeners, self.inter_broker_listener_name = addresses
 
-    def _check_sasl(self) -> None:
+    def check_sasl(self) -> None:
+        """Raise ConfigError where a listener with SASL could not authenticate its clients."""
         for listener in self.listeners:
             if listener.security_protocol.startswith("SASL_"):
                 from gregor.config.security.sasl import SaslSettings  # it needs this module, and most brokers not it

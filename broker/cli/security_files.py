@@ -65,7 +65,18 @@ producer = KafkaProducer(
     ssl_cafile="{ca}",
 )
 """,
-        "franz.go": f"""\
+        "franz.go": _go_client(bootstrap, ca, user, password),
+        "spark.py": f"""\
+from gregor.config.properties import load_properties
+
+# For format("gregor") and for Spark's own connector, format("kafka"): spark.read.format(...).options(**OPTIONS)
+OPTIONS = {{f"kafka.{{key}}": text for key, text in load_properties("{home}/{user}/client.properties").items()}}
+""",
+    }
+
+
+def _go_client(bootstrap: str, ca: str, user: str, password: str) -> str:
+    return f"""\
 package main
 
 import (
@@ -90,11 +101,4 @@ func newClient() (*kgo.Client, error) {{
 		kgo.SASL(plain.Auth{{User: "{user}", Pass: "{password}"}}.AsMechanism()),
 	)
 }}
-""",
-        "spark.py": f"""\
-from gregor.config.properties import load_properties
-
-# For format("gregor") and for Spark's own connector, format("kafka"): spark.read.format(...).options(**OPTIONS)
-OPTIONS = {{f"kafka.{{key}}": text for key, text in load_properties("{home}/{user}/client.properties").items()}}
-""",
-    }
+"""

@@ -59,18 +59,7 @@ async def describe_topic_partitions(
         topic = broker.metadata.topic(name)
         if topic is None:
             if not everything:
-                known = broker.admin.is_legal_topic_name(name)
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.INVALID_TOPIC_EXCEPTION
-                response.topics.append(
-                    _Topic(
-                        name=name,
-                        error_code=error,
-                        is_internal=name in INTERNAL_TOPICS,
-                        topic_authorized_operations=authorized_operations(
-                            broker.authorizer, call, ResourceType.TOPIC, name
-                        ),
-                    )
-                )
+                response.topics.append(_unknown(broker, call, name))
             continue
         if not left:
             response.next_cursor = _Cursor(topic_name=name, partition_index=0)
@@ -94,6 +83,16 @@ async def describe_topic_partitions(
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     response.topics.extend(_Topic(name=name, error_code=denied) for name in hidden)
     return response
+
+
+def _unknown(broker: AdminContext, call: Call, name: str) -> _Topic:
+    is_legal = broker.admin.is_legal_topic_name(name)
+    return _Topic(
+        name=name,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=authorized_operations(broker.authorizer, call, ResourceType.TOPIC, name),
+    )
 
 
 def _partition(index: int, state: PartitionState, alive: set[int]) -> _Partition:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 from time import perf_counter_ns, time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.broker.context import Call
@@ -238,9 +238,7 @@ class ProduceRoutes:
             answer, route.fields, route.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
         )
         if throttle_ms:
-            answer = bytearray(answer)
-            # The last field, before the tags of the response.
-            _INT32.pack_into(answer, len(answer) - (5 if version >= FLEXIBLE_FROM else 4), throttle_ms)
+            answer = _throttled(answer, version, throttle_ms)
         return self._pending_answer(route, info, bytearray(answer)) if route.waits else bytes(answer)
 
     def _charge(self, quotas: Quotas, route: _Route, size_bytes: int, began_ns: int) -> int:
@@ -304,10 +302,8 @@ class ProduceRoutes:
         """Store the route of a decoded request, if the request is plain."""
         if version < ROUTES_FROM or request.transactional_id is not None or len(request.topic_data) != 1:
             return
-        if request.acks not in (-1, 0, 1):
-            return
         topic = request.topic_data[0]
-        if len(topic.partition_data) != 1:
+        if len(topic.partition_data) != 1 or request.acks not in (-1, 0, 1):
             return
         data = topic.partition_data[0]
         if data.records is None or len(data.records) < RECORD_BATCH_OVERHEAD:
@@ -321,9 +317,7 @@ class ProduceRoutes:
             return
         prefix_end = position - (_varint_bytes(size + 1) if flexible else 4)
         partition = self._broker.partition_of(topic.name, topic.topic_id, data.index)
-        if partition is None or not partition.is_leader or partition.log is None:
-            return
-        if partition.log.config.flush_messages < NO_FLUSH_BY_MESSAGES or partition.topic in INTERNAL_TOPICS:
+        if not _has_routes(partition):
             return
         prefix = bytes(view[start + HEAD_BYTES : prefix_end])
         route, slots = self._routes.get(prefix), self._broker.route_slots
@@ -340,18 +334,13 @@ class ProduceRoutes:
                 route = None
             self._lengths.append(len(prefix))
         self._prefix_bytes = len(prefix)
-        key = topic.name, topic.topic_id, version
-        found = self._answers.get(key)
-        if found is None:
-            found = self._answers[key] = _answer_template(topic, version)
-        answer, fields = found
-        generation = self._broker.replicas.generation
+        answer, fields = self._template(topic, version)
         if route is None:
             slots.occupy()
         self._routes[prefix] = _Route(
             partition,
             data.index,
-            generation,
+            self._broker.replicas.generation,
             version,
             request.acks,
             answer,
@@ -359,6 +348,14 @@ class ProduceRoutes:
             request.timeout_ms / 1000,
             client_id,
         )
+
+    def _template(self, topic: ProduceRequest.TopicProduceData, version: int) -> tuple[bytearray, int]:
+        """Return the response that the routes of a topic share, and the position of its partition's fields."""
+        key = topic.name, topic.topic_id, version
+        found = self._answers.get(key)
+        if found is None:
+            found = self._answers[key] = _answer_template(topic, version)
+        return found
 
 
 class AuthorizedRoutes(ProduceRoutes):
@@ -411,6 +408,20 @@ class AuthorizedRoutes(ProduceRoutes):
     def _begin_anew(self) -> None:
         self.clear()
         self._generation = self._authorizer.generation
+
+
+def _has_routes(partition: Partition | None) -> TypeGuard[Partition]:
+    """Return whether this broker leads the partition, and an append to it neither flushes nor informs a coordinator."""
+    if partition is None or not partition.is_leader or partition.log is None:
+        return False
+    return partition.log.config.flush_messages >= NO_FLUSH_BY_MESSAGES and partition.topic not in INTERNAL_TOPICS
+
+
+def _throttled(answer: bytearray, version: int, throttle_ms: int) -> bytearray:
+    """Return the response with its throttle time: the last field, before the tags of the response."""
+    answer = bytearray(answer)
+    _INT32.pack_into(answer, len(answer) - (5 if version >= FLEXIBLE_FROM else 4), throttle_ms)
+    return answer
 
 
 def _answer_template(topic: ProduceRequest.TopicProduceData, version: int) -> tuple[bytearray, int]:

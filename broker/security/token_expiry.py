@@ -1,4 +1,4 @@
-"""The removal of delegation tokens whose time is over; until then they are refused, but take room."""
+"""The removal of delegation tokens whose time is over; until then they are refused, but kept."""
 
 from __future__ import annotations
 

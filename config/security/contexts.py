@@ -21,7 +21,7 @@ _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 
 
 class HandshakeFailed(ssl.SSLError):
-    """A handshake that failed. The transport closes the socket without the alert that tells the peer why."""
+    """A handshake that failed. The transport closes the socket without the alert that names the cause to the peer."""
 
     def __init__(self, cause: ssl.SSLError, alert: bytes) -> None:
         super().__init__(*cause.args)

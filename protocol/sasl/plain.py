@@ -17,7 +17,7 @@ _OTHER_ID = "Authentication failed: Client requested an authorization id that is
 
 
 class PasswordTable:
-    """Users and passwords. The comparison takes the same time for each user, known or unknown."""
+    """Users and passwords. The comparison lasts equally long for each user, known or unknown."""
 
     __slots__ = ("_digests", "_unknown")
 

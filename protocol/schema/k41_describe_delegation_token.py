@@ -38,8 +38,20 @@ RESPONSE = Message(
             fields=[
                 Field("principal_type", "string", help="Type of the owner, such as User."),
                 Field("principal_name", "string", help="Name of the owner."),
-                Field("token_requester_principal_type", "string", "3+", help="Type of the client that created it."),
-                Field("token_requester_principal_name", "string", "3+", help="Name of the client that created it."),
+                Field(
+                    "token_requester_principal_type",
+                    "string",
+                    "3+",
+                    ignorable=True,
+                    help="Type of its creator.",
+                ),
+                Field(
+                    "token_requester_principal_name",
+                    "string",
+                    "3+",
+                    ignorable=True,
+                    help="Name of its creator.",
+                ),
                 Field("issue_timestamp", "int64", help="Time of the creation."),
                 Field("expiry_timestamp", "int64", help="Time at which the token ends unless it is renewed."),
                 Field("max_timestamp", "int64", help="Time beyond which it cannot be renewed."),

@@ -21,7 +21,7 @@ PATIENCE_S = 240
 # The source keeps whole lines of its buffer of 1024 characters back when a batch is full and the file is at its end.
 SIZE = 1500
 PAUSE_S = 0.04
-"""A worker with a transaction for each two lines keeps up with it, also where it takes a tenth of a second for one."""
+"""A worker with a transaction for each two lines keeps up with it, also where one needs a tenth of a second."""
 FILE = "org.apache.kafka.connect.file.FileStream"
 
 Unique = Callable[[str], str]

@@ -27,6 +27,7 @@ from gregor.broker.registry import load_handlers
 from gregor.config.broker import BrokerConfig
 from gregor.config.listeners import Listener
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL
 from gregor.protocol.deferred import Deferred, DeferredCancelled, outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.framing import SIZE_BYTES
@@ -168,6 +169,7 @@ class Node:
             features=self.features,
             store=self.store,
             configs=self.configs,
+            security=PLAINTEXT_CHANNEL,
         )
         return make_coordinators(
             self.config,

@@ -1,7 +1,7 @@
 """TCP ports of tests: each process that chooses some has slices of its own, so that no two processes choose the same.
 
 A broker that is killed, or not started yet, does not listen on its port. Another run of tests at the same time, which
-found that port free, would take it away.
+found that port free, would bind it.
 """
 
 from __future__ import annotations

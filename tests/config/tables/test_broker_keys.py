@@ -34,6 +34,8 @@ ZOOKEEPER_MODE = {
     "controlled.shutdown.retry.backoff.ms": 5000,
     "leader.imbalance.per.broker.percentage": 10,
     "offsets.commit.required.acks": -1,
+    "quota.consumer.default": LONG_MAX,
+    "quota.producer.default": LONG_MAX,
     "reserved.broker.max.id": 1000,
     "zookeeper.connect": "",
     "zookeeper.connection.timeout.ms": None,
