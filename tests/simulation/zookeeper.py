@@ -168,6 +168,8 @@ class Client:
     """
 
     chroot = ""
+    client_state = "CONNECTED"
+    """As long as no authentication fails, which is not simulated."""
 
     def __init__(self, ensemble: Ensemble, process: Process, timeout_s: float) -> None:
         self.client_id: tuple[int, bytes] | None = None
