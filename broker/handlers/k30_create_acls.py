@@ -18,15 +18,24 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreateAclsRequest, CreateAclsResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from gregor.broker.context import Call
     from gregor.protocol.acls import Acl
+    from gregor.replication.entities.acls import AclStore
 
 
 @handles(ApiKey.CREATE_ACLS, 0, 3, changes=True)
-async def create_acls(broker: AclContext, request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
+def create_acls(
+    broker: AclContext, request: CreateAclsRequest, call: Call
+) -> CreateAclsResponse | Awaitable[CreateAclsResponse]:
     if broker.acls is None:
         disabled = KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
         return CreateAclsResponse(results=[_result(disabled)] * len(request.creations))
+    return _create(broker.acls, request)
+
+
+async def _create(acls: AclStore, request: CreateAclsRequest) -> CreateAclsResponse:
     errors: list[KafkaError | None] = [None] * len(request.creations)
     wanted: dict[int, Acl] = {}
     for slot, creation in enumerate(request.creations):
@@ -34,7 +43,7 @@ async def create_acls(broker: AclContext, request: CreateAclsRequest, call: Call
             wanted[slot] = acl_of(creation)
         except KafkaError as error:
             errors[slot] = error
-    for slot, added in zip(wanted, await broker.acls.add(list(wanted.values())), strict=True):
+    for slot, added in zip(wanted, await acls.add(list(wanted.values())), strict=True):
         errors[slot] = added
     return CreateAclsResponse(results=[_result(error) for error in errors])
 
