@@ -5,7 +5,7 @@ Names, types and defaults are those of Apache Kafka 4.3.1 and, for ZooKeeper, 3.
 
 from __future__ import annotations
 
-from gregor.config.definitions import PER_BROKER, RETIRED, ConfigDef
+from gregor.config.definitions import INTERNAL, PER_BROKER, RETIRED, ConfigDef
 
 
 def _of_zookeeper(name: str, type_: str, default: str | bool | list[str] | None, text: str) -> ConfigDef:
@@ -26,6 +26,7 @@ PEER_SETTINGS = (
         None,
         "Login module with which the broker authenticates to ZooKeeper (SASL/DIGEST-MD5): what the section Client of"
         " Java's JAAS file has.",
+        visibility=INTERNAL,
     ),
     _of_zookeeper("ssl.client.enable", "boolean", False, "Whether connections to ZooKeeper are encrypted."),
     _of_zookeeper("ssl.cipher.suites", "list", [], "Cipher suites that may be agreed on, by Java's names; empty: all."),

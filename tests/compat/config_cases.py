@@ -145,17 +145,13 @@ CHANGES = [
 ]
 
 _PLUGIN = "a key that nobody knows is refused: gregor has no plug-ins that could read it, so it is a slip of the pen"
-_PROTECTION = "settings of TLS and SASL are refused while gregor has neither: keeping them would promise a protection"
 _NO_CLASSES = "kept, with a warning: gregor loads no classes, so it cannot say that one is missing"
 
 # (type, resource, key, value) -> gregor's error code, the reason why it is another than Apache Kafka's.
 OTHER_CODES: dict[tuple[int, str, str, str | None], tuple[int, str]] = {
     (BROKER, "0", "no.such.key", "1"): (42, _PLUGIN),
     (BROKER, "", "no.such.key", "1"): (42, _PLUGIN),
-    (BROKER, "0", "listener.name.plaintext.ssl.keystore.location", "/x"): (42, _PROTECTION),
     (BROKER, "0", "listener.name.plaintext.message.max.bytes", "5"): (42, "no listener has a limit of its own there"),
-    (BROKER, "0", "sasl.jaas.config", "x"): (42, _PROTECTION),
-    (BROKER, "0", "ssl.client.auth", "none"): (42, _PROTECTION),
     (BROKER, "0", "cordoned.log.dirs", "*"): (42, "no folder is spared in gregor"),
     (BROKER, "", "metric.reporters", "no.such.Class"): (0, _NO_CLASSES),
     (BROKER, "", "log.cleaner.min.compaction.lag.ms", "10"): (

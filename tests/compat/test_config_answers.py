@@ -64,7 +64,8 @@ class Side:
 
     def __init__(self, port: int, controller: int, folder: pathlib.Path) -> None:
         self.connection = RawConnection(port)
-        self._own = {str(port): "PORT", str(controller): "CONTROLLER", str(folder): "FOLDER"}
+        # With the colon: a port alone may be the value of another setting.
+        self._own = {f":{port}": ":PORT", f":{controller}": ":CONTROLLER", str(folder): "FOLDER"}
 
     def ask(self, request: Any, version: int) -> Any:
         return self.connection.ask(request, version)
