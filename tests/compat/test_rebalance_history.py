@@ -27,7 +27,7 @@ SESSION_MS, LONG_SESSION_MS = 9_000, 40_000
 """That of a member that is killed, and that of those which must not be lost on a busy machine."""
 MOVING_SESSION_MS = 20_000
 """That of members which search for another coordinator; one that ends meanwhile does not leave its group."""
-REVOKED, TOPICS_CHANGED = "partitions revoked", "topics changed"
+REVOKED, TOPICS_CHANGED, METADATA_CHANGED = "partitions revoked", "topics changed", "member metadata changed"
 GIVE_REASONS = ("java", "franz")
 ASSIGNORS = ("range", "cooperative")
 
@@ -36,7 +36,8 @@ def causes_of(bootstrap: str, group: str, count: int) -> list[tuple[str, str]]:
     """Trigger and client id of the first cause of each rebalance.
 
     The second halves of cooperative ones are left out, and all but the first change of topics: the leader of Java's
-    client joins again, with that reason, when the group begins or ceases to read the second topic.
+    client joins again, with that reason, when the group begins or ceases to read the second topic. So are those of a
+    member of librdkafka that joins again by itself, with other metadata, when it learns later of the same change.
     """
     found: list[RebalanceValue] = []
 
@@ -50,7 +51,7 @@ def causes_of(bootstrap: str, group: str, count: int) -> list[tuple[str, str]]:
         return [
             one
             for number, one in enumerate(firsts)
-            if one[0] != REVOKED and not (one[0] == TOPICS_CHANGED and one in firsts[:number])
+            if one[0] not in (REVOKED, METADATA_CHANGED) and not (one[0] == TOPICS_CHANGED and one in firsts[:number])
         ]
 
     until(complete, f"{count} rebalances of {group}")
