@@ -19,3 +19,10 @@ class Principal(NamedTuple):
 
 ANONYMOUS = Principal(USER, "ANONYMOUS")
 """A client of a listener without authentication."""
+
+_REQUESTER_FROM = 3
+
+
+def requester_in(version: int, requester: Principal) -> Principal:
+    """Return the requester of a delegation token as responses of this version name it: none before 3 (KIP-373)."""
+    return requester if version >= _REQUESTER_FROM else Principal("", "")

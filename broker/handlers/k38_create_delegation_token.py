@@ -13,7 +13,7 @@ from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from gregor.protocol.principal import USER, Principal
+from gregor.protocol.principal import USER, Principal, requester_in
 
 if TYPE_CHECKING:
     from gregor.broker.answers.delegation_tokens import TokenContext
@@ -25,22 +25,23 @@ async def create_delegation_token(
     broker: TokenContext, request: CreateDelegationTokenRequest, call: Call
 ) -> CreateDelegationTokenResponse:
     own = call.connection.principal
+    requester = requester_in(call.version, own)
     owner = Principal(request.owner_principal_type or own.principal_type, request.owner_principal_name or own.name)
     renewers = tuple(Principal(one.principal_type, one.principal_name) for one in request.renewers)
     code = refusal_of(call)
     if not code and any(one.principal_type != USER for one in (*renewers, owner)):
         code = ErrorCode.INVALID_PRINCIPAL_TYPE
     if code:
-        return _refused(code, owner, own)
+        return _refused(code, owner, requester)
     try:
         token = await in_time(lambda: broker.tokens.create(owner, own, renewers, request.max_lifetime_ms))
     except KafkaError as error:
-        return _refused(error.code, owner, own)
+        return _refused(error.code, owner, requester)
     return CreateDelegationTokenResponse(
         principal_type=owner.principal_type,
         principal_name=owner.name,
-        token_requester_principal_type=own.principal_type,
-        token_requester_principal_name=own.name,
+        token_requester_principal_type=requester.principal_type,
+        token_requester_principal_name=requester.name,
         issue_timestamp_ms=token.issued_ms,
         expiry_timestamp_ms=token.expires_ms,
         max_timestamp_ms=token.max_ms,

@@ -14,7 +14,7 @@ from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
-from gregor.protocol.principal import Principal
+from gregor.protocol.principal import Principal, requester_in
 
 if TYPE_CHECKING:
     from gregor.broker.answers.delegation_tokens import TokenContext
@@ -38,15 +38,18 @@ def describe_delegation_token(
     if request.owners is not None:
         owners = [Principal(one.principal_type, one.principal_name) for one in request.owners]
     tokens = broker.tokens.of_owners(owners)
-    return DescribeDelegationTokenResponse(tokens=[_described(token, broker) for token in tokens])
+    return DescribeDelegationTokenResponse(tokens=[_described(token, broker, call.version) for token in tokens])
 
 
-def _described(token: Token, broker: TokenContext) -> DescribeDelegationTokenResponse.DescribedDelegationToken:
+def _described(
+    token: Token, broker: TokenContext, version: int
+) -> DescribeDelegationTokenResponse.DescribedDelegationToken:
+    requester = requester_in(version, token.requester)
     return _Described(
         principal_type=token.owner.principal_type,
         principal_name=token.owner.name,
-        token_requester_principal_type=token.requester.principal_type,
-        token_requester_principal_name=token.requester.name,
+        token_requester_principal_type=requester.principal_type,
+        token_requester_principal_name=requester.name,
         issue_timestamp=token.issued_ms,
         expiry_timestamp=token.expires_ms,
         max_timestamp=token.max_ms,

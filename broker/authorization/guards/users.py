@@ -11,7 +11,7 @@ from gregor.broker.authorization.guards.common import GuardContext, Serve, after
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import response_class
-from gregor.protocol.principal import Principal
+from gregor.protocol.principal import Principal, requester_in
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
@@ -32,12 +32,13 @@ def create_delegation_token(broker: GuardContext, request: Any, call: Call, serv
     owner = Principal(request.owner_principal_type or own.principal_type, request.owner_principal_name or own.name)
     if owner == own or broker.authorizer.allows(call, Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
         return serve(request)
+    requester = requester_in(call.version, own)
     return _response_class(call.api_key)(
         error_code=ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
         principal_type=owner.principal_type,
         principal_name=owner.name,
-        token_requester_principal_type=own.principal_type,
-        token_requester_principal_name=own.name,
+        token_requester_principal_type=requester.principal_type,
+        token_requester_principal_name=requester.name,
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,
