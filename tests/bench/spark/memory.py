@@ -2,8 +2,10 @@
 
     python -m tests.bench.spark.memory --bootstrap 127.0.0.1:9092 --topic t --mode files
 
-The connector's part of a task is what its JVM has grown by, divided by the tasks at a time. That of gregor's source is
-the largest Python worker and its own part of the JVM's growth.
+Of a task, the connector needs what its JVM grows by, divided by the tasks at a time; gregor's source needs its own part
+of that growth, and all private memory of the largest Python worker, the interpreter and its libraries included. Beside
+it stands what all processes of Spark have together at most: JVM, workers, and the processes in which Spark plans.
+Pages of libraries that processes share count once.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pathlib import Path
 
 from tests.bench.figures import Figure
 from tests.bench.spark.data import Kind, fill
-from tests.bench.spark.processes import jvm, memory_mb, workers
+from tests.bench.spark.processes import Peaks
 from tests.bench.spark.session import CORES, read_all, spark_session
 from tests.support.processes import ROOT, BrokerProcess
 
@@ -26,15 +28,17 @@ MEMORY_TIMEOUT_S = 300
 PASSES = 2
 
 
-def growth(bootstrap: str, topic: str, mode: str, folder: Path) -> dict[str, float]:
-    """Read a topic in a new session; return the growth of its JVM and the largest worker, in MB."""
+def peaks(bootstrap: str, topic: str, mode: str, folder: Path) -> dict[str, float]:
+    """Read a topic in a new session; return the growth of its JVM, and the largest memory of one worker and of all
+    processes, in MB."""
     with spark_session(folder) as session:
         session.range(1).write.format("noop").mode("overwrite").save()
-        before_mb = memory_mb(jvm([]), peak=True)
-        for _ in range(PASSES):
-            read_all(session, mode, bootstrap, topic)
-        found = [memory_mb(pid, peak=True) for pid in workers([])]
-        return {"jvm": memory_mb(jvm([]), peak=True) - before_mb, "worker": max(found, default=0.0)}
+        before, during = Peaks(), Peaks()
+        before.sample()
+        with during.sampled():
+            for _ in range(PASSES):
+                read_all(session, mode, bootstrap, topic)
+        return {"jvm": during.jvm_mb - before.jvm_mb, "worker": during.worker_mb, "all": during.all_mb}
 
 
 def memory(broker: BrokerProcess, records: int) -> Iterator[Figure]:
@@ -47,13 +51,17 @@ def memory(broker: BrokerProcess, records: int) -> Iterator[Figure]:
             cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=MEMORY_TIMEOUT_S, check=True,
         )  # fmt: skip
         found[mode] = json.loads(done.stdout.splitlines()[-1])
-    share_mb = found["kafka"]["jvm"] / CORES
+    share_mb, all_mb = found["kafka"]["jvm"] / CORES, found["kafka"]["all"]
     yield Figure("growth of the JVM for each task, connector", share_mb, "MB")
+    yield Figure("all processes of Spark, connector", all_mb, "MB")
     for mode in ("files", "wire"):
-        yield Figure(f"growth of the JVM for each task, {mode}", found[mode]["jvm"] / CORES, "MB")
-        yield Figure(f"largest worker, {mode}", found[mode]["worker"], "MB")
-        of_task_mb = found[mode]["jvm"] / CORES + found[mode]["worker"]
+        of_mode = found[mode]
+        yield Figure(f"growth of the JVM for each task, {mode}", of_mode["jvm"] / CORES, "MB")
+        yield Figure(f"private memory of the largest worker, {mode}", of_mode["worker"], "MB")
+        of_task_mb = of_mode["jvm"] / CORES + of_mode["worker"]
         yield Figure(f"memory of a task over the connector's, {mode}", of_task_mb / max(share_mb, 1.0), "", 1.0)
+        yield Figure(f"all processes of Spark, {mode}", of_mode["all"], "MB")
+        yield Figure("  over the connector's", of_mode["all"] / all_mb, "", 1.0)
 
 
 def main() -> int:
@@ -63,7 +71,7 @@ def main() -> int:
     parser.add_argument("--mode", required=True)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gregor-bench-") as folder:
-        print(json.dumps(growth(given.bootstrap, given.topic, given.mode, Path(folder))))
+        print(json.dumps(peaks(given.bootstrap, given.topic, given.mode, Path(folder))))
     return 0
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from tests.bench.figures import TICKS_PER_S
 
-WORKER = "pyspark"
-"""In the command line of each Python process that a JVM of Spark starts, those it forks included."""
+WORKER = "\0-m\0pyspark."
+"""In the command line of each Python process that a JVM of Spark starts, those it forks included. The JVM's own has
+pyspark, too: in the path of its jars."""
+
+SAMPLE_S = 0.1
 
 
 class Process(NamedTuple):
@@ -51,15 +56,14 @@ def processor_s(without: Collection[int]) -> float:
     return sum(process.seconds for process in descendants(os.getpid(), without))
 
 
-def workers(without: Collection[int]) -> list[int]:
-    """Return the Python processes that Spark's JVM has started."""
-    return [process.pid for process in descendants(os.getpid(), without) if WORKER in _command(process.pid)]
+def is_worker(pid: int) -> bool:
+    """Return whether this is a Python process that Spark's JVM has started."""
+    return WORKER in _command(pid)
 
 
-def jvm(without: Collection[int]) -> int:
-    """Return the JVM of Spark."""
-    found = [process.pid for process in descendants(os.getpid(), without) if "SparkSubmit" in _command(process.pid)]
-    return found[0]
+def is_jvm(pid: int) -> bool:
+    """Return whether this is the JVM of Spark."""
+    return "SparkSubmit" in _command(pid)
 
 
 def _command(pid: int) -> str:
@@ -70,11 +74,61 @@ def _command(pid: int) -> str:
         return ""
 
 
-def memory_mb(pid: int, peak: bool) -> float:
-    """Return the resident memory of a process, or the largest that it has had."""
-    field = "VmHWM:" if peak else "VmRSS:"
-    with open(f"/proc/{pid}/status") as status:
-        for line in status:
-            if line.startswith(field):
-                return int(line.split()[1]) / 1024
-    raise ValueError(f"process {pid} has no {field}")
+class Memory(NamedTuple):
+    """Memory of a process in MB: its own pages, and its part of all its pages, those of libraries that several
+    processes share included."""
+
+    private: float = 0.0
+    proportional: float = 0.0
+
+    @classmethod
+    def of(cls, pid: int) -> Memory:
+        """Return that of a process at present; nothing if it has ended."""
+        found = {}
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup") as rollup:
+            for line in rollup:
+                name, _, value = line.partition(":")
+                if value.endswith("kB\n"):
+                    found[name] = int(value.split()[0]) / 1024
+        private = found.get("Private_Clean", 0.0) + found.get("Private_Dirty", 0.0)
+        return cls(private, found.get("Pss", 0.0))
+
+
+class Peaks:
+    """The largest memory of the processes below this one while they are sampled."""
+
+    def __init__(self) -> None:
+        self.jvm_mb = 0.0
+        self.worker_mb = 0.0
+        """Private memory of the largest Python worker."""
+        self.all_mb = 0.0
+        """Of all processes together: what the machine must have for them."""
+
+    @contextlib.contextmanager
+    def sampled(self) -> Iterator[None]:
+        """Sample in a thread, and once at the end."""
+        ended = threading.Event()
+
+        def run() -> None:
+            while not ended.wait(SAMPLE_S):
+                self.sample()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            self.sample()
+
+    def sample(self) -> None:
+        all_mb = 0.0
+        for process in descendants(os.getpid()):
+            memory = Memory.of(process.pid)
+            all_mb += memory.proportional
+            if is_worker(process.pid):
+                self.worker_mb = max(self.worker_mb, memory.private)
+            elif is_jvm(process.pid):
+                self.jvm_mb = max(self.jvm_mb, memory.private)
+        self.all_mb = max(self.all_mb, all_mb)

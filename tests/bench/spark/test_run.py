@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from gregor.protocol.records.compression import LZ4, NONE
 from tests.bench.figures import Figure, create_topics, repeated
 from tests.bench.spark import others, planning
 from tests.bench.spark.data import START_MS, Kind, batches
-from tests.bench.spark.processes import descendants, processor_s
+from tests.bench.spark.processes import Peaks, descendants, is_jvm, is_worker, processor_s
 from tests.bench.spark.turns import Cost, compared, run_turns
 from tests.support.gregor_cluster import until
 from tests.support.processes import ROOT, BrokerProcess
@@ -68,6 +69,30 @@ def test_processes_below_and_their_time_are_found() -> None:
         assert processor_s([]) - before_s >= 0.15
         assert process.pid not in {one.pid for one in descendants(os.getpid(), [process.pid])}
         process.communicate(b"\n")
+
+
+def test_memory_of_a_worker_is_not_that_of_the_jvm() -> None:
+    """Both have `pyspark` on their command lines."""
+    hold = "import sys; block = bytearray(%d << 20); print(flush=True); input()"
+    commands = {
+        "worker": (40, ["-m", "pyspark.daemon", "pyspark.worker"]),
+        "jvm": (80, ["-cp", "/venv/pyspark/jars/*", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]),
+    }
+    found = Peaks()
+    with contextlib.ExitStack() as stack:
+        for name, (size_mb, arguments) in commands.items():
+            # Arguments behind the program only stand on its command line.
+            process = subprocess.Popen(
+                [sys.executable, "-c", hold % size_mb, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            stack.enter_context(process)
+            stack.callback(process.communicate, b"\n")
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert (is_worker(process.pid), is_jvm(process.pid)) == (name == "worker", name == "jvm")
+        with found.sampled():
+            pass
+    assert 40 <= found.worker_mb < 80 <= found.jvm_mb < 120 <= found.all_mb
 
 
 def test_plan_and_another_client_are_measured_on_a_broker(tmp_path: Path) -> None:
