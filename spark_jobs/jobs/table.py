@@ -55,6 +55,7 @@ wins, and a record without a value (a tombstone) deletes the row. Of a key that 
 the topic, the partition that received the key at the latest timestamp wins, then the one with the higher number. A
 deleted row leaves nothing behind: an older record of its key in another partition inserts it again if a later batch has
 it. The first batch has the whole topic, unless --max-offsets-per-trigger limits it: leave that out for a grown topic.
+A run with --reconcile deletes such rows.
 
 examples:
   # all records of a topic as Parquet files, a folder per day; each row once, also after kill -9

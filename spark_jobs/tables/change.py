@@ -6,7 +6,7 @@ with the same latest timestamp, that of the higher number. A table row keeps its
 `_timestamp` the latest one of its key in that partition: rows are the same however the records are cut into batches.
 
 A deletion leaves no row. An older record of the key in another partition therefore inserts the row again if it is read
-in a later batch than the tombstone; in one batch the tombstone wins.
+in a later batch than the tombstone; in one batch the tombstone wins. `writer.reconcile` deletes such rows.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def winners(newest: DataFrame, key_columns: Sequence[str], table: DataFrame | No
         )
     row = F.struct(*newest.columns)
     best = raised.groupBy(*key_columns).agg(F.max_by(row, F.struct(TIMESTAMP, PARTITION)).alias("best"))
-    return best.select("best.*").select(newest.columns)
+    found = best.select("best.*").select(newest.columns)
+    return found if table is None else _apart_from_table(found)
 
 
 def merge_statement(table: str, changes: str, columns: Sequence[str], key_columns: Sequence[str]) -> str:
@@ -169,7 +170,13 @@ def _new_value(name: str) -> str:
 def absent_keys(table: DataFrame, latest: DataFrame, key_columns: Sequence[str]) -> DataFrame:
     """Return as deletions the rows of the table whose keys are not among the latest rows of the topic."""
     gone = table.join(latest.select(*key_columns), list(key_columns), "left_anti")
-    return gone.withColumn(DELETE, F.lit(True))
+    return _apart_from_table(gone.withColumn(DELETE, F.lit(True)))
+
+
+def _apart_from_table(changes: DataFrame) -> DataFrame:
+    """Return changes that were computed from the table as rows whose plan has no table: Spark 4.1 cannot plan the MERGE
+    of a view that reads an Iceberg table (`No plan for TableReference`)."""
+    return changes.localCheckpoint()
 
 
 def with_time_columns(frame: DataFrame, layout: Layout) -> DataFrame:
