@@ -33,7 +33,9 @@ help:
 	@echo 'make setup       only the environment; leaves the command at $(BIN)/gregor'
 	@echo 'make clean       remove what was built and cached; data and environments stay'
 
+# Where Python may write no bytecode (PYTHONDONTWRITEBYTECODE), each start of a broker would compile its 500 modules.
 setup: $(INSTALLED)
+	@$(BIN)/python -m compileall -q $(CURDIR)/.links/gregor/*/
 
 # PySpark's own $(BIN)/spark-submit finds Spark, and starts driver and workers, by the first `python3` on the PATH. This one
 # hands over to the same Spark with the Python of this environment; PYSPARK_PYTHON and SPARK_HOME still win.

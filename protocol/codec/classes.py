@@ -1,10 +1,10 @@
 """Python classes of messages, made from the schemas: slotted, with keyword arguments, for all versions at once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 from gregor.protocol.codec.compiler import Codec, decode_with, encode_with
-from gregor.protocol.codec.model import Field, Message, Struct
+from gregor.protocol.codec.model import Field, Message
 
 
 class Structure:
@@ -55,20 +55,18 @@ _MISSING = _Missing()
 
 
 def build_class(message: Message) -> type:
-    """Return the class of a message, with those of its structs as attributes; codecs are compiled on first use."""
+    """Return the class of a message, with those of its structs as attributes; codecs and constructors are compiled on
+    first use."""
     classes: dict[str, type] = {}
-    defaults: dict[str, object] = {}
-    for struct, init in _initializers(message, classes):
+    constructors = _Constructors(message, classes)
+    for struct in (*message.structs, message):
         base = ApiMessage if struct is message else Structure
-        class_: Any = type(struct.name, (base,), {"__slots__": tuple(field.name for field in struct.fields)})
+        members = {"__slots__": tuple(field.name for field in struct.fields), "__init__": constructors.first}
+        class_: Any = type(struct.name, (base,), members)
         class_.__module__ = "gregor.protocol.messages"
-        init.__kwdefaults__ = {field.name: _default_argument(field, defaults) for field in struct.fields}
-        class_.__init__ = init
         classes[struct.name] = class_
         if struct is not message:
             class_.__qualname__ = f"{message.name}.{struct.name}"
-            if all(value is not _MISSING for value in init.__kwdefaults__.values()):
-                defaults[struct.name] = _shared_default(class_)
     for struct in message.structs:
         setattr(class_, struct.name, classes[struct.name])
     class_.API_KEY = -1 if message.api_key is None else message.api_key
@@ -77,7 +75,7 @@ def build_class(message: Message) -> type:
     # A message without flexible versions has a first one that no version reaches.
     class_.FLEXIBLE_FROM = message.flexible.first if message.flexible.last is None else 0x7FFF
     class_.HAS_ARRAYS = any(field.is_array for struct in (*message.structs, message) for field in struct.fields)
-    codec = Codec(message, classes, defaults)
+    codec = Codec(message, classes, constructors.defaults)
     class_.decoders, class_.encoders = codec.decoders(), codec.encoders()
     class_.decode = staticmethod(decode_with(class_.decoders))
     class_.encode, class_.encode_into = encode_with(class_.encoders)
@@ -86,22 +84,53 @@ def build_class(message: Message) -> type:
     return class_  # type: ignore[no-any-return]
 
 
-def _initializers(message: Message, classes: dict[str, type]) -> Iterator[tuple[Struct, Any]]:
-    """Yield each struct, inner ones first and the message last, with its `__init__`; all are compiled at once."""
-    structs = (*message.structs, message)
-    lines = []
-    for struct in structs:
-        names = [field.name for field in struct.fields]
-        lines.append(f"def init_{struct.name}(self{', *, ' if names else ''}{', '.join(names)}):")
-        lines.extend(f"    self.{field.name} = {_stored(field)}" for field in struct.fields)
-        lines.append("    return")
-    # The classes of the structs are added when they are made, which is before the first call.
-    values: dict[str, Any] = {"MISSING": _MISSING, "CLASSES": classes}
-    exec(compile("\n".join(lines), f"<__init__ of {message.name}>", "exec"), values)
-    for struct in structs:
-        init = values[f"init_{struct.name}"]
-        init.__name__ = "__init__"
-        yield struct, init
+class _Constructors:
+    """The `__init__` of a message and its structs. They are compiled when the first object is made: a broker loads
+    over a hundred messages of which it makes a few."""
+
+    def __init__(self, message: Message, classes: dict[str, type]) -> None:
+        self._structs = (*message.structs, message)
+        self._name = message.name
+        self._classes = classes
+        self._compiled: dict[str, tuple[dict[str, Any], dict[str, object]]] = {}
+
+        def first(new: Any, /, **values: object) -> None:
+            self._install()
+            new.__init__(**values)
+
+        self.first = first
+
+    def defaults(self) -> dict[str, object]:
+        """Return the shared default objects of structs, by name."""
+        if not self._compiled:
+            # Of two threads that do so at once, both use what one of them made: a default is recognised by identity.
+            self._compiled.setdefault(self._name, self._compile())
+        return self._compiled[self._name][1]
+
+    def _install(self) -> None:
+        self.defaults()
+        for name, init in self._compiled[self._name][0].items():
+            class_: Any = self._classes[name]
+            class_.__init__ = init
+
+    def _compile(self) -> tuple[dict[str, Any], dict[str, object]]:
+        lines = []
+        for struct in self._structs:
+            names = [field.name for field in struct.fields]
+            lines.append(f"def init_{struct.name}(self{', *, ' if names else ''}{', '.join(names)}):")
+            lines.extend(f"    self.{field.name} = {_stored(field)}" for field in struct.fields)
+            lines.append("    return")
+        values: dict[str, Any] = {"MISSING": _MISSING, "CLASSES": self._classes}
+        exec(compile("\n".join(lines), f"<__init__ of {self._name}>", "exec"), values)
+        inits: dict[str, Any] = {}
+        defaults: dict[str, object] = {}
+        for struct in self._structs:  # inner ones first and the message last
+            init = inits[struct.name] = values[f"init_{struct.name}"]
+            init.__name__ = "__init__"
+            init.__kwdefaults__ = {field.name: _default_argument(field, defaults) for field in struct.fields}
+            if struct is not self._structs[-1] and all(value is not _MISSING for value in init.__kwdefaults__.values()):
+                defaults[struct.name] = _shared_default(self._classes[struct.name], init)
+        return inits, defaults
 
 
 def _stored(field: Field) -> str:
@@ -122,11 +151,12 @@ def _default_argument(field: Field, defaults: dict[str, object]) -> Any:
     return field.default
 
 
-def _shared_default(class_: type) -> object:
+def _shared_default(class_: type, init: Callable[[object], None]) -> object:
     """Return an object of defaults, all of them immutable."""
     frozen = type(class_.__name__, (_SharedDefault, class_), {"__slots__": (), "__qualname__": class_.__qualname__})
     default: object = object.__new__(frozen)
-    filled = class_()
+    filled: Any = object.__new__(class_)
+    init(filled)
     for name in class_.__slots__:  # type: ignore[attr-defined]
         object.__setattr__(default, name, getattr(filled, name))
     return default

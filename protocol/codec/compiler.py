@@ -42,9 +42,9 @@ def encode_with(encoders: Mapping[int, Encoder]) -> tuple[Callable[..., bytes], 
 
 
 class Codec:
-    """The methods of one message class. `classes` and `defaults` as in `source.Source`."""
+    """The methods of one message class. `classes`, and what `defaults` returns, are as in `source.Source`."""
 
-    def __init__(self, message: Message, classes: dict[str, type], defaults: dict[str, object]) -> None:
+    def __init__(self, message: Message, classes: dict[str, type], defaults: Callable[[], dict[str, object]]) -> None:
         self.message = message
         self.classes = classes
         self.defaults = defaults
@@ -77,7 +77,7 @@ class Codec:
 
     def _by_version(self, build: Callable[..., Any], error: type[Exception]) -> "_ByVersion":
         return _ByVersion(
-            self.message, lambda version: build(self.message, version, self.classes, self.defaults), error
+            self.message, lambda version: build(self.message, version, self.classes, self.defaults()), error
         )
 
 

@@ -5,16 +5,26 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from gregor.broker import __main__ as gregor
-from tests.support.processes import ROOT, clean_environment
+from tests.support.processes import ROOT, BrokerProcess, clean_environment
 
 # Packages that only other commands or old record formats need.
 HEAVY = {
     *("click", "rich", "confluent_kafka", "kazoo", "numpy", "pyspark"),
     *("lz4", "snappy", "cramjam", "zstandard", "gzip"),
+}
+# Modules that only some settings and rare events need: keys and certificates, other processes, cold pages.
+OPTIONAL = {
+    *("cryptography", "ctypes", "multiprocessing", "http", "email", "xml", "xmlrpc", "aiohttp", "prometheus_client"),
+    *("gregor.broker.authorization.guards", "gregor.broker.authorization.rules", "gregor.broker.net.tls.acceptor"),
+    *("gregor.config.security.contexts", "gregor.config.security.stores", "gregor.config.security.sasl"),
+    *("gregor.broker.security.identity_provider", "gregor.broker.security.signatures"),
+    *("gregor.protocol.sasl.clients", "gregor.protocol.sasl.oauthbearer", "gregor.protocol.sasl.plain"),
 }
 # Modules that only a broker of a cluster needs.
 MEMBERS = {
@@ -94,3 +104,22 @@ def test_start_imports_nothing_heavy() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
+
+
+@pytest.mark.slow
+def test_a_broker_without_optional_settings_has_no_module_of_theirs(tmp_path: Path) -> None:
+    """The whole life of a broker, from its start to its end, and not only what its modules import."""
+    assert not [name for name in OPTIONAL if name.startswith("gregor.") and find_spec(name) is None], "a stale name"
+    script = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print('loaded:', *sorted(sys.modules)))\n"
+        "from gregor.broker.__main__ import main\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    broker = BrokerProcess(tmp_path)
+    broker.command = lambda: [sys.executable, "-c", script, *BrokerProcess.command(broker)[3:]]  # type: ignore[method-assign]
+    with broker:
+        pass
+    loaded = set(broker.log().rpartition("loaded:")[2].split())
+    assert "gregor.broker.server" in loaded, broker.log()
+    assert loaded & (HEAVY | MEMBERS | OPTIONAL) == set()

@@ -7,7 +7,8 @@ import pickle
 
 import pytest
 
-from gregor.protocol.messages import FetchResponse, HeartbeatRequest, MetadataRequest, ProduceResponse
+from gregor.protocol.codec.classes import build_class
+from gregor.protocol.messages import FetchResponse, HeartbeatRequest, MetadataRequest, ProduceResponse, schema
 
 PartitionData = FetchResponse.PartitionData
 EpochEndOffset = FetchResponse.EpochEndOffset
@@ -76,3 +77,16 @@ def test_repr_names_the_struct_inside_its_message() -> None:
     leader = ProduceResponse.LeaderIdAndEpoch(leader_id=1, leader_epoch=2)
     assert repr(leader) == "ProduceResponse.LeaderIdAndEpoch(leader_id=1, leader_epoch=2)"
     assert repr(HeartbeatRequest(group_id="g")).startswith("HeartbeatRequest(group_id='g', generation_id=0, ")
+
+
+def test_constructors_are_compiled_with_the_first_object() -> None:
+    message = build_class(schema("FetchResponse"))
+    waiting = message.__init__
+    assert message.PartitionData.__init__ is waiting
+    assert message.PartitionData(partition_index=4).partition_index == 4
+    assert waiting not in (message.__init__, message.PartitionData.__init__)
+    # A decoded struct shares the defaults of constructed ones, whichever of both is made first.
+    other = build_class(schema("FetchResponse"))
+    topic = FetchResponse.FetchableTopicResponse(topic="t", partitions=[PartitionData(partition_index=1)])
+    decoded, _ = other.decode(FetchResponse(responses=[topic]).encode(11), 11)
+    assert decoded.responses[0].partitions[0].diverging_epoch is other.PartitionData().diverging_epoch
