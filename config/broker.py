@@ -79,6 +79,7 @@ class BrokerConfig:
         self.log_dirs = self._resolve_log_dirs()
         self.broker_id = self._resolve_broker_id()
         self.check_sasl()
+        self._check_password_encoder()
 
     @classmethod
     def load(
@@ -169,9 +170,9 @@ class BrokerConfig:
         return candidate
 
     def _check_secrets(self, per_broker: Mapping[str, str]) -> None:
-        """Raise ConfigError for a new secret that every client of ZooKeeper could read.
+        """Raise ConfigError for a new password that every client of ZooKeeper could read.
 
-        Apache Kafka refuses it without ``password.encoder.secret`` (``DynamicBrokerConfig.toPersistentProps``).
+        Apache Kafka refuses it in the same way (``DynamicBrokerConfig.toPersistentProps``).
         """
         for key, text in per_broker.items():
             definition = broker_definition(key)
@@ -180,12 +181,13 @@ class BrokerConfig:
                 and definition is not None
                 and definition.sensitive
                 and self.dynamic_texts.get(key) != text
+                and self["password.encoder.secret"] is None
             ):
                 raise ConfigError(
                     key,
                     "(hidden)",
-                    "cannot be altered: gregor does not encode passwords in ZooKeeper (password.encoder.secret); set it"
-                    " in the properties file",
+                    "a password is not stored in ZooKeeper in clear; set password.encoder.secret in the properties file"
+                    " of this broker, restart it, and alter the password then",
                 )
 
     def _check_listener_keys(self, candidate: BrokerConfig) -> None:
@@ -319,6 +321,14 @@ class BrokerConfig:
                 from gregor.config.security.sasl import SaslSettings  # it needs this module, and most brokers not it
 
                 SaslSettings.of_listener(self, listener.name)
+
+    def _check_password_encoder(self) -> None:
+        """Raise ConfigError for a secret without a cipher, so that no password fails later."""
+        for secret_key in ("password.encoder.secret", "password.encoder.old.secret"):
+            if self._values[secret_key] is not None:
+                from gregor.config.security.password_encoder import PasswordEncoder  # most brokers need no cipher
+
+                PasswordEncoder.of(self.__getitem__, secret_key)
 
     def _resolve_log_dirs(self) -> list[str]:
         key, dirs = self.first_set(("log.dirs", "log.dir"))

@@ -53,7 +53,7 @@ def base_parts(
 ) -> BaseParts:
     """Make the parts; `logs` may still be loading. `security` is that of connections to other brokers."""
     gate = background.gate
-    configs = TopicConfigs(store, config, config.broker_id, background.spawn, clock_ms, gate)
+    configs = TopicConfigs(store, config, config.broker_id, background.spawn, clock_ms, gate, background.run)
     credentials = ScramCredentials(store)
     tokens = _delegation_tokens(config, store, background, clock_ms)
     configs.on_entities_changed.append(credentials.changed)

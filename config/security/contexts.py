@@ -7,9 +7,9 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 from gregor.config.definitions import ConfigError
-from gregor.config.security.chain import in_order
 from gregor.config.security.cipher_suites import TLS13_SUITES, openssl_name
 from gregor.config.security.der import DerError
+from gregor.config.security.names import in_order
 from gregor.config.security.stores import KeyMaterial, load_key_store, load_trust_store, pem_of
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ escapes `=` and `#` wherever they stand.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gregor.config.security.der import INTEGER, SEQUENCE, DerError, DerReader
@@ -124,3 +125,19 @@ def _escaped(text: str) -> str:
     before, after = text[:lead], text[lead + len(core) :]
     middle = "".join("\\00" if char == "\0" else "\\" + char if char in _ESCAPED else char for char in core)
     return "".join("\\" + char for char in before) + middle + "".join("\\" + char for char in after)
+
+
+def in_order(own: bytes, others: Sequence[bytes]) -> list[bytes]:
+    """Return a certificate, then the one that signs it, and so on; a self-signed one ends the chain.
+
+    OpenSSL sends a chain as it is given, and the certificate of the key must come first.
+    """
+    by_subject = {certificate_names(one).subject: one for one in others}
+    chain = [own]
+    while True:
+        names = certificate_names(chain[-1])
+        signer = by_subject.pop(names.issuer, None)
+        if names.issuer == names.subject or signer is None:
+            return chain
+        if signer not in chain:
+            chain.append(signer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.config.definitions import ConfigError
-from gregor.config.security.chain import in_order
+from gregor.config.security.names import in_order
 
 if TYPE_CHECKING:
     from gregor.config.security.settings import StoreSettings

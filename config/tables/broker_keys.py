@@ -23,6 +23,7 @@ from gregor.config.tables.broker_peer_keys import PEER_SETTINGS
 from gregor.config.tables.broker_quota_keys import QUOTA_SETTINGS
 from gregor.config.tables.broker_sasl_keys import SASL_SETTINGS
 from gregor.config.tables.broker_security_keys import SECURITY_SETTINGS
+from gregor.config.tables.password_encoder_keys import PASSWORD_ENCODER_SETTINGS
 from gregor.config.validators import at_least, between, one_of
 
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -303,6 +304,7 @@ BROKER_KEYS: dict[str, ConfigDef] = {
         PEER_SETTINGS,
         SASL_SETTINGS,
         SECURITY_SETTINGS,
+        PASSWORD_ENCODER_SETTINGS,
     )
     for definition in group
 }

@@ -11,8 +11,6 @@ authorizer.zookeeper.url
 auto.include.jmx.reporter delegation.token.master.key eligible.leader.replicas.enable group.coordinator.new.enable
 inter.broker.protocol.version log.message.downconversion.enable log.message.format.version
 log.message.timestamp.difference.max.ms max.id.map.snapshots metadata.log.segment.min.bytes
-password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
-password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret
 replica.lag.max.messages sasl.oauthbearer.header.urlencode zookeeper.clientCnxnSocket
 zookeeper.metadata.migration.enable zookeeper.metadata.migration.min.batch.size zookeeper.sync.time.ms
 """

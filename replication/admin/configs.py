@@ -174,9 +174,8 @@ class ConfigAdmin:
         notice = nodes.encode_config_change(f"{entity_type}/{node_name(entity_type, name)}")
         while True:
             node = await self._store.get(path)
-            before = nodes.decode_config(b"" if node is None else node[0])
-            if entity_type == BROKERS:
-                before = _dynamic_only(before, for_all=name == nodes.DEFAULT_ENTITY)
+            stored = nodes.decode_config(b"" if node is None else node[0])
+            before = await self._broker_settings(name, stored) if entity_type == BROKERS else stored
             after = edit(before)
             _check_sizes(after)
             self._check(entity_type, name, after)
@@ -184,12 +183,13 @@ class ConfigAdmin:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
             if validate_only or (node is None and not after):
                 return before, after
+            texts = await self._configs.passwords.encoded(after, stored) if entity_type == BROKERS else after
             writes: list[Operation] = [Create(nodes.CONFIG_CHANGE_PREFIX, notice, sequential=True)]
             if node is None:
                 await self._make_parent(entity_type)
-                writes.insert(0, Create(path, nodes.encode_config(after)))
+                writes.insert(0, Create(path, nodes.encode_config(texts)))
             elif after or entity_type in (TOPICS, BROKERS):
-                writes.insert(0, Set(path, nodes.encode_config(after), node[1].version))
+                writes.insert(0, Set(path, nodes.encode_config(texts), node[1].version))
             else:
                 writes.insert(0, Delete(path, node[1].version))
             try:
@@ -198,6 +198,13 @@ class ConfigAdmin:
             except (BadVersion, NodeExists, NoNode):
                 # Another process altered it in the meantime: apply the edit again, to the new settings.
                 continue
+
+    async def _broker_settings(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings of a broker's node that this broker accepts, passwords in clear: others, which another or
+        older broker stored, prevent no change."""
+        for_all = name == nodes.DEFAULT_ENTITY
+        texts = stored if for_all else await self._configs.passwords.decoded(stored)
+        return _dynamic_only(texts, for_all=for_all)
 
     async def _make_parent(self, entity_type: str) -> None:
         if entity_type not in nodes.CONFIG_TYPES:
@@ -244,7 +251,7 @@ def _check_sizes(texts: Mapping[str, str]) -> None:
 
 
 def _dynamic_only(texts: Mapping[str, str], *, for_all: bool) -> dict[str, str]:
-    """Return the settings that this broker accepts: others, which another or older broker stored, prevent no change."""
+    """Return the settings that are legal one by one."""
     kept = {}
     for key, text in texts.items():
         with suppress(ConfigError):

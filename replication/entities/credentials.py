@@ -21,25 +21,18 @@ from gregor.protocol.sasl.scram import (
     format_credential,
     parse_credential,
 )
+from gregor.replication.entities.entity_nodes import alter_entity
 from gregor.replication.entities.names import desanitized, sanitized
 from gregor.replication.store.metadata_store import (
-    BadVersion,
-    Create,
     MetadataStore,
-    NodeExists,
     NoNode,
-    Operation,
-    Set,
 )
 from gregor.replication.store.nodes import (
     CONFIG,
-    CONFIG_CHANGE_PREFIX,
     DEFAULT_ENTITY,
     NodeFormatError,
     config_path,
     decode_config,
-    encode_config,
-    encode_config_change,
 )
 
 USERS = "users"
@@ -128,31 +121,23 @@ class ScramCredentials:
     async def alter(self, user: str, removals: list[Removal], upsertions: list[Upsertion]) -> None:
         """Change the credentials of one user. Raises KafkaError, and changes nothing, if one of them is not legal."""
         check_changes(user, removals, upsertions)
-        path, notice = config_path(USERS, sanitized(user)), encode_config_change(f"{USERS}/{sanitized(user)}")
         removed = {BY_NUMBER[one.mechanism].name for one in removals}
         added = {BY_NUMBER[one.mechanism].name: _formatted(one) for one in upsertions}
-        while True:
-            node = await self._store.get(path)
-            try:
-                texts = decode_config(b"" if node is None else node[0])
-            except NodeFormatError:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_SERVER_ERROR, f"the node of the user {user!r} is not in Kafka's form"
-                ) from None
-            if removed - texts.keys():
+
+        def edit(before: Mapping[str, str]) -> dict[str, str]:
+            if removed - before.keys():
                 raise KafkaError(
                     ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
                 )
-            after = {key: text for key, text in texts.items() if key not in removed} | added
-            data = encode_config(after)
-            write: Operation = Create(path, data) if node is None else Set(path, data, node[1].version)
-            try:
-                await self._store.multi([write, Create(CONFIG_CHANGE_PREFIX, notice, sequential=True)])
-            except (BadVersion, NodeExists, NoNode):
-                # Another process altered the user in the meantime.
-                continue
-            self._keep(sanitized(user), data)
-            return
+            return {key: text for key, text in before.items() if key not in removed} | added
+
+        try:
+            data = await alter_entity(self._store, USERS, sanitized(user), edit)
+        except NodeFormatError:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"the node of the user {user!r} is not in Kafka's form"
+            ) from None
+        self._keep(sanitized(user), data)
 
 
 def check_changes(user: str, removals: list[Removal], upsertions: list[Upsertion]) -> None:

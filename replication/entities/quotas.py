@@ -14,26 +14,19 @@ from typing import NamedTuple
 
 from gregor.config.definitions import LONG_MAX
 from gregor.protocol.turns import Gate
+from gregor.replication.entities.entity_nodes import alter_entity
 from gregor.replication.entities.names import desanitized, sanitized
 from gregor.replication.store.metadata_store import (
-    BadVersion,
-    Create,
     MetadataStore,
-    NodeExists,
     NoNode,
-    Operation,
-    Set,
     StoreFailed,
 )
 from gregor.replication.store.nodes import (
     CONFIG,
-    CONFIG_CHANGE_PREFIX,
     DEFAULT_ENTITY,
     NodeFormatError,
     config_path,
     decode_config,
-    encode_config,
-    encode_config_change,
 )
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
@@ -186,35 +179,12 @@ class QuotaStore:
     async def alter(self, entity: QuotaEntity, changes: Mapping[str, str | None]) -> None:
         """Set and remove (None) quotas of an entity, and notify all brokers. Raises NodeFormatError for a node that
         cannot be decoded: it may hold more than quotas, so it is not overwritten."""
-        path = entity.path
-        notice = encode_config_change(f"{entity.config_type}/{entity.node_name}")
-        while True:
-            node = await self._store.get(path)
-            before = decode_config(b"" if node is None else node[0])
-            after = {key: text for key, text in before.items() if key not in changes}
-            after.update({key: text for key, text in changes.items() if text is not None})
-            if node is None and not after:
-                return
-            data = encode_config(after)
-            writes: list[Operation] = [Create(CONFIG_CHANGE_PREFIX, notice, sequential=True)]
-            if node is None:
-                await self._make_parents(path)
-                writes.insert(0, Create(path, data))
-            else:
-                writes.insert(0, Set(path, data, node[1].version))
-            try:
-                await self._store.multi(writes)
-            except (BadVersion, NodeExists, NoNode):
-                continue  # another process altered it in the meantime: apply the changes again, to the new settings
-            return
 
-    async def _make_parents(self, path: str) -> None:
-        parent = path.rpartition("/")[0]
-        if await self._store.exists(parent) is None:
-            try:
-                await self._store.create(parent, make_parents=True)
-            except NodeExists:
-                return
+        def edit(before: Mapping[str, str]) -> dict[str, str]:
+            kept = {key: text for key, text in before.items() if key not in changes}
+            return kept | {key: text for key, text in changes.items() if text is not None}
+
+        await alter_entity(self._store, entity.config_type, entity.node_name, edit)
 
 
 def _limits(entity: QuotaEntity, data: bytes) -> Limits:

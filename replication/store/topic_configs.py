@@ -15,8 +15,9 @@ from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.topic import LogConfig
 from gregor.protocol.turns import Gate, Steps
+from gregor.replication.store.broker_passwords import BrokerPasswords, OnThread, at_once
 from gregor.replication.store.change_notices import ChangeNotices
-from gregor.replication.store.metadata_store import MetadataStore
+from gregor.replication.store.metadata_store import BadVersion, MetadataStore, NoNode
 from gregor.replication.store.nodes import (
     CONFIG_CHANGES,
     DEFAULT_ENTITY,
@@ -24,6 +25,7 @@ from gregor.replication.store.nodes import (
     config_path,
     decode_config,
     decode_config_change,
+    encode_config,
 )
 
 ENTITY_TYPES = ("users", "clients", "ips")
@@ -47,7 +49,9 @@ class TopicConfigs:
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         clock_ms: Callable[[], int],
         gate: Gate,
+        on_thread: OnThread = at_once,
     ) -> None:
+        """`on_thread` calls a function that needs milliseconds."""
         self.on_topics_changed: list[TopicsListener] = []
         self.on_broker_changed: list[Callable[[], None]] = []
         self.on_groups_changed: list[Callable[[str | None], Awaitable[None]]] = []
@@ -55,6 +59,7 @@ class TopicConfigs:
         self.on_entities_changed: list[Callable[[str, str | None], Awaitable[None]]] = []
         """Awaited with the type (users, clients, ips) and the node name of an entity whose settings have changed; None
         stands for any number of entities of this type."""
+        self.passwords = BrokerPasswords(broker, on_thread)
         self._store = store
         self._broker = broker
         self._broker_id = broker_id
@@ -69,7 +74,29 @@ class TopicConfigs:
     async def start(self) -> None:
         """Put the brokers' dynamic settings into effect and watch for changes."""
         await self._notices.start()
+        await self._reencode_passwords()
         await self.refresh_broker()
+
+    async def _reencode_passwords(self) -> None:
+        """Store passwords that were encrypted with password.encoder.old.secret again, with the new secret."""
+        path = config_path("brokers", str(self._broker_id))
+        while (node := await self._store.get(path)) is not None:
+            try:
+                stored = decode_config(node[0])
+            except NodeFormatError:
+                return  # `refresh_broker` reports it
+            if (texts := await self.passwords.reencoded(stored)) is None:
+                return
+            try:
+                await self._store.set(path, encode_config(texts), node[1].version)
+            except (BadVersion, NoNode):
+                continue  # a tool has altered the settings in the meantime
+            _log.info(
+                "%s: passwords were encrypted again with the new password.encoder.secret; password.encoder.old.secret"
+                " is not needed any more",
+                path,
+            )
+            return
 
     def log_config(self, topic: str) -> LogConfig:
         """Return the settings of a topic's logs; the defaults for a topic without settings or not read yet."""
@@ -204,6 +231,7 @@ class TopicConfigs:
         except NodeFormatError as error:
             _log.warning("Dynamic broker settings of %s cannot be read and stay as they were: %s", paths, error)
             return
+        own = await self.passwords.decoded(own)
         if own == self._broker.dynamic_texts and default == self._broker.dynamic_default_texts:
             return
         own, own_problems = self._broker.usable_dynamic(own, cluster_wide=False)

@@ -273,7 +273,7 @@ def test_dynamic_setting_replaces_its_synonyms() -> None:
 
 def test_secret_is_not_stored_in_zookeeper_in_clear() -> None:
     key = "listener.name.plaintext.ssl.keystore.password"
-    with pytest.raises(ConfigError, match="gregor does not encode passwords in ZooKeeper") as refusal:
+    with pytest.raises(ConfigError, match="set password.encoder.secret in the properties file") as refusal:
         BrokerConfig({"zookeeper.connect": "localhost:2181"}).check_dynamic({key: "hunter2"}, {})
     assert "hunter2" not in str(refusal.value)
     assert BrokerConfig().check_dynamic({key: "hunter2"}, {}).listener_setting("plaintext", "ssl.keystore.password")

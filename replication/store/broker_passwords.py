@@ -1,0 +1,94 @@
+"""The passwords among a broker's dynamic settings: encrypted in ZooKeeper's nodes, in clear in memory.
+
+Every client of ZooKeeper may be able to read a node, so that a password is never stored there in clear. The embedded
+store is a file of the broker's own user; it has passwords as they were given, as Apache Kafka 4's metadata log does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from gregor.config.broker import BrokerConfig, broker_definition
+from gregor.config.security.password_encoder import OLD_SECRET, SECRET, PasswordEncoder, PasswordError
+
+OnThread = Callable[[Callable[[str], str], str], Awaitable[str]]
+"""Calls a function with a text on a thread."""
+
+_log = logging.getLogger(__name__)
+
+
+async def at_once(function: Callable[[str], str], text: str) -> str:
+    return function(text)
+
+
+class BrokerPasswords:
+    """Decrypts and encrypts the passwords of one broker's node. A text that was decrypted once is remembered."""
+
+    def __init__(self, config: BrokerConfig, on_thread: OnThread = at_once) -> None:
+        self._config = config
+        self._on_thread = on_thread
+        self._known: dict[str, str] = {}
+
+    async def decoded(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings of a node with their passwords in clear. One that cannot be decrypted is left out, and
+        named in the log."""
+        found = dict(texts)
+        for key in self._keys(texts):
+            try:
+                found[key] = await self._decoded(texts[key])
+            except ValueError as error:
+                del found[key]
+                _log.error(
+                    "The dynamic setting %s of this broker is ignored, because its password cannot be decrypted: %s."
+                    " Check %s (and %s after a change of it), or set the password again.",
+                    *(key, error, SECRET, OLD_SECRET),
+                )
+        self._known = {text: clear for text, clear in self._known.items() if text in texts.values()}
+        return found
+
+    async def encoded(self, texts: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings as the node has them. `stored` is its content: a password that has not changed keeps its
+        text."""
+        found = dict(texts)
+        for key in self._keys(texts):
+            before = stored.get(key, "")
+            found[key] = before if self._known.get(before) == texts[key] else await self._encoded(texts[key])
+        return found
+
+    async def reencoded(self, stored: Mapping[str, str]) -> dict[str, str] | None:
+        """Return the content of a node after a change of the secret: what password.encoder.old.secret decrypts is
+        encrypted with the new one. None if nothing is."""
+        old = PasswordEncoder.of(self._config.__getitem__, OLD_SECRET)
+        if old is None or self._config[SECRET] is None:
+            return None
+        found = dict(stored)
+        for key in self._keys(stored):
+            try:
+                clear = await self._on_thread(old.decode, stored[key])
+            except PasswordError:
+                continue  # encrypted with the new secret already, or `decoded` reports it
+            found[key] = await self._encoded(clear)
+        return found if found != stored else None
+
+    def _keys(self, texts: Mapping[str, str]) -> list[str]:
+        """Return the keys of passwords, if they are encrypted at all."""
+        if not self._config["zookeeper.connect"]:
+            return []
+        definitions = {key: broker_definition(key) for key in texts}
+        return [key for key, one in definitions.items() if one is not None and one.sensitive]
+
+    async def _decoded(self, text: str) -> str:
+        if text not in self._known:
+            encoder = PasswordEncoder.of(self._config.__getitem__)
+            if encoder is None:
+                raise ValueError(f"{SECRET} is not set")
+            self._known[text] = await self._on_thread(encoder.decode, text)
+        return self._known[text]
+
+    async def _encoded(self, clear: str) -> str:
+        encoder = PasswordEncoder.of(self._config.__getitem__)
+        assert encoder is not None, "BrokerConfig.check_dynamic has refused it"
+        text = await self._on_thread(encoder.encode, clear)
+        self._known[text] = clear
+        return text
