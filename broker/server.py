@@ -28,6 +28,7 @@ from gregor.broker.net.open_listeners import OpenListeners
 from gregor.broker.node.store import StartError
 from gregor.broker.startup_report import ServerInfo, program_line, started_lines
 from gregor.broker.wiring import Node
+from gregor.config.definitions import ConfigError
 
 if TYPE_CHECKING:
     from gregor.broker.parts import Broker
@@ -61,7 +62,7 @@ def run(
                 return runner.run(_serve(config, on_ready, first_topics))
         else:
             return asyncio.run(_serve(config, on_ready, first_topics))
-    except (StartError, BindError) as error:
+    except (StartError, BindError, ConfigError) as error:
         logger.error("%s", error)
         return 1
 

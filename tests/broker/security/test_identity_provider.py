@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import functools
 import json
 from collections.abc import Callable
@@ -13,61 +12,17 @@ import pytest
 
 pytest.importorskip("cryptography", reason="the extra gregor[security] is not installed")
 
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
-
 from gregor.broker.security.identity_provider import IdentityProvider
 from gregor.broker.security.signatures import keys_of_set
 from gregor.config.security.sasl import JwksSettings
 from gregor.protocol.sasl.oauthbearer import TokenRefused
+from tests.support import web_tokens
+from tests.support.web_tokens import key_set, text_of
 
 NOW_S = 1_700_000_000
 CLAIMS = {"sub": "alice", "exp": NOW_S + 60, "iss": "me", "aud": ["gregor", "x"]}
 LIMIT_S = 60.0
-
-
-@functools.cache
-def rsa_key() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(65537, 2048)
-
-
-@functools.cache
-def ec_key() -> ec.EllipticCurvePrivateKey:
-    return ec.generate_private_key(ec.SECP256R1())
-
-
-def text_of(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def number(value: int) -> str:
-    return text_of(value.to_bytes((value.bit_length() + 7) // 8))
-
-
-def key_set(*kids: str) -> bytes:
-    rsa_numbers, point = rsa_key().public_key().public_numbers(), ec_key().public_key().public_numbers()
-    keys: list[dict[str, str]] = [{"kty": "oct", "kid": "o", "k": "AAAA"}, {"kty": "RSA", "use": "enc"}]
-    if "r" in kids:
-        keys.append({"kty": "RSA", "kid": "r", "use": "sig", "n": number(rsa_numbers.n), "e": number(rsa_numbers.e)})
-    if "e" in kids:
-        keys.append({"kty": "EC", "crv": "P-256", "kid": "e", "x": number(point.x), "y": number(point.y)})
-    return json.dumps({"keys": keys}).encode()
-
-
-def token(algorithm: str, claims: dict[str, Any] = CLAIMS, kid: str | None = None) -> str:
-    header = {"alg": algorithm} | ({"kid": kid or ("e" if algorithm[0] == "E" else "r")} if kid != "" else {})
-    signed = f"{text_of(json.dumps(header).encode())}.{text_of(json.dumps(claims).encode())}".encode()
-    if algorithm == "RS256":
-        signature = rsa_key().sign(signed, padding.PKCS1v15(), hashes.SHA256())
-    elif algorithm == "PS384":
-        pss = padding.PSS(padding.MGF1(hashes.SHA384()), hashes.SHA384().digest_size)
-        signature = rsa_key().sign(signed, pss, hashes.SHA384())
-    elif algorithm == "ES256":
-        r, s = utils.decode_dss_signature(ec_key().sign(signed, ec.ECDSA(hashes.SHA256())))
-        signature = r.to_bytes(32) + s.to_bytes(32)
-    else:
-        signature = b""
-    return f"{signed.decode()}.{text_of(signature)}"
+token = functools.partial(web_tokens.token, claims=CLAIMS)
 
 
 class Subject:
@@ -127,10 +82,10 @@ def test_tokens_that_are_refused() -> None:
         token("ES256", kid="r"): "signature is wrong",
         token("RS256", kid="unknown"): "not among those",
         token("RS256", kid=""): "not among those",
-        token("RS256", {**CLAIMS, "iss": "you"}): "another issuer",
-        token("RS256", {**CLAIMS, "aud": "other"}): "expected.audience",
-        token("RS256", {**CLAIMS, "aud": None}): "expected.audience",
-        token("RS256", {**CLAIMS, "exp": NOW_S - 60}): "expired",
+        token("RS256", claims={**CLAIMS, "iss": "you"}): "another issuer",
+        token("RS256", claims={**CLAIMS, "aud": "other"}): "expected.audience",
+        token("RS256", claims={**CLAIMS, "aud": None}): "expected.audience",
+        token("RS256", claims={**CLAIMS, "exp": NOW_S - 60}): "expired",
     }
 
     async def check(subject: Subject) -> None:
