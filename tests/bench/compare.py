@@ -24,7 +24,7 @@ from tests.bench.figures import Figure, allow_descriptors, memory_mb, stall_figu
 from tests.bench.loads import LOADS, Load, Runs, chosen
 from tests.bench.peer import GROUP_SETTINGS, Peer
 from tests.bench.restart import create_coordinators, fill, group_ids, restart_s, transactional_ids
-from tests.support.processes import BrokerProcess
+from tests.support.processes import BrokerProcess, free_port
 from tests.support.stolen_time import StolenTime
 
 IDLE_S = 3.0
@@ -38,6 +38,17 @@ TRANSACTIONAL_IDS, GROUPS = 100_000, 1_000
 RESTART = "restart, 100,000 transactional ids, s"
 MAX_RESTART_S = 3
 SIDES = ("gregor", "Apache Kafka")
+
+
+class Side(NamedTuple):
+    """One of the two brokers that are measured; `number` is 0 for gregor's."""
+
+    number: int
+    broker: BrokerProcess | Peer
+    tls_port: int = 0
+
+    def send(self, signal_number: signal.Signals) -> None:
+        os.kill(self.broker.pid, signal_number)
 
 
 class Values(NamedTuple):
@@ -55,34 +66,37 @@ class Values(NamedTuple):
         return [a / b if self.higher_is_better else b / a for a, b in pairs]
 
 
-def run(ours: BrokerProcess, peer: Peer, given: argparse.Namespace) -> tuple[list[Values], list[Figure]]:
-    """Return the figures of both sides, and those of gregor that have a limit: loads, stalls of the event loop."""
-    loads = chosen(given.only)
+def run(sides: list[Side], loads: list[Load], given: argparse.Namespace) -> tuple[list[Values], list[Figure]]:
+    """Start both sides, gregor's first. Return the figures of both, and those of gregor that have a limit: loads,
+    stalls of the event loop."""
     start, memory = Values(START, False, [], []), Values(MEMORY, False, [], [])
     values = [Values(load.figure, load.higher_is_better, [], []) for load in loads]
     stolen = StolenTime()
-    for side, broker in enumerate((ours, peer)):
+    for side in sides:
         begin = time.monotonic()
-        broker.start()
-        start[2 + side].append(time.monotonic() - begin)
+        side.broker.start()
+        start[2 + side.number].append(time.monotonic() - begin)
     time.sleep(IDLE_S)
-    sides = [(ours.pid, ours.port, 0), (peer.pid, peer.port, 1)]
-    for pid, _, side in sides:
-        memory[2 + side].append(memory_mb(pid))
+    for side in sides:
+        memory[2 + side.number].append(memory_mb(side.broker.pid))
+    ours, peer = sides[0].broker, sides[1].broker
+    assert isinstance(ours, BrokerProcess) and isinstance(peer, Peer)
     figures: list[Figure] = []
     for crowds in (False, True):
         measured = [(load, found) for load, found in zip(loads, values, strict=True) if load.is_crowd == crowds]
         if not measured:
             continue
         run_rounds(sides, measured, given)
-        os.kill(ours.pid, signal.SIGCONT)
+        sides[0].send(signal.SIGCONT)
         if crowds:
             figures += stall_figures(ours, stolen, "thousands of requests at once among them", None)
         else:
-            figures += stall_figures(ours, stolen, "gregor, all rounds")
-    os.kill(ours.pid, signal.SIGCONT)
-    os.kill(peer.pid, signal.SIGCONT)
+            figures += stall_figures(ours, stolen, "gregor, all rounds" + (", TLS" if sides[0].tls_port else ""))
+    for side in sides:
+        side.send(signal.SIGCONT)
     figures += _limited(loads, values)
+    if sides[0].tls_port:
+        return values, figures
     if restarts(given.only):
         restarted, more = run_restarts(ours, peer, given)
         values.append(restarted)
@@ -90,23 +104,56 @@ def run(ours: BrokerProcess, peer: Peer, given: argparse.Namespace) -> tuple[lis
     return [*values, start, memory], figures
 
 
-def run_rounds(
-    sides: list[tuple[int, int, int]], measured: list[tuple[Load, Values]], given: argparse.Namespace
-) -> None:
+def run_rounds(sides: list[Side], measured: list[tuple[Load, Values]], given: argparse.Namespace) -> None:
     """Measure these loads on both sides, which are stopped before and after."""
-    for pid, _, _ in sides:
-        os.kill(pid, signal.SIGSTOP)
+    for side in sides:
+        side.send(signal.SIGSTOP)
     for number in range(1 - given.warm_up, given.rounds + 1):
-        for pid, port, side in sides if number % 2 else sides[::-1]:
-            os.kill(pid, signal.SIGCONT)
-            runs = Runs(port, pid, f"bench{number + given.warm_up}", given.share)
+        for side in sides if number % 2 else sides[::-1]:
+            side.send(signal.SIGCONT)
+            broker = side.broker
+            runs = Runs(broker.port, broker.pid, f"bench{number + given.warm_up}", given.share, side.tls_port)
             for load, found in measured:
                 value = runs.measure(load)
                 if number > 0:
-                    found[2 + side].append(value)
-                print(f"# round {number}, {SIDES[side]}: {load.figure} {value}", flush=True)
+                    found[2 + side.number].append(value)
+                print(f"# round {number}, {SIDES[side.number]}: {load.figure} {value}", flush=True)
             os.sync()
-            os.kill(pid, signal.SIGSTOP)
+            side.send(signal.SIGSTOP)
+
+
+def measure(folder: pathlib.Path, given: argparse.Namespace) -> tuple[list[Values], list[Figure]]:
+    """Measure brokers without TLS, and then others with a listener that has it, as far as loads of each are chosen."""
+    values: list[Values] = []
+    figures: list[Figure] = []
+    for tls in (False, True):
+        loads = [load for load in chosen(given.only) if load.is_tls == tls]
+        if not loads and (tls or not restarts(given.only)):
+            continue
+        sides = tls_sides(folder) if tls else plain_sides(folder)
+        try:
+            for found, some in zip((values, figures), run(sides, loads, given), strict=True):
+                found += some  # type: ignore[arg-type]
+        finally:
+            for side in sides:
+                side.broker.kill()
+    return values, figures
+
+
+def plain_sides(folder: pathlib.Path) -> list[Side]:
+    return [Side(0, BrokerProcess(folder / "gregor", GROUP_SETTINGS)), Side(1, Peer(folder / "kafka"))]
+
+
+def tls_sides(folder: pathlib.Path) -> list[Side]:
+    """Brokers with the same certificate, on the curve P-256. Clients have none."""
+    from tests.support.certificates import Certificates
+
+    settings = Certificates(folder).broker_settings
+    port, tls_port = free_port(), free_port()
+    listeners = f"PLAINTEXT://127.0.0.1:{port},SSL://127.0.0.1:{tls_port}"
+    peer = Peer(folder / "kafka-tls", settings)
+    ours = BrokerProcess(folder / "gregor-tls", {**GROUP_SETTINGS, **settings, "listeners": listeners}, port=port)
+    return [Side(0, ours, tls_port), Side(1, peer, peer.tls_port)]
 
 
 def _limited(loads: list[Load], values: list[Values]) -> list[Figure]:
@@ -180,12 +227,9 @@ def main(arguments: list[str] | None = None) -> int:
         given.chart = CHART
     allow_descriptors(DESCRIPTORS)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gregor-bench-"))
-    ours, peer = BrokerProcess(folder / "gregor", GROUP_SETTINGS), Peer(folder / "kafka")
     try:
-        values, figures = run(ours, peer, given)
+        values, figures = measure(folder, given)
     finally:
-        ours.kill()
-        peer.kill()
         shutil.rmtree(folder, ignore_errors=True)
     print("", table(values), *figures, sep="\n")
     if given.chart is not None:

@@ -21,10 +21,11 @@ MIN_COUNT = 100
 class Load(NamedTuple):
     """One figure of a run of a tool: a class of Apache Kafka's, or a module of ours for what its tools do not measure.
 
-    `arguments` may name {bootstrap}, {topic}, {pid} of the broker, {seconds} of heartbeats and {count}, which is
-    `count` unless only a share of it is run. `pattern` finds the figure in the output. `after` is a load that must have
-    run before. `limit` is that of gregor's value. `is_crowd`: thousands of connections send at once, and the event loop
-    serves all of them before it proceeds.
+    `arguments` may name {bootstrap}, {tls_port} of a listener with TLS, {topic}, {pid} of the broker, {seconds} of
+    heartbeats and {count}, which is `count` unless only a share of it is run. `pattern` finds the figure in the output.
+    `after` is a load that must have run before. `limit` is that of gregor's value. `is_crowd`: thousands of connections
+    send at once, and the event loop serves all of them before it proceeds. `is_tls`: both brokers are others, which
+    have a listener with TLS.
     """
 
     figure: str
@@ -36,13 +37,34 @@ class Load(NamedTuple):
     after: str = ""
     limit: float | None = None
     is_crowd: bool = False
+    is_tls: bool = False
 
 
 PRODUCED = r"records sent, .*\(([\d.]+) MB/sec\)(?!.*records sent)"
 LARGE = "produce 1000 B records, MB/s"
 TRANSACTIONS = "transactions"
+RATE = ("MB/s", r"([\d.]+) MB/s", True)
+CPU = ("broker CPU, s/GB", r"([\d.]+) s/GB", False)
 MAX_HEARTBEATS_PERCENT = 5
 """Of a core, for 3,000 members at the interval that is their default."""
+TLS_LOADS = (
+    ("produce 16 KB batches", "produce --batch-bytes 16000 --milliseconds {count}", 3_000, (RATE, CPU)),
+    ("produce 1 MB batches", "produce --batch-bytes 1000000 --milliseconds {count}", 2_000, (RATE, CPU)),
+    ("fetch 16 KB batches", "fetch --batch-bytes 16000 --milliseconds {count}", 3_000, (RATE, CPU)),
+    ("fetch 1 MB batches", "fetch --batch-bytes 1000000 --milliseconds {count}", 3_000, (RATE, CPU)),
+    (
+        "64 synchronous producers",
+        "produce --producers 64 --window 1 --batch-bytes 100 --milliseconds {count}",
+        4_000,
+        (("1/s", r"([\d.]+) requests/s", True), ("broker CPU, us", r"([\d.]+) us/request", False)),
+    ),
+    (
+        "connections opened (500)",
+        "open --connections {count}",
+        500,
+        (("s", r"in ([\d.]+) s", False), ("broker CPU, ms", r"([\d.]+) ms/connection", False)),
+    ),
+)
 LOADS = [
     Load(
         "produce 100 B records, MB/s",
@@ -131,6 +153,19 @@ LOADS = [
             ("their heartbeats", ", % of a core", r"heartbeats/s need ([\d.]+) %", MAX_HEARTBEATS_PERCENT),
         )
     ),
+    *(
+        Load(
+            f"tls: {name}, {unit}",
+            f"{OURS}tls_load",
+            f"{arguments} --bootstrap {{bootstrap}} --tls-port {{tls_port}} --pid {{pid}} --topic {{topic}}tls{number}",
+            count,
+            pattern,
+            higher_is_better,
+            is_tls=True,
+        )
+        for number, (name, arguments, count, figures) in enumerate(TLS_LOADS)
+        for unit, pattern, higher_is_better in figures
+    ),
 ]
 
 
@@ -144,10 +179,16 @@ def chosen(words: list[str]) -> list[Load]:
 class Runs:
     """The runs of tools against one broker in one round. Loads with the same command are figures of one run."""
 
-    def __init__(self, port: int, pid: int, topic: str, share: float) -> None:
+    def __init__(self, port: int, pid: int, topic: str, share: float, tls_port: int = 0) -> None:
         """The names of topics begin with `topic`; `share` of the usual counts is run."""
         seconds = max(1.0, HEARTBEATS_S * min(1.0, share))
-        self._fields = {"bootstrap": f"127.0.0.1:{port}", "pid": pid, "topic": topic, "seconds": seconds}
+        self._fields = {
+            "bootstrap": f"127.0.0.1:{port}",
+            "tls_port": tls_port,
+            "pid": pid,
+            "topic": topic,
+            "seconds": seconds,
+        }
         self._share = share
         self._outputs: dict[tuple[str, ...], str] = {}
 

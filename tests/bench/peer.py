@@ -23,21 +23,24 @@ GROUP_SETTINGS = {
 class Peer:
     """Apache Kafka 4.3.1 as a single KRaft node, with the settings of its own quick start and a 1 GB heap."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, tls_settings: dict[str, str] | None = None) -> None:
+        """With settings of TLS it has a second listener, at `tls_port`."""
         self.folder = folder
         self.data = folder / "data"
         self.port, controller = free_port(), free_port()
+        self.tls_port = free_port() if tls_settings else 0
+        encrypted = f"SSL://127.0.0.1:{self.tls_port}," if tls_settings else ""
         folder.mkdir()
         (folder / "log4j2.yaml").write_text(QUIET_LOG4J)
         (folder / "server.properties").write_text(
             "process.roles=broker,controller\nnode.id=1\n"
             f"controller.quorum.voters=1@localhost:{controller}\n"
-            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},{encrypted}CONTROLLER://127.0.0.1:{controller}\n"
             "controller.listener.names=CONTROLLER\n"
-            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL\n"
             f"log.dirs={self.data}\noffsets.topic.replication.factor=1\n"
             "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
-            + "".join(f"{key}={value}\n" for key, value in GROUP_SETTINGS.items())
+            + "".join(f"{key}={value}\n" for key, value in {**GROUP_SETTINGS, **(tls_settings or {})}.items())
         )
         self.process: subprocess.Popen[bytes] | None = None
 

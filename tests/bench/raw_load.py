@@ -13,7 +13,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import crc32c
 
@@ -59,6 +59,15 @@ class Found(NamedTuple):
         return statistics.median(self.times_ms)
 
 
+class Socket(Protocol):
+    """A socket that does not block; `send` and `recv` raise BlockingIOError."""
+
+    def fileno(self) -> int: ...
+    def send(self, data: memoryview, /) -> int: ...
+    def recv(self, size_bytes: int, /) -> bytes: ...
+    def close(self) -> None: ...
+
+
 class Refused(Exception):
     """A broker refused a batch."""
 
@@ -66,7 +75,10 @@ class Refused(Exception):
 class Producer:
     """One connection that keeps `window` requests under way to one partition. `run` runs several together."""
 
-    def __init__(self, port: int, topic: str, partition: int, batch_bytes: int, window: int) -> None:
+    def __init__(
+        self, port: int, topic: str, partition: int, batch_bytes: int, window: int, sock: Socket | None = None
+    ) -> None:
+        """`sock` is a connection that exists, else one in clear text is made; it does not block."""
         producer_id, producer_epoch = producer_identity(port)
         record = b"v" * min(RECORD_BYTES, batch_bytes)
         self._records = max(1, batch_bytes // len(record))
@@ -95,9 +107,7 @@ class Producer:
         self._sequence = 0
         self._left = memoryview(b"")
         self._received = bytearray()
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.setblocking(False)
+        self.socket = plain_socket(port) if sock is None else sock
 
     @property
     def under_way(self) -> int:
@@ -132,7 +142,10 @@ class Producer:
 
     def receive(self, times_ms: list[float]) -> int:
         """Receive the available bytes and return the number of answers. Raise Refused for an error."""
-        part = self.socket.recv(65536)
+        try:
+            part = self.socket.recv(65536)
+        except BlockingIOError:  # bytes of TLS that hold none of a response
+            return 0
         if not part:
             raise Refused("the connection was closed")
         received = self._received
@@ -148,6 +161,13 @@ class Producer:
 
     def close(self) -> None:
         self.socket.close()
+
+
+def plain_socket(port: int) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", port), timeout=30)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setblocking(False)
+    return sock
 
 
 def producer_identity(port: int) -> tuple[int, int]:

@@ -55,6 +55,8 @@ def test_the_command_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "classic",
         "--only",
         "restart",
+        "--only",
+        "tls: connections opened",
         "--chart",
         str(drawn),
     ]
@@ -69,10 +71,11 @@ def test_the_command_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "their heartbeats, classic, % of a core",
         compare.RESTART,
         "longest stall, gregor, restart 1",
+        "tls: connections opened (500), s",
         compare.START,
         compare.MEMORY,
-        "longest stall, gregor",
+        "longest stall, gregor, all rounds, TLS",
     ):
         assert figure in told
     # The processor time of a second of heartbeats may be less than the system measures.
-    assert drawn.read_text().count("<rect") in (7, 8)
+    assert drawn.read_text().count("<rect") in (8, 9, 10)
