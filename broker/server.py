@@ -31,6 +31,7 @@ from gregor.broker.wiring import Node
 from gregor.config.definitions import ConfigError
 
 if TYPE_CHECKING:
+    from gregor.broker.metrics.listener import MetricsListener
     from gregor.broker.parts import Broker
     from gregor.config.broker import BrokerConfig
     from gregor.config.environment import TopicWish
@@ -123,10 +124,22 @@ class Server:
         self._node = Node(config)
         self.listeners = OpenListeners(config, self._node.advertise)
         self._control_socket: ControlSocket | None = None
+        self.metrics = self._metrics_listener()
+
+    def _metrics_listener(self) -> MetricsListener | None:
+        address: str = self._config["gregor.metrics.listener"]
+        if not address:
+            return None
+        # Loaded here: most brokers have no such listener.
+        from gregor.broker.metrics.listener import MetricsListener
+
+        return MetricsListener(address, self._config)
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         try:
+            if self.metrics is not None:
+                await self.metrics.open()
             await self._node.open_storage()
             await self._node.join(self.listeners.bind, self.listeners.check)
             await self.listeners.accept(self._node.broker)
@@ -135,6 +148,8 @@ class Server:
         except BaseException:
             self.listeners.close()
             await self._node.close()
+            if self.metrics is not None:
+                self.metrics.close()
             raise
         broker = self._node.broker
         broker.connections.start_sweeping(loop)
@@ -151,6 +166,8 @@ class Server:
         self._control_socket = ControlSocket(self._node.control, self._config.log_dirs[0])
         await self._control_socket.start()
         took_s = time.monotonic() - self._began_s
+        if self.metrics is not None:
+            self.metrics.serve(broker, self._node.controller, self._node.loop_lag)
         for line in started_lines(self.info, self._config, broker.replicas, self._node.in_cluster, took_s):
             logger.info("%s", line)
         self._log_addresses(broker)
@@ -193,9 +210,13 @@ class Server:
             apply(self._config, texts, broker.topic_configs.broker_changed, self.listeners.check)
 
     async def stop(self) -> None:
+        if self.metrics is not None:
+            self.metrics.stopping()
         await self._node.controlled_shutdown()
         self.listeners.close()
         self._node.loop_lag.stop()
         if self._control_socket is not None:
             await self._control_socket.stop()
         await self._node.close()
+        if self.metrics is not None:
+            self.metrics.close()

@@ -93,20 +93,26 @@ def check_ports(key: str, listeners: Sequence[Listener]) -> None:
 
 def _parse_endpoint(key: str, text: str) -> tuple[str, str, int]:
     name, separator, address = text.partition("://")
+    found = host_and_port(address)
+    if found is None or not (separator and name):
+        raise ConfigError(key, text, "must be NAME://host:port with a port from 0 to 65535")
+    return name.strip().upper(), *found
+
+
+def host_and_port(address: str) -> tuple[str, int] | None:
+    """Return the parts of `host:port`, of which the host may be empty or in brackets; None for any other text."""
     host, colon, port = address.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     legal = (
-        bool(separator and colon and name)
+        bool(colon)
         and _HOST_CHARS.issuperset(host)
         and port.isascii()
         and port.isdigit()
         and len(port) <= 10
         and int(port) <= 65535
     )
-    if not legal:
-        raise ConfigError(key, text, "must be NAME://host:port with a port from 0 to 65535")
-    return name.strip().upper(), host, int(port)
+    return (host, int(port)) if legal else None
 
 
 def _is_ipv6(host: str) -> bool:

@@ -20,7 +20,8 @@ from itertools import pairwise
 from gregor.config.addresses import OLD_ADDRESS_KEYS
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
-from gregor.config.listeners import Listener
+from gregor.config.listeners import Listener, address_text
+from gregor.config.tables.broker_metrics_keys import METRICS_LISTENER, metrics_listener
 
 MAX_MEMBERS = 64
 OFFSETS_COPIES, TOPICS_COPIES = "offsets.topic.replication.factor", "default.replication.factor"
@@ -48,7 +49,8 @@ def member_settings(config: BrokerConfig, count: int) -> list[dict[str, str]]:
     """Return the settings of each broker that override the common ones; raise ConfigError if ports would collide."""
     if not 1 <= count <= MAX_MEMBERS:
         raise ConfigError("--brokers", count, f"must be from 1 to {MAX_MEMBERS}")
-    _check_room("listeners", config.listeners, count)
+    metrics = [metrics_listener(config[METRICS_LISTENER])] if config[METRICS_LISTENER] else []
+    _check_room("listeners", [*config.listeners, *metrics], count)
     _check_end("advertised.listeners", config.advertised_listeners, count)
     return [_settings(config, index) for index in range(count)]
 
@@ -60,6 +62,9 @@ def _settings(config: BrokerConfig, index: int) -> dict[str, str]:
         if config["node.id"] >= 0:
             own["node.id"] = own["broker.id"]
     own["listeners"] = _text(config.listeners, index)
+    if config[METRICS_LISTENER]:
+        metrics = metrics_listener(config[METRICS_LISTENER])
+        own[METRICS_LISTENER] = address_text(metrics.host, _shifted(metrics.port, index))
     given = config.static_texts
     if "advertised.listeners" in given or any(key.startswith("advertised.") for key in config.old_address):
         own["advertised.listeners"] = _text(config.advertised_listeners, index)

@@ -50,6 +50,23 @@ _BEFORE_THE_READ = frozenset(
 raises, it sends null. Either way clients ignore the list."""
 
 
+_EXPECTED = frozenset(
+    [
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+)
+"""Errors after which clients proceed; Kafka does not count them as failed requests."""
+
+
 class FetchRead(RepeatedRead):
     """Read every partition of a fetch, decide whether the records suffice, and make the response."""
 
@@ -126,6 +143,8 @@ class FetchRead(RepeatedRead):
                 release_records(data)
                 data.records = b""
                 data.error_code = self._known_to_client(error.code)
+                if error.code not in _EXPECTED:
+                    self._count_failure(wanted)
                 data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
                 data.aborted_transactions = [] if error.code in _BEFORE_THE_READ else None
                 self.satisfied = True
@@ -153,6 +172,7 @@ class FetchRead(RepeatedRead):
         partition = broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
         if partition is None:
             raise self._unknown(wanted.topic, wanted.topic_id, wanted.index)
+        partition.traffic.fetch_requests += 1
         log = partition.log
         if self._call.version < ZSTD_FROM and log is not None and log.config.compression_type == "zstd":
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -241,7 +261,10 @@ class FetchRead(RepeatedRead):
         for wanted, data in self._found:
             if not self._is_news(wanted, data):
                 continue
-            self._name_leader(wanted.topic, wanted.topic_id, data, leaders)
+            if isinstance(data.records, LogSlice):
+                self._count(wanted, data.records)
+            elif data.error_code:
+                self._name_leader(wanted.topic, wanted.topic_id, data, leaders)
             key = (wanted.topic, wanted.topic_id)
             topic = topics.get(key)
             if topic is None:
@@ -257,6 +280,21 @@ class FetchRead(RepeatedRead):
                     session.served(wanted)
         self._found = []
         return self._answer(self._context.session_id, list(topics.values()), leaders)
+
+    def _count(self, wanted: FetchedPartition, records: LogSlice) -> None:
+        """Count the bytes that are sent."""
+        partition = self._broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
+        if partition is None:
+            return  # deleted since the read
+        if self._follower < 0:
+            partition.traffic.bytes_out += records.size_bytes
+        else:
+            partition.traffic.replication_bytes_out += records.size_bytes
+
+    def _count_failure(self, wanted: FetchedPartition) -> None:
+        partition = self._broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
+        if partition is not None:
+            partition.traffic.failed_fetch_requests += 1
 
     def _charge(self, quotas: Quotas) -> int:
         """Count what was read, and return the throttle time."""

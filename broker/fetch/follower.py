@@ -243,8 +243,11 @@ class FollowerRead(RepeatedRead):
                     topic=name, topic_id=topic_id, partitions=[]
                 )
             topic.partitions.append(data)
-            if throttle is not None and isinstance(data.records, LogSlice) and self._is_throttled(position, throttle):
-                throttle.charge(data.records.size_bytes)
+            if isinstance(data.records, LogSlice):
+                if position.partition is not None:
+                    position.partition.traffic.replication_bytes_out += data.records.size_bytes
+                if throttle is not None and self._is_throttled(position, throttle):
+                    throttle.charge(data.records.size_bytes)
             if data.diverging_epoch.epoch >= 0:
                 position.forget_last_sent()  # a follower that truncates ignores the other fields
             else:

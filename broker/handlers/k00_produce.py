@@ -83,6 +83,18 @@ PASSING = frozenset(
 )
 """Errors that are temporary: the same batch may be appended when the client sends it again."""
 
+_EXPECTED = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors that Kafka does not count as failed requests."""
+
 Answer = ProduceResponse | Deferred[ProduceResponse | None] | None
 
 _Target = tuple[ProduceRequest.TopicProduceData, ProduceResponse.PartitionProduceResponse]
@@ -400,6 +412,10 @@ class _Appends:
     def _refuse(self, target: _Target, error: KafkaError) -> None:
         self._failed = True
         topic, answer = target
+        if error.code not in _EXPECTED:
+            partition = self._broker.partition_of(topic.name, topic.topic_id, answer.index)
+            if partition is not None:
+                partition.traffic.failed_produce_requests += 1
         answer.error_code = error.code
         answer.error_message = error.message or None
         if isinstance(error, RefusedRecords) and self._call.version >= RECORD_ERRORS_FROM:

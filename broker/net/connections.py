@@ -67,6 +67,11 @@ class Connections:
         return list(self._open)
 
     @property
+    def by_listener(self) -> dict[str, int]:
+        """The numbers of open connections by listener name; 0 where all have ended."""
+        return dict(self._by_listener)
+
+    @property
     def addresses(self) -> frozenset[str]:
         """The addresses of the peers with open connections."""
         return frozenset(self._by_host)

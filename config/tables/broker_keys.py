@@ -19,6 +19,7 @@ from gregor.config.tables.authorizer_keys import AUTHORIZER_SETTINGS
 from gregor.config.tables.broker_cluster_keys import CLUSTER_SETTINGS
 from gregor.config.tables.broker_group_keys import GROUP_SETTINGS
 from gregor.config.tables.broker_log_keys import LOG_SETTINGS
+from gregor.config.tables.broker_metrics_keys import METRICS_SETTINGS
 from gregor.config.tables.broker_peer_keys import PEER_SETTINGS
 from gregor.config.tables.broker_quota_keys import QUOTA_SETTINGS
 from gregor.config.tables.broker_sasl_keys import SASL_SETTINGS
@@ -294,6 +295,7 @@ BROKER_KEYS: dict[str, ConfigDef] = {
     for group in (
         _IDENTITY,
         _NETWORK,
+        METRICS_SETTINGS,
         _TOPICS,
         LOG_SETTINGS,
         _FETCH_AND_PRODUCERS,

@@ -70,6 +70,11 @@ class ControllerRequestHandler:
         self._broker_epoch = epoch
         self._registered.set()
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether the present registration is this broker's, so that it applies requests of the controller."""
+        return self._registered.is_set()
+
     def session_ended(self) -> None:
         """Apply no request until this broker is registered again, and none for the registration that has ended."""
         self._ended_sessions += 1

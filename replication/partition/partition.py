@@ -27,6 +27,7 @@ from gregor.protocol.records.batch import (
 )
 from gregor.replication.partition.in_sync_replicas import InSyncReplicas
 from gregor.replication.partition.purgatory import Committed, DelayedOperations
+from gregor.replication.traffic import TopicTraffic
 from gregor.storage.producers import transaction_checks
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Partition:
         "replicas",
         "topic",
         "topic_id",
+        "traffic",
     )
 
     def __init__(
@@ -71,12 +73,14 @@ class Partition:
         *,
         lag_time_max_ms: int = DEFAULT_LAG_TIME_MAX_MS,
         is_alive: Callable[[int], bool] = lambda _broker_id: True,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
         self.local_id = local_id
         self.log: Log | None = None
+        self.traffic = traffic or TopicTraffic()
         self.is_leader = False
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
@@ -121,19 +125,16 @@ class Partition:
 
     @property
     def log_end_offset(self) -> int:
-        log = self.log
-        return -1 if log is None else log.offsets.log_end_offset
+        return -1 if self.log is None else self.log.offsets.log_end_offset
 
     @property
     def log_start_offset(self) -> int:
-        log = self.log
-        return -1 if log is None else log.offsets.log_start_offset
+        return -1 if self.log is None else self.log.offsets.log_start_offset
 
     @property
     def last_stable_offset(self) -> int:
         """Consumers with isolation.level=read_committed see offsets below it. -1 without a log."""
-        log = self.log
-        return -1 if log is None else log.last_stable_offset
+        return -1 if self.log is None else self.log.last_stable_offset
 
     @property
     def commits_at_once(self) -> bool:
@@ -161,6 +162,7 @@ class Partition:
             log = self.log
             info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client)  # type: ignore[union-attr]
             log.offsets.high_watermark = log.offsets.log_end_offset  # type: ignore[union-attr]
+            self.traffic.appended(info.last_offset - info.first_offset + 1, len(records))
             if self.delayed.active:
                 self.delayed.run(self._commit_verdict)
             return info
@@ -198,6 +200,7 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.topic}-{self.partition}: {count} in sync, {required} required"
             )
         info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client)
+        self.traffic.appended(info.last_offset - info.first_offset + 1, len(records))
         if len(in_sync.maximal_isr) > 1:
             # The records are not committed before the others have fetched them.
             if self.delayed.active:
@@ -351,6 +354,7 @@ class Partition:
             if offsets.log_start_offset == offsets.log_end_offset:
                 log.begin_with(records, now_ms)
             log.append_as_follower(records, now_ms)
+            self.traffic.replication_bytes_in += len(records)
         before = offsets.high_watermark, offsets.log_start_offset
         offsets.high_watermark = min(max(leader_high_watermark, offsets.log_start_offset), offsets.log_end_offset)
         start_offset = min(leader_log_start_offset, offsets.high_watermark)
@@ -410,6 +414,7 @@ class Partition:
         if not self.is_leader or partition_epoch <= self.partition_epoch:
             return
         self.partition_epoch = partition_epoch
+        self.traffic.isr_changed(len(isr) - len(self.in_sync.isr))
         self.in_sync.commit(isr)
         self._maybe_advance_high_watermark(now_ms)
 

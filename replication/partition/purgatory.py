@@ -38,6 +38,15 @@ class DelayedOperations:
         return len(self._watchers) + len(self._commits)
 
     @property
+    def commits_count(self) -> int:
+        """The number of acknowledgements that are not due yet."""
+        return len(self._commits)
+
+    @property
+    def watchers_count(self) -> int:
+        return len(self._watchers)
+
+    @property
     def running(self) -> bool:
         return self._running
 

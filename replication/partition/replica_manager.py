@@ -16,6 +16,7 @@ from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, 
 from gregor.protocol.topic_partition import TopicPartition, TopicPartitionKey
 from gregor.protocol.turns import Call, Steps
 from gregor.replication.partition.partition import DEFAULT_LAG_TIME_MAX_MS, Partition
+from gregor.replication.traffic import Traffic
 from gregor.storage.folders.log_table import NewPartition
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class ReplicaManager:
         self.by_topic_id: dict[tuple[Uuid, int], Partition] = {}
         self.generation = 0
         self.controller_epoch = 0
+        self.traffic = Traffic()
         # (new leaders, new followers) after each LeaderAndIsr, NOTIFIED_AT_A_TIME; the stopped after each StopReplica.
         self.on_leadership: list[LeadershipListener] = []
         self.on_stopped: list[StopListener] = []
@@ -241,6 +243,7 @@ class ReplicaManager:
             self.broker_id,
             lag_time_max_ms=self._lag_time_max_ms,
             is_alive=self._is_alive,
+            traffic=self.traffic.replica_added(topic),
         )
         self.partitions[topic, index] = partition
         if topic_id != ZERO_UUID:
@@ -361,6 +364,7 @@ class ReplicaManager:
                 return ErrorCode.FENCED_LEADER_EPOCH
             if state.delete_partition:
                 del self.partitions[key]
+                self.traffic.replica_removed(topic)
                 self._refused.pop(key, None)
                 self.by_topic_id.pop((partition.topic_id, partition.partition), None)
                 partition.offline(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -1,0 +1,143 @@
+"""The broker's part in its cluster: its replicas as a whole, the controller, and what only one broker shows.
+
+The number of brokers comes from the controller's broker, the number of a topic's partitions from the leader of its
+first partition that has one, and the partitions without a leader from the controller, so that each is shown once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gregor.broker.metrics.family import COUNTER, GAUGE, Family, label_text
+from gregor.protocol.turns import ITEMS_PER_STEP, Steps
+
+if TYPE_CHECKING:
+    from gregor.broker.metrics.page import Page
+    from gregor.broker.metrics.partitions import Figures
+    from gregor.replication.controller.context import Cluster
+    from gregor.replication.partition.metadata_image import MetadataImage, TopicState
+    from gregor.replication.partition.replica_manager import ReplicaManager
+
+_REPLICAS = "kafka_server_replicamanager_"
+_CONTROLLER = "kafka_controller_kafkacontroller_"
+_ZERO_ELSEWHERE = "0 on brokers that are not the controller"
+
+FAMILIES = (
+    Family(f"{_REPLICAS}partitioncount", GAUGE, (), "Replicas on this broker."),
+    Family(f"{_REPLICAS}leadercount", GAUGE, (), "Partitions that this broker leads."),
+    Family(f"{_REPLICAS}underreplicatedpartitions", GAUGE, (), "Led partitions with a replica that is not in sync."),
+    Family(
+        f"{_REPLICAS}underminisrpartitioncount",
+        GAUGE,
+        (),
+        "Led partitions with fewer than min.insync.replicas in sync: writes with acks=all are refused.",
+    ),
+    Family(f"{_REPLICAS}atminisrpartitioncount", GAUGE, (), "Led partitions with exactly min.insync.replicas in sync."),
+    Family(f"{_REPLICAS}offlinereplicacount", GAUGE, (), "Replicas whose log cannot be served, as its disk failed."),
+    Family(f"{_REPLICAS}isrshrinks_total", COUNTER, (), "Replicas' departures from the sets in sync, at the leader."),
+    Family(f"{_REPLICAS}isrexpands_total", COUNTER, (), "Replicas' returns to the sets in sync, at the leader."),
+    Family(f"{_CONTROLLER}activecontrollercount", GAUGE, (), "1 if this broker is the controller, else 0."),
+    Family(f"{_CONTROLLER}offlinepartitionscount", GAUGE, (), f"Partitions without a leader; {_ZERO_ELSEWHERE}."),
+    Family(f"{_CONTROLLER}activebrokercount", GAUGE, (), f"Live brokers; {_ZERO_ELSEWHERE}."),
+    Family(f"{_CONTROLLER}globaltopiccount", GAUGE, (), f"Topics; {_ZERO_ELSEWHERE}."),
+    Family(f"{_CONTROLLER}globalpartitioncount", GAUGE, (), f"Partitions; {_ZERO_ELSEWHERE}."),
+    Family(
+        f"{_CONTROLLER}preferredreplicaimbalancecount",
+        GAUGE,
+        (),
+        f"Partitions that another replica than the first leads; {_ZERO_ELSEWHERE}.",
+    ),
+    Family("kafka_brokers", GAUGE, (), "Live brokers, shown by the controller."),
+    Family("kafka_broker_info", GAUGE, ("id", "address"), "1 for each live broker, shown by the controller."),
+    Family(
+        "kafka_topic_partitions",
+        GAUGE,
+        ("topic",),
+        "Partitions of the topic, shown by the leader of the first one that has a leader, else by the controller.",
+    ),
+)
+
+_NO_LEADER = -1
+
+
+class ClusterView:
+    """Reads the controller context, where this broker is the controller, and its metadata image."""
+
+    def __init__(self, replicas: ReplicaManager, image: MetadataImage) -> None:
+        self._replicas = replicas
+        self._image = image
+
+    def collect(self, page: Page, figures: Figures, cluster: Cluster | None) -> Steps[None]:
+        """Add the families of this module. `cluster`: the controller context, None unless this is the controller."""
+        total = self._replicas.traffic.total()
+        for name, value in (
+            ("partitioncount", figures.partitions),
+            ("leadercount", figures.leaders),
+            ("underreplicatedpartitions", figures.under_replicated),
+            ("underminisrpartitioncount", figures.under_min_isr),
+            ("atminisrpartitioncount", figures.at_min_isr),
+            ("offlinereplicacount", figures.offline),
+            ("isrshrinks_total", total.isr_shrinks),
+            ("isrexpands_total", total.isr_expands),
+        ):
+            page.add(f"{_REPLICAS}{name}", value)
+        yield from self._controller(page, cluster)
+        if cluster is not None:
+            self._brokers(page)
+        for count, topic in enumerate(self._image.topics(), 1):
+            if self._shows(topic, is_controller=cluster is not None):
+                page.add("kafka_topic_partitions", len(topic.partitions), label_text(topic=topic.name))
+            if not count % ITEMS_PER_STEP:
+                yield None
+        yield None
+
+    def _shows(self, topic: TopicState, *, is_controller: bool) -> bool:
+        for index in sorted(topic.partitions):
+            leader = topic.partitions[index].leader
+            if leader != _NO_LEADER:
+                return leader == self._replicas.broker_id
+        return is_controller
+
+    def _controller(self, page: Page, cluster: Cluster | None) -> Steps[None]:
+        partitions = offline = imbalanced = 0
+        if cluster is not None:
+            for count, (key, topic, partition) in enumerate(cluster.partitions(), 1):
+                if not topic.deleting:
+                    partitions += 1
+                    leader = _NO_LEADER if partition.state is None else partition.state.leader
+                    preferred = next(iter(partition.assignment.replicas), _NO_LEADER)
+                    imbalanced += leader != preferred
+                    if leader not in cluster.brokers:
+                        offline += 1
+                        self._leaderless(page, *key, len(partition.assignment.replicas))
+                if not count % ITEMS_PER_STEP:
+                    yield None
+        for name, value in (
+            ("activecontrollercount", int(cluster is not None)),
+            ("offlinepartitionscount", offline),
+            ("activebrokercount", 0 if cluster is None else len(cluster.brokers)),
+            ("globaltopiccount", 0 if cluster is None else len(cluster.topics)),
+            ("globalpartitioncount", partitions),
+            ("preferredreplicaimbalancecount", imbalanced),
+        ):
+            page.add(f"{_CONTROLLER}{name}", value)
+
+    def _leaderless(self, page: Page, topic: str, index: int, replicas: int) -> None:
+        """Show a partition that no broker leads: its leader is -1, and no replica is in sync with one."""
+        labels = label_text(topic=topic, partition=index)
+        for name, value in (
+            ("leader", _NO_LEADER),
+            ("replicas", replicas),
+            ("in_sync_replica", 0),
+            ("leader_is_preferred", 0),
+            ("under_replicated_partition", 1),
+        ):
+            page.add(f"kafka_topic_partition_{name}", value, labels)
+
+    def _brokers(self, page: Page) -> None:
+        brokers = self._image.brokers
+        page.add("kafka_brokers", len(brokers))
+        for broker_id, broker in brokers.items():
+            endpoint = next(iter(broker.endpoints.values()), None)
+            address = "" if endpoint is None else f"{endpoint.host}:{endpoint.port}"
+            page.add("kafka_broker_info", 1, label_text(id=broker_id, address=address))

@@ -1,0 +1,114 @@
+"""The HTTP listener of metrics and health: /metrics, /health/live and /health/ready.
+
+It is open from before the start of the broker's parts until after their end, so that readiness is false, with the
+reason, exactly while the broker does not serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Protocol
+
+from gregor.broker.log import logger
+from gregor.broker.metrics.http import HttpConnections, Request, Response, text_response
+from gregor.broker.metrics.page import OPENMETRICS_TEXT, PROMETHEUS_TEXT
+from gregor.broker.metrics.scrape import ScrapedBroker, Scraper
+from gregor.broker.net.listening import backlog, bind
+from gregor.config.tables.broker_metrics_keys import metrics_listener
+
+if TYPE_CHECKING:
+    import socket
+
+    from gregor.broker.jobs.loop_lag import LagMeter
+    from gregor.config.broker import BrokerConfig
+    from gregor.replication.controller.loop import ControllerLoop
+    from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
+
+_PATHS = "this listener has /metrics, /health/live and /health/ready\n"
+_OPENMETRICS = b"application/openmetrics-text"
+
+
+class ObservedBroker(ScrapedBroker, Protocol):
+    """The parts of the broker that metrics and readiness are made of."""
+
+    @property
+    def broker_id(self) -> int: ...
+    @property
+    def controller_requests(self) -> ControllerRequestHandler: ...
+
+
+class MetricsListener:
+    """`open()`, `serve(...)` once the broker serves, `stopping()`, `close()`."""
+
+    def __init__(self, address: str, config: BrokerConfig) -> None:
+        self._listener = metrics_listener(address)
+        self._config = config
+        self._connections = HttpConnections(self._respond)
+        self._sockets: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
+        self._broker: ObservedBroker | None = None
+        self._scraper: Scraper | None = None
+        self._not_serving = "the broker is starting"
+
+    async def open(self) -> None:
+        """Bind and accept. Raises BindError."""
+        self._sockets = bind(self._listener, self._config)
+        for sock in self._sockets:
+            server = await asyncio.start_server(self._connections.accepted, sock=sock, backlog=backlog(self._config))
+            self._servers.append(server)
+        logger.info("metrics and health are served on %s", ", ".join(self.urls))
+
+    @property
+    def urls(self) -> list[str]:
+        """The addresses as bound."""
+        found = []
+        for sock in self._sockets:
+            host, port = sock.getsockname()[:2]
+            found.append(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+        return found
+
+    def serve(self, broker: ObservedBroker, controller: ControllerLoop, lag: LagMeter) -> None:
+        """Show the metrics of this broker: it serves its clients."""
+        self._broker = broker
+        self._scraper = Scraper(broker, controller, lag)
+
+    def stopping(self) -> None:
+        """Show that the broker is about to end."""
+        self._not_serving = "the broker is stopping"
+        self._broker = None
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._connections.close()
+
+    async def _respond(self, request: Request) -> Response:
+        if request.path == "/metrics":
+            return await self._metrics(_OPENMETRICS in request.headers.get(b"accept", b""))
+        if request.path == "/health/live":
+            return text_response(HTTPStatus.OK, "live\n")
+        if request.path == "/health/ready":
+            reason = self._why_not_ready()
+            if reason:
+                return text_response(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready: {reason}\n")
+            return text_response(HTTPStatus.OK, "ready\n")
+        return text_response(HTTPStatus.NOT_FOUND, _PATHS)
+
+    def _why_not_ready(self) -> str:
+        broker = self._broker
+        if broker is None:
+            return self._not_serving
+        if not broker.controller_requests.is_registered:
+            return "the broker is not registered in its cluster: its ZooKeeper session has ended"
+        if not broker.metadata.is_informed:
+            return "no controller has sent the metadata of the cluster yet"
+        if not broker.metadata.is_alive(broker.broker_id):
+            return "the cluster considers this broker dead"
+        return ""
+
+    async def _metrics(self, openmetrics: bool) -> Response:
+        if self._scraper is None or self._broker is None:
+            return text_response(HTTPStatus.SERVICE_UNAVAILABLE, f"no metrics: {self._not_serving}\n")
+        pieces = await self._scraper.scrape(openmetrics=openmetrics)
+        return Response(HTTPStatus.OK, OPENMETRICS_TEXT if openmetrics else PROMETHEUS_TEXT, pieces)

@@ -1,0 +1,61 @@
+"""Makes the page of one scrape: all families of a broker that serves, in turns with the broker's other work."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from gregor.broker.metrics.cluster import ClusterView
+from gregor.broker.metrics.page import Page
+from gregor.broker.metrics.partitions import PartitionLines
+from gregor.broker.metrics.process import ProcessView
+from gregor.broker.metrics.table import FAMILIES
+from gregor.broker.metrics.traffic import collect_traffic
+from gregor.protocol.turns import Steps
+
+if TYPE_CHECKING:
+    from gregor.broker.jobs.background import Background
+    from gregor.broker.jobs.loop_lag import LagMeter
+    from gregor.broker.net.connections import Connections
+    from gregor.replication.controller.loop import ControllerLoop
+    from gregor.replication.partition.metadata_image import MetadataImage
+    from gregor.replication.partition.replica_manager import ReplicaManager
+
+
+class ScrapedBroker(Protocol):
+    """The parts of the broker that metrics are made of."""
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
+    @property
+    def metadata(self) -> MetadataImage: ...
+    @property
+    def connections(self) -> Connections: ...
+    @property
+    def background(self) -> Background: ...
+
+
+class Scraper:
+    """Serves one scrape at a time; another one waits for its end."""
+
+    def __init__(self, broker: ScrapedBroker, controller: ControllerLoop, lag: LagMeter) -> None:
+        self._background = broker.background
+        self._traffic = broker.replicas.traffic
+        self._controller = controller
+        self._partitions = PartitionLines(broker.replicas)
+        self._cluster = ClusterView(broker.replicas, broker.metadata)
+        self._process = ProcessView(broker.connections, lag)
+        self._scraping = asyncio.Lock()
+
+    async def scrape(self, *, openmetrics: bool) -> list[bytes]:
+        """Return the text of all families, in pieces."""
+        async with self._scraping:
+            return await self._background.search(self._steps(openmetrics))
+
+    def _steps(self, openmetrics: bool) -> Steps[list[bytes]]:
+        page = Page(FAMILIES)
+        yield from collect_traffic(page, self._traffic)
+        figures = yield from self._partitions.collect(page)
+        yield from self._cluster.collect(page, figures, self._controller.cluster)
+        yield from self._process.collect(page, figures)
+        return (yield from page.render(openmetrics=openmetrics))

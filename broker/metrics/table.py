@@ -1,0 +1,19 @@
+"""All families, in the order of the page. docs/metrics.md has the same table, which a test compares."""
+
+from __future__ import annotations
+
+from gregor.broker.metrics import cluster, partitions, process, traffic
+from gregor.broker.metrics.family import Family
+
+FAMILIES: dict[str, Family] = {
+    family.name: family for family in (*traffic.FAMILIES, *cluster.FAMILIES, *partitions.FAMILIES, *process.FAMILIES)
+}
+
+
+def markdown() -> str:
+    """Return the table of docs/metrics.md."""
+    rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for name, kind, labels, text in FAMILIES.values():
+        named = ", ".join(f"`{label}`" for label in labels)
+        rows.append(f"| `{name}` | {kind} | {named} | {text} |")
+    return "\n".join(rows) + "\n"
