@@ -26,6 +26,7 @@ from gregor.broker.net.advertised_addresses import leads_astray, own_name, seen_
 from gregor.broker.net.listening import BindError
 from gregor.broker.net.open_listeners import OpenListeners
 from gregor.broker.node.store import StartError
+from gregor.broker.session_watcher.watcher import SessionWatcher
 from gregor.broker.startup_report import ServerInfo, program_line, started_lines
 from gregor.broker.wiring import Node
 from gregor.config.definitions import ConfigError
@@ -60,16 +61,19 @@ def run(
             import uvloop
 
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                return runner.run(_serve(config, on_ready, first_topics))
+                return runner.run(_serve(config, on_ready, first_topics, log_label))
         else:
-            return asyncio.run(_serve(config, on_ready, first_topics))
+            return asyncio.run(_serve(config, on_ready, first_topics, log_label))
     except (StartError, BindError, ConfigError) as error:
         logger.error("%s", error)
         return 1
 
 
 async def _serve(
-    config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None, first_topics: Sequence[TopicWish]
+    config: BrokerConfig,
+    on_ready: Callable[[ServerInfo], None] | None,
+    first_topics: Sequence[TopicWish],
+    log_label: str,
 ) -> int:
     # A thread that runs Python code (decisions about many partitions, long checkpoints) releases the GIL after this
     # time.
@@ -78,7 +82,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    server = Server(config)
+    server = Server(config, SessionWatcher(log_label) if config["gregor.session.watcher"] else None)
     loop.add_signal_handler(signal.SIGHUP, HangUp(stop.set, server.begin_reload))
     if not await started_unless_stopped(server, stop):
         logger.info("stopped before the start was over")
@@ -118,10 +122,10 @@ class Server:
 
     info: ServerInfo
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, session_watcher: SessionWatcher | None = None) -> None:
         self._began_s = time.monotonic()
         self._config = config
-        self._node = Node(config)
+        self._node = Node(config, session_watcher)
         self.listeners = OpenListeners(config, self._node.advertise)
         self._control_socket: ControlSocket | None = None
         self.metrics = self._metrics_listener()

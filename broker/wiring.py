@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from gregor.broker.node.base_parts import BaseParts
     from gregor.broker.node.controller_parts import ControllerParts
     from gregor.broker.node.coordinators import Coordinators
+    from gregor.broker.session_watcher.watcher import SessionWatcher
     from gregor.config.broker import BrokerConfig
     from gregor.replication.controller.loop import ControllerLoop
     from gregor.replication.store.metadata_store import MetadataStore
@@ -96,12 +97,14 @@ class Node:
     maintenance: Maintenance
     control: Control
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, session_watcher: SessionWatcher | None = None) -> None:
+        """`session_watcher`: of a broker that has a process of its own, which may die."""
         try:
             check_store(config)
         except NoSuchStore as error:
             raise StartError(str(error)) from None
         self._config = config
+        self._session_watcher = session_watcher
         self._files = OsFiles(open_files_limit())
         self.scan_helper = ScanHelper(self._recovery_processes())
         self._logs = LogManager(config, self._files, now_ms, self.scan_helper)
@@ -152,7 +155,7 @@ class Node:
     async def _open_store(self) -> MetadataStore:
         config, logs, lifetimes = self._config, self._logs, self._lifetimes
         if self.in_cluster:
-            self._zookeeper, self._cluster_id = await open_zookeeper(config, logs, lifetimes)
+            self._zookeeper, self._cluster_id = await open_zookeeper(config, logs, lifetimes, self._session_watcher)
             self._store = self._zookeeper
         else:
             self._store, self._cluster_id = await open_own_store(

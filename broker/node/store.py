@@ -7,12 +7,14 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.store_factory import NO_ANSWER, zookeeper_store
+from gregor.broker.session_watcher.sessions import WatchedSessions
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
 from gregor.replication.store.features import LEVELS_OF_NEW_STORE, create_feature_node
 from gregor.replication.store.metadata_store import StoreError, StoreFailed
 from gregor.replication.store.registration import generate_broker_id, join_cluster, make_persistent_nodes
 
 if TYPE_CHECKING:
+    from gregor.broker.session_watcher.watcher import SessionWatcher
     from gregor.config.broker import BrokerConfig
     from gregor.replication.store.zookeeper import ZooKeeperStore
     from gregor.storage.folders.data_folder import DataFolder
@@ -43,16 +45,23 @@ async def open_own_store(
 
 
 async def open_zookeeper(
-    config: BrokerConfig, logs: LogManager, lifetimes: AsyncExitStack
+    config: BrokerConfig, logs: LogManager, lifetimes: AsyncExitStack, watcher: SessionWatcher | None
 ) -> tuple[ZooKeeperStore, str]:
     """Connect to ZooKeeper; return the store and the cluster's id, which the data folders must agree with. Set the
-    broker id."""
+    broker id. `watcher`: closes the session if this process dies."""
     store = zookeeper_store(config)
+    sessions = WatchedSessions(config, logs.online_folders()[0].path, watcher) if watcher is not None else None
+    if sessions is not None:
+        sessions.begin()
+        lifetimes.callback(sessions.end)
+        store.on_new_session.append(lambda session_id, password: sessions.begun(session_id, password, store.servers))
     lifetimes.push_async_callback(store.close)
     try:
         await store.start()
     except StoreFailed as error:
         raise StartError(f"zookeeper.connect={error}; {NO_ANSWER}") from None
+    if sessions is not None:
+        await sessions.close_predecessor()
     await make_persistent_nodes(store)
     cluster_id = await join_cluster(store)
     given = config.broker_id if config.broker_id >= 0 else None

@@ -186,6 +186,14 @@ _NETWORK = (
         "compacted topic __gregor_rebalances, which it creates at the first one. gregor groups --history shows them.",
         visibility=INTERNAL,
     ),
+    ConfigDef(
+        "gregor.session.watcher",
+        "boolean",
+        True,
+        "Whether a small process beside the broker closes its ZooKeeper session when the broker dies, so that its "
+        "partitions get other leaders at once; false: when the session has timed out.",
+        visibility=INTERNAL,
+    ),
 )
 
 _TOPICS = (

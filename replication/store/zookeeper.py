@@ -111,6 +111,8 @@ class ZooKeeperStore:
     def __init__(self, settings: Settings) -> None:
         self.session_id = 0
         self.on_session_expired: list[Callable[[], None]] = []
+        self.on_new_session: list[Callable[[int, bytes], None]] = []
+        """Called with the id and the password of each session, at its beginning."""
         self._settings = settings
         self._tls_context = _tls_context(settings.security)
         self._room = asyncio.Semaphore(settings.max_in_flight)
@@ -143,6 +145,11 @@ class ZooKeeperStore:
                     await self.create(path, make_parents=True)
             # From here on all paths are below the chroot.
             self._kazoo.chroot = path
+
+    @property
+    def servers(self) -> list[tuple[str, int]]:
+        """Return host and port of the servers."""
+        return list(self._kazoo.hosts)
 
     @property
     def silent_s(self) -> float:
@@ -201,10 +208,14 @@ class ZooKeeperStore:
             client_id = self._kazoo.client_id
             if client_id is None:  # lost again already
                 return
+            is_new = client_id[0] != self.session_id
             self.session_id = client_id[0]
             expired, self._expired = self._expired, False
             self._connected.set()
             self._log_connected(expired)
+            if is_new:
+                for begun in self.on_new_session:
+                    begun(*client_id)
             if expired:
                 for callback in self.on_session_expired:
                     callback()

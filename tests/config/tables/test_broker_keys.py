@@ -69,6 +69,7 @@ OF_AUTHORIZERS = {"super.users": "", "allow.everyone.if.no.acl.found": False}
 OURS = {
     "gregor.allow.unprotected": False,
     "gregor.rebalance.history.enable": True,
+    "gregor.session.watcher": True,
     "gregor.zookeeper.jaas.config": None,
 }
 

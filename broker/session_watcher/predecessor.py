@@ -1,0 +1,79 @@
+"""The session of the process that held the data folders before this one, in a file of the first data folder.
+
+A broker that is started again at once finds its own registration in ZooKeeper, of a session that nobody continues. It
+holds the lock of the folder, so that process has ended; it closes the session and registers without a wait.
+
+The file counts only where it was written: on the same boot of the same machine, in the same file. Of a folder that was
+copied, or a machine that was cloned, the owner of the session may live.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from typing import Any
+
+from gregor.broker.log import logger
+from gregor.broker.session_watcher.messages import encode_session, session_of
+from gregor.broker.session_watcher.session_end import Session, SessionNotClosed, Wrap, close_session
+
+FILE_NAME = "zookeeper-session.json"
+LIMIT_S = 2.0
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def note_session(folder: str, session: Session) -> None:
+    """Write the file, readable by its owner only. Raises OSError."""
+    if not (boot := _boot_id()):
+        return
+    forget_session(folder)
+    descriptor = os.open(f"{folder}/{FILE_NAME}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(encode_session(session) + json.dumps(_place(descriptor, boot)).encode() + b"\n")
+
+
+def forget_session(folder: str) -> None:
+    """Remove the file, if there is one."""
+    with suppress(OSError):
+        os.unlink(f"{folder}/{FILE_NAME}")
+
+
+def noted_session(folder: str) -> Session | None:
+    """Return the session that the file names, if it counts. To be called with the folder locked."""
+    try:
+        with open(f"{folder}/{FILE_NAME}", "rb") as file:
+            session, place = map(json.loads, file.read().splitlines())
+            return session_of(session) if place == _place(file.fileno(), _boot_id()) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # there is none, or half of one: the process died while it wrote
+
+
+def close_noted(session: Session, wrap: Wrap | None) -> None:
+    """Close the session; blocks for LIMIT_S at most. A line in the log has the result."""
+    shown = session.session_id & 0xFFFFFFFFFFFFFFFF
+    try:
+        was_open = close_session(session, LIMIT_S, wrap)
+    except SessionNotClosed as error:
+        logger.warning(
+            "The ZooKeeper session 0x%x of this broker's last process could not be closed (%s); the broker registers"
+            " once it has ended, zookeeper.session.timeout.ms=%d after its last ping at the latest",
+            *(shown, error, session.timeout_ms),
+        )
+        return
+    if was_open:
+        logger.info("Closed the ZooKeeper session 0x%x, which this broker's last process has left open", shown)
+
+
+def _place(descriptor: int, boot: str) -> dict[str, Any]:
+    found = os.fstat(descriptor)
+    return {"boot": boot, "device": found.st_dev, "inode": found.st_ino}
+
+
+def _boot_id() -> str:
+    """Return what names this boot of this machine; "" where the system has no such name: the file is not used there."""
+    try:
+        with open(_BOOT_ID) as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,35 @@
+"""TLS connections to ZooKeeper for the closing of a session."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gregor.config.broker import BrokerConfig
+from gregor.config.security.tls import client_context
+from gregor.config.security.zookeeper import zookeeper_security
+
+if TYPE_CHECKING:
+    from gregor.broker.session_watcher.session_end import Wrap
+
+
+_PREFIXES = ("zookeeper.connect", "zookeeper.ssl.")
+
+
+def connection_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a broker's settings that a connection to ZooKeeper needs."""
+    return {key: value for key, value in settings.items() if key.startswith(_PREFIXES)}
+
+
+def zookeeper_wrap(settings: Mapping[str, str]) -> Wrap | None:
+    """Return what makes a TLS connection of one to a server, if the settings `zookeeper.ssl.*` request that."""
+    tls = zookeeper_security(BrokerConfig(settings)).tls
+    if tls is None:
+        return None
+    context = client_context(tls)
+
+    def wrap(connection: socket.socket, host: str) -> socket.socket:
+        return context.wrap_socket(connection, server_hostname=host)
+
+    return wrap
