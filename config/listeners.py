@@ -13,6 +13,7 @@ from typing import NamedTuple
 from gregor.config.definitions import ConfigError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+METRICS_LISTENER = "gregor.metrics.listener"
 _HOST_CHARS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-%._:")
 
 
@@ -113,6 +114,22 @@ def host_and_port(address: str) -> tuple[str, int] | None:
         and int(port) <= 65535
     )
     return (host, int(port)) if legal else None
+
+
+def metrics_listener(text: str) -> Listener:
+    """Return the listener for a legal value of METRICS_LISTENER that is not empty: a port alone is of this machine."""
+    found = host_and_port(_with_host(text))
+    assert found is not None
+    return Listener("METRICS", *found, "PLAINTEXT")
+
+
+def is_metrics_address(value: object) -> bool:
+    """Return whether a value of METRICS_LISTENER is empty, a port, or host:port."""
+    return not value or host_and_port(_with_host(str(value))) is not None
+
+
+def _with_host(text: str) -> str:
+    return text if ":" in text else f"localhost:{text}"
 
 
 def _is_ipv6(host: str) -> bool:

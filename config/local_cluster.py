@@ -20,8 +20,7 @@ from itertools import pairwise
 from gregor.config.addresses import OLD_ADDRESS_KEYS
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
-from gregor.config.listeners import Listener, address_text
-from gregor.config.tables.broker_metrics_keys import METRICS_LISTENER, metrics_listener
+from gregor.config.listeners import METRICS_LISTENER, Listener, address_text, metrics_listener
 
 MAX_MEMBERS = 64
 OFFSETS_COPIES, TOPICS_COPIES = "offsets.topic.replication.factor", "default.replication.factor"

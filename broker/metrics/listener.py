@@ -15,7 +15,7 @@ from gregor.broker.metrics.http import HttpConnections, Request, Response, text_
 from gregor.broker.metrics.page import OPENMETRICS_TEXT, PROMETHEUS_TEXT
 from gregor.broker.metrics.scrape import ScrapedBroker, Scraper
 from gregor.broker.net.listening import backlog, bind
-from gregor.config.tables.broker_metrics_keys import metrics_listener
+from gregor.config.listeners import metrics_listener
 
 if TYPE_CHECKING:
     import socket

@@ -15,17 +15,17 @@ from gregor.config.definitions import (
     RETIRED,
     ConfigDef,
 )
+from gregor.config.listeners import METRICS_LISTENER, is_metrics_address
 from gregor.config.tables.authorizer_keys import AUTHORIZER_SETTINGS
 from gregor.config.tables.broker_cluster_keys import CLUSTER_SETTINGS
 from gregor.config.tables.broker_group_keys import GROUP_SETTINGS
 from gregor.config.tables.broker_log_keys import LOG_SETTINGS
-from gregor.config.tables.broker_metrics_keys import METRICS_SETTINGS
 from gregor.config.tables.broker_peer_keys import PEER_SETTINGS
 from gregor.config.tables.broker_quota_keys import QUOTA_SETTINGS
 from gregor.config.tables.broker_sasl_keys import SASL_SETTINGS
 from gregor.config.tables.broker_security_keys import SECURITY_SETTINGS
 from gregor.config.tables.password_encoder_keys import PASSWORD_ENCODER_SETTINGS
-from gregor.config.validators import at_least, between, one_of
+from gregor.config.validators import Form, at_least, between, one_of
 
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -196,6 +196,19 @@ _NETWORK = (
     ),
 )
 
+_METRICS = (
+    ConfigDef(
+        METRICS_LISTENER,
+        "string",
+        "",
+        "Address of the HTTP listener with /metrics, /health/live and /health/ready: a port, which serves this machine "
+        "only, or host:port, of which an empty host means all addresses. Empty: there is none. The listener has no TLS "
+        "and no authentication.",
+        Form(is_metrics_address, "empty, a port from 0 to 65535, or host:port"),
+        visibility=INTERNAL,
+    ),
+)
+
 _TOPICS = (
     ConfigDef(
         "num.partitions", "int", 1, "Partitions of a topic that is created without a number of partitions.", at_least(1)
@@ -303,7 +316,7 @@ BROKER_KEYS: dict[str, ConfigDef] = {
     for group in (
         _IDENTITY,
         _NETWORK,
-        METRICS_SETTINGS,
+        _METRICS,
         _TOPICS,
         LOG_SETTINGS,
         _FETCH_AND_PRODUCERS,

@@ -120,8 +120,7 @@ class Partition:
     @property
     def high_watermark(self) -> int:
         """Consumers see offsets below it. -1 without a log."""
-        log = self.log
-        return -1 if log is None else log.offsets.high_watermark
+        return -1 if self.log is None else self.log.offsets.high_watermark
 
     @property
     def log_end_offset(self) -> int:
@@ -162,7 +161,9 @@ class Partition:
             log = self.log
             info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client)  # type: ignore[union-attr]
             log.offsets.high_watermark = log.offsets.log_end_offset  # type: ignore[union-attr]
-            self.traffic.appended(info.last_offset - info.first_offset + 1, len(records))
+            self.traffic.produce_requests += 1
+            self.traffic.messages_in += info.last_offset - info.first_offset + 1
+            self.traffic.bytes_in += len(records)
             if self.delayed.active:
                 self.delayed.run(self._commit_verdict)
             return info
@@ -232,9 +233,8 @@ class Partition:
             return self._offline_error
         if self.log.offsets.high_watermark < offset:
             return None
-        if self._sole_leader or len(self.in_sync.maximal_isr) >= self.in_sync.effective_min_isr(self.log):
-            return ErrorCode.NONE
-        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        enough = self._sole_leader or len(self.in_sync.maximal_isr) >= self.in_sync.effective_min_isr(self.log)
+        return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def complete_delayed(self) -> None:
         """Complete the delayed operations that are due, and notify the watchers."""
