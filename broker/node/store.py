@@ -54,7 +54,7 @@ async def open_zookeeper(
     if sessions is not None:
         sessions.begin()
         lifetimes.callback(sessions.end)
-        store.on_new_session.append(lambda session_id, password: sessions.begun(session_id, password, store.servers))
+        store.on_new_session.append(sessions.begun)
     lifetimes.push_async_callback(store.close)
     try:
         await store.start()

@@ -1,7 +1,7 @@
 """The session of the process that held the data folders before this one, in a file of the first data folder.
 
-A broker that is started again at once finds its own registration in ZooKeeper, of a session that nobody continues. It
-holds the lock of the folder, so that process has ended; it closes the session and registers without a wait.
+A broker that is started again at once finds its own registration in ZooKeeper, of a session that no process continues.
+It holds the lock of the folder, so that process has ended; it closes the session and registers without a wait.
 
 The file counts only where it was written: on the same boot of the same machine, in the same file. Of a folder that was
 copied, or a machine that was cloned, the owner of the session may live.
@@ -30,7 +30,7 @@ def note_session(folder: str, session: Session) -> None:
     forget_session(folder)
     descriptor = os.open(f"{folder}/{FILE_NAME}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as file:
-        file.write(encode_session(session) + json.dumps(_place(descriptor, boot)).encode() + b"\n")
+        file.write(encode_session(session) + json.dumps(_origin(descriptor, boot)).encode() + b"\n")
 
 
 def forget_session(folder: str) -> None:
@@ -43,8 +43,8 @@ def noted_session(folder: str) -> Session | None:
     """Return the session that the file names, if it counts. To be called with the folder locked."""
     try:
         with open(f"{folder}/{FILE_NAME}", "rb") as file:
-            session, place = map(json.loads, file.read().splitlines())
-            return session_of(session) if place == _place(file.fileno(), _boot_id()) else None
+            session, origin = map(json.loads, file.read().splitlines())
+            return session_of(session) if origin == _origin(file.fileno(), _boot_id()) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None  # there is none, or half of one: the process died while it wrote
 
@@ -65,7 +65,7 @@ def close_noted(session: Session, wrap: Wrap | None) -> None:
         logger.info("Closed the ZooKeeper session 0x%x, which this broker's last process has left open", shown)
 
 
-def _place(descriptor: int, boot: str) -> dict[str, Any]:
+def _origin(descriptor: int, boot: str) -> dict[str, Any]:
     found = os.fstat(descriptor)
     return {"boot": boot, "device": found.st_dev, "inode": found.st_ino}
 

@@ -1,4 +1,4 @@
-"""Ends a ZooKeeper session from outside: whoever knows its id and password may continue it, and so close it.
+"""Ends a ZooKeeper session from outside: with its id and password any process may continue it, and so close it.
 
 Only the standard library is imported: the process that watches over a broker needs little memory.
 

@@ -111,8 +111,8 @@ class ZooKeeperStore:
     def __init__(self, settings: Settings) -> None:
         self.session_id = 0
         self.on_session_expired: list[Callable[[], None]] = []
-        self.on_new_session: list[Callable[[int, bytes], None]] = []
-        """Called with the id and the password of each session, at its beginning."""
+        self.on_new_session: list[Callable[[int, bytes, list[tuple[str, int]]], None]] = []
+        """Called with id, password and servers (host and port) of each session, at its beginning."""
         self._settings = settings
         self._tls_context = _tls_context(settings.security)
         self._room = asyncio.Semaphore(settings.max_in_flight)
@@ -145,11 +145,6 @@ class ZooKeeperStore:
                     await self.create(path, make_parents=True)
             # From here on all paths are below the chroot.
             self._kazoo.chroot = path
-
-    @property
-    def servers(self) -> list[tuple[str, int]]:
-        """Return host and port of the servers."""
-        return list(self._kazoo.hosts)
 
     @property
     def silent_s(self) -> float:
@@ -215,7 +210,7 @@ class ZooKeeperStore:
             self._log_connected(expired)
             if is_new:
                 for begun in self.on_new_session:
-                    begun(*client_id)
+                    begun(client_id[0], client_id[1], self._kazoo.hosts)
             if expired:
                 for callback in self.on_session_expired:
                     callback()

@@ -107,6 +107,6 @@ def test_a_broker_that_starts_again_closes_the_session_of_its_last_process(clust
         assert "which this broker's last process has left open" in cluster.log_tails()
     finally:
         os.kill(watcher, signal.SIGCONT)
-    # It finds no session any more, and says nothing.
+    # It finds no session any more, and logs nothing.
     until_gone(cluster, watcher)
     assert cluster.registered() == {0, 1}
