@@ -112,7 +112,7 @@ class GregorCluster:
         self.until_serving([broker_id])
 
     def kill(self, broker_id: int) -> None:
-        """kill -9: its registration stays until its session times out."""
+        """kill -9: its session watcher ends its registration."""
         self.brokers[broker_id].kill()
 
     def stop(self, broker_id: int) -> int:
