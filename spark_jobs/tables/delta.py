@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.tables.change import apply_changes, time_columns, with_time_columns
-from gregor.spark_jobs.tables.target import Batch, Layout, new_fields
+from gregor.spark_jobs.tables.evolution import aligned, evolved
+from gregor.spark_jobs.tables.target import Batch, Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,9 +45,10 @@ class DeltaTarget:
         """Create the table, or add the columns that it lacks; raise JobError if a column has another type."""
         empty = with_time_columns(self._spark.createDataFrame([], schema), self._layout)
         if self.exists():
-            existing = self.rows().schema
-            if not new_fields(self._path, existing, empty.schema):
+            evolution = evolved(self._path, self.rows().schema, empty.schema)
+            if not evolution.added:
                 return
+            empty = self._spark.createDataFrame([], evolution.schema)
         writer = empty.write.format("delta").mode("append").option("mergeSchema", "true")
         writer.partitionBy(*time_columns(self._layout)).save(self._path)
 
@@ -61,17 +63,21 @@ class DeltaTarget:
 
     def append(self, frame: DataFrame, batch: Batch) -> None:
         """Append the rows in one commit, unless the table has the batch."""
-        writer = with_time_columns(frame, self._layout).write.format("delta").mode("append")
+        writer = self._as_stored(frame).write.format("delta").mode("append")
         writer.option("txnAppId", batch.query_id).option("txnVersion", str(batch.batch_id)).save(self._path)
 
     def merge(self, changes: DataFrame, key_columns: Sequence[str], batch: Batch) -> None:
         """Apply the changes in one commit, unless the table has the batch."""
         transaction = {TXN_APP_ID: batch.query_id, TXN_VERSION: str(batch.batch_id)}
-        apply_changes(with_time_columns(changes, self._layout), self._table, key_columns, transaction)
+        apply_changes(self._as_stored(changes), self._table, key_columns, transaction)
 
     def compact(self) -> None:
         """Rewrite small files to larger ones, in a commit that changes no row."""
         self._spark.sql(f"OPTIMIZE {self._table}")
+
+    def _as_stored(self, frame: DataFrame) -> DataFrame:
+        """Return the rows with the columns that partition the table, and null in those that only the table has."""
+        return aligned(with_time_columns(frame, self._layout), self.rows().schema)
 
     def _snapshot(self) -> Any:
         """Return the newest snapshot of Delta's log; its version is -1 without a table."""

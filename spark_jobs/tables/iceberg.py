@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.hadoop import HadoopFiles
 from gregor.spark_jobs.tables.change import apply_changes, quoted
+from gregor.spark_jobs.tables.evolution import aligned, evolved
 from gregor.spark_jobs.tables.lineage import BASELINE, BATCH, QUERY, Baseline, Snapshot, last_batches, parse_baseline
-from gregor.spark_jobs.tables.target import Batch, Layout, new_fields
+from gregor.spark_jobs.tables.target import Batch, Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,11 +67,12 @@ class IcebergTarget:
                 writer = writer.partitionedBy(transform(self._layout.column))
             writer.create()
             return
-        added = new_fields(self._title, self.rows().schema, wanted)
+        added = evolved(self._title, self.rows().schema, wanted).added
         if added:
             update = self._load(self._spark).updateSchema()
-            for field in _iceberg_schema(self._spark, type(wanted)(added)).columns():
-                update = update.addColumn(None, field.name(), field.type())
+            for path, new in added:
+                for field in _iceberg_schema(self._spark, type(wanted)([new])).columns():
+                    update = update.addColumn(".".join(path) or None, field.name(), field.type())
             update.commit()
 
     def last_batch(self, query_id: str) -> int | None:
@@ -160,14 +162,8 @@ class IcebergTarget:
         return found[query_id]
 
     def _aligned(self, session: SparkSession, frame: DataFrame) -> DataFrame:
-        """Return the rows with null in the columns that only the table has."""
-        from pyspark.sql import functions as F
-
-        known = {name.lower() for name in frame.columns}
-        missing = [field for field in session.table(self._name).schema.fields if field.name.lower() not in known]
-        return (
-            frame.withColumns({field.name: F.lit(None).cast(field.dataType) for field in missing}) if missing else frame
-        )
+        """Return the rows with null in the fields that only the table has."""
+        return aligned(frame, session.table(self._name).schema)
 
     def _load(self, session: SparkSession) -> Any:
         """Return Iceberg's object of the table with its newest metadata, the one of the session's catalog."""

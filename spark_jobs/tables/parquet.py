@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.hadoop import HadoopFiles
 from gregor.spark_jobs.tables.change import time_columns, with_time_columns
+from gregor.spark_jobs.tables.evolution import aligned, evolved
 from gregor.spark_jobs.tables.staging import Publisher
-from gregor.spark_jobs.tables.target import Batch, Layout, new_fields
+from gregor.spark_jobs.tables.target import Batch, Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,8 +59,6 @@ class ParquetTarget:
 
     def ensure_schema(self, schema: StructType) -> None:
         """Store the schema, with the columns of earlier runs; raise JobError if a column has another type."""
-        from pyspark.sql.types import StructType
-
         self._publisher.recover()
         if not self._files.exists(self._schema):
             if self.exists():
@@ -68,10 +67,17 @@ class ParquetTarget:
                 )
             self._files.write(self._schema, schema.json())
             return
-        existing = StructType.fromJson(json.loads(self._files.read(self._schema)))
-        added = new_fields(self._path, existing, schema)
-        if added:
-            self._files.write(self._schema, StructType([*existing.fields, *added]).json())
+        existing = self._stored_schema()
+        evolution = evolved(self._path, existing, schema)
+        for path, field in evolution.added:
+            if path:
+                raise JobError(
+                    f"the column {'.'.join(path)} of {self._path} has no field {field.name}, and Parquet files cannot "
+                    "get one inside of a struct: readers expect it in the older files. Use --format delta or iceberg, "
+                    "or give the column another name, or write to another --path"
+                )
+        if evolution.added:
+            self._files.write(self._schema, evolution.schema.json())
 
     def last_batch(self, query_id: str) -> int | None:
         """Return the number of the last batch of the query; None without one."""
@@ -86,10 +92,16 @@ class ParquetTarget:
         """Publish the rows, unless the batch is there already."""
 
         def stage(folder: str) -> None:
-            writer = with_time_columns(frame, self._layout).write.mode("overwrite")
+            rows = with_time_columns(aligned(frame, self._stored_schema()), self._layout)
+            writer = rows.write.mode("overwrite")
             writer.partitionBy(*time_columns(self._layout)).parquet(self._files.location(folder))
 
         self._publisher.publish(batch, stage)
+
+    def _stored_schema(self) -> StructType:
+        from pyspark.sql.types import StructType
+
+        return StructType.fromJson(json.loads(self._files.read(self._schema)))
 
     def merge(self, changes: DataFrame, key_columns: Sequence[str], batch: Batch) -> None:
         """Raise JobError: the files cannot be updated."""

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from gregor.spark_jobs.errors import JobError
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
 PARTITION, OFFSET, TIMESTAMP = "_topic_partition", "_offset", "_timestamp"
 POSITION = (PARTITION, OFFSET, TIMESTAMP)
@@ -47,7 +45,10 @@ class TableTarget(Protocol):
         ...
 
     def ensure_schema(self, schema: StructType) -> None:
-        """Create the table, or add the columns that it lacks; raise JobError if a column has another type."""
+        """Create the table, or add the fields that it lacks, at any depth that the format can add them.
+
+        Raise JobError for a field that cannot be added, or has another type.
+        """
         ...
 
     def last_batch(self, query_id: str) -> int | None:
@@ -69,24 +70,3 @@ class TableTarget(Protocol):
     def compact(self) -> None:
         """Rewrite small files to larger ones; raise JobError if the format cannot do that safely."""
         ...
-
-
-def new_fields(table: str, existing: StructType, wanted: StructType) -> list[StructField]:
-    """Return the fields that the table lacks; raise JobError for a field of another type."""
-    from pyspark.sql.types import StructType
-
-    known = {one.name.lower(): one for one in existing.fields}
-    for field in wanted.fields:
-        old = known.get(field.name.lower())
-        if old is None or old.dataType == field.dataType:
-            continue
-        if isinstance(old.dataType, StructType) and isinstance(field.dataType, StructType):
-            hint = "; fields inside of a struct cannot be added"
-        else:
-            hint = ""
-        raise JobError(
-            f"the column {field.name} of {table} is {old.dataType.simpleString()}, and the rows of this run have "
-            f"{field.dataType.simpleString()}{hint}. Cast it to the type of the table, give the column another name, "
-            "or write to another --path"
-        )
-    return [field for field in wanted.fields if field.name.lower() not in known]
