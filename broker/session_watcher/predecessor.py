@@ -51,18 +51,17 @@ def noted_session(folder: str) -> Session | None:
 
 def close_noted(session: Session, wrap: Wrap | None) -> None:
     """Close the session; blocks for LIMIT_S at most. A line in the log has the result."""
-    shown = session.session_id & 0xFFFFFFFFFFFFFFFF
     try:
         was_open = close_session(session, LIMIT_S, wrap)
     except SessionNotClosed as error:
         logger.warning(
-            "The ZooKeeper session 0x%x of this broker's last process could not be closed (%s); the broker registers"
+            "The ZooKeeper session %s of this broker's last process could not be closed (%s); the broker registers"
             " once it has ended, zookeeper.session.timeout.ms=%d after its last ping at the latest",
-            *(shown, error, session.timeout_ms),
+            *(session.name, error, session.timeout_ms),
         )
         return
     if was_open:
-        logger.info("Closed the ZooKeeper session 0x%x, which this broker's last process has left open", shown)
+        logger.info("Closed the ZooKeeper session %s, which this broker's last process has left open", session.name)
 
 
 def _origin(descriptor: int, boot: str) -> dict[str, Any]:

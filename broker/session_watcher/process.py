@@ -46,16 +46,16 @@ def _close(watched: Watched) -> int:
     log.configure(label=watched.label)
     if cause:
         log.logger.error(
-            "%s has ended without closing its ZooKeeper session 0x%x, and no ZooKeeper closed it within %.0f s (%s):"
+            "%s has ended without closing its ZooKeeper session %s, and no ZooKeeper closed it within %.0f s (%s):"
             " its partitions have no leader until it ends, zookeeper.session.timeout.ms=%d after its last ping",
-            *(watched.broker, session.session_id & 0xFFFFFFFFFFFFFFFF, limit_s, cause, session.timeout_ms),
+            *(watched.broker, session.name, limit_s, cause, session.timeout_ms),
         )
         return 1
     if was_open:
         log.logger.warning(
-            "%s has ended without closing its ZooKeeper session 0x%x; the session is closed, and the controller elects"
+            "%s has ended without closing its ZooKeeper session %s; the session is closed, and the controller elects"
             " leaders for its partitions now",
-            *(watched.broker, session.session_id & 0xFFFFFFFFFFFFFFFF),
+            *(watched.broker, session.name),
         )
     return 0
 
@@ -65,8 +65,9 @@ def _wrap(watched: Watched) -> Wrap | None:
     if "zookeeper.ssl.client.enable" not in watched.settings:
         return None  # as with most brokers, which saves the time of the import
     from gregor.broker.session_watcher.tls import zookeeper_wrap
+    from gregor.config.broker import BrokerConfig
 
-    return zookeeper_wrap(watched.settings)
+    return zookeeper_wrap(BrokerConfig(watched.settings))
 
 
 if __name__ == "__main__":

@@ -44,6 +44,11 @@ class Session(NamedTuple):
     timeout_ms: int
     servers: tuple[tuple[str, int], ...]
 
+    @property
+    def name(self) -> str:
+        """Its id, as ZooKeeper's log and tools show it."""
+        return f"0x{self.session_id & 0xFFFFFFFFFFFFFFFF:x}"
+
 
 class SessionNotClosed(Exception):
     """No server has closed the session; the text has the cause. It ends at its timeout."""

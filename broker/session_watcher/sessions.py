@@ -53,7 +53,7 @@ class WatchedSessions:
             await asyncio.to_thread(self._close, self._predecessor)
 
     def _close(self, session: Session) -> None:
-        close_noted(session, zookeeper_wrap(connection_settings(self._config.static_texts)))
+        close_noted(session, zookeeper_wrap(self._config))
 
     def end(self) -> None:
         """Part from the watcher: the store has closed its session."""

@@ -6,12 +6,12 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gregor.config.broker import BrokerConfig
 from gregor.config.security.tls import client_context
 from gregor.config.security.zookeeper import zookeeper_security
 
 if TYPE_CHECKING:
     from gregor.broker.session_watcher.session_end import Wrap
+    from gregor.config.broker import BrokerConfig
 
 
 _PREFIXES = ("zookeeper.connect", "zookeeper.ssl.")
@@ -22,9 +22,9 @@ def connection_settings(settings: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in settings.items() if key.startswith(_PREFIXES)}
 
 
-def zookeeper_wrap(settings: Mapping[str, str]) -> Wrap | None:
+def zookeeper_wrap(config: BrokerConfig) -> Wrap | None:
     """Return what makes a TLS connection of one to a server, if the settings `zookeeper.ssl.*` request that."""
-    tls = zookeeper_security(BrokerConfig(settings)).tls
+    tls = zookeeper_security(config).tls
     if tls is None:
         return None
     context = client_context(tls)

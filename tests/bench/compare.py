@@ -132,8 +132,9 @@ def measure(folder: pathlib.Path, given: argparse.Namespace) -> tuple[list[Value
             continue
         sides = tls_sides(folder) if tls else plain_sides(folder)
         try:
-            for found, some in zip((values, figures), run(sides, loads, given), strict=True):
-                found += some  # type: ignore[arg-type]
+            of_rounds, of_whole = run(sides, loads, given)
+            values += of_rounds
+            figures += of_whole
         finally:
             for side in sides:
                 side.broker.kill()

@@ -116,9 +116,12 @@ def test_a_broker_without_optional_settings_has_no_module_of_theirs(tmp_path: Pa
         "from gregor.broker.__main__ import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
-    broker = BrokerProcess(tmp_path)
-    broker.command = lambda: [sys.executable, "-c", script, *BrokerProcess.command(broker)[3:]]  # type: ignore[method-assign]
-    with broker:
+
+    class Listing(BrokerProcess):
+        def command(self) -> list[str]:
+            return [sys.executable, "-c", script, *super().command()[3:]]
+
+    with Listing(tmp_path) as broker:
         pass
     loaded = set(broker.log().rpartition("loaded:")[2].split())
     assert "gregor.broker.server" in loaded, broker.log()
