@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import logging
 import pathlib
 import struct
@@ -21,7 +22,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.messages import OffsetFetchRequest
+from gregor.protocol.messages import DescribeGroupsRequest, OffsetFetchRequest
 from gregor.protocol.records.batch import iter_batches
 from tests.cluster.stuck import RevivedConsumer
 from tests.compat.records import until
@@ -245,6 +246,8 @@ class Reader:
         if protocol == "classic":
             settings["session.timeout.ms"] = 10_000
         self._settings = settings
+        self._errors: collections.deque[str] = collections.deque(maxlen=3)
+        self._returned_s = time.monotonic()
         self._consumer = RevivedConsumer(self._new_consumer)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -258,8 +261,11 @@ class Reader:
         while not self._stop.is_set():
             for message in self._consumer.consume(1000, 0.2):
                 partition, value = message.partition(), message.value()
-                if message.error() is None and partition is not None and value is not None:
+                if (error := message.error()) is not None:
+                    self._errors.append(str(error))
+                elif partition is not None and value is not None:
                     self.seen[partition].add(number_of(value))
+            self._returned_s = time.monotonic()
 
     def __enter__(self) -> Reader:
         self._thread.start()
@@ -279,7 +285,34 @@ class Reader:
             assert self._thread.is_alive()
             return all(seen >= known.keys() for seen, known in zip(self.seen, wanted, strict=True))
 
-        until(complete, f"{[*map(len, wanted)]} records read, now {[*map(len, self.seen)]}", WAIT_S)
+        try:
+            until(complete, f"{[*map(len, wanted)]} records read", WAIT_S)
+        except AssertionError as failure:
+            raise AssertionError(f"{failure}; {self._state()}") from None
+
+    def _state(self) -> str:
+        silent_s = time.monotonic() - self._returned_s
+        bootstrap, group = str(self._settings["bootstrap.servers"]), str(self._settings["group.id"])
+        return (
+            f"now {[*map(len, self.seen)]}, the last call returned {silent_s:.1f} s ago, "
+            f"{self._consumer.replaced} clients replaced, last errors {[*self._errors]}, "
+            f"the group {described(bootstrap, group)}"
+        )
+
+
+def described(bootstrap: str, group: str) -> list[str]:
+    """Return the state of a classic group and its members on each broker that answers."""
+    found = []
+    for address in bootstrap.split(","):
+        port = int(address.rpartition(":")[2])
+        try:
+            (group_found,) = ask(port, DescribeGroupsRequest(groups=[group]), 5).groups
+        except OSError as failure:
+            found.append(f"{port}: {failure}")
+            continue
+        members = [(member.member_id, member.client_host) for member in group_found.members]
+        found.append(f"{port}: error {group_found.error_code}, {group_found.group_state} {members}")
+    return found
 
 
 def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
