@@ -77,8 +77,32 @@ def end_when_locked_up() -> None:
     threading.Thread(target=run, daemon=True).start()
 
 
+class _Call:
+    """One call of `consume`, in a thread that ends with it."""
+
+    def __init__(self, consumer: Consumer, count: int, timeout_s: float) -> None:
+        self.found: list[Message] = []
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(consumer, count, timeout_s), daemon=True)
+        self._thread.start()
+
+    def _run(self, consumer: Consumer, count: int, timeout_s: float) -> None:
+        try:
+            self.found = list(consumer.consume(count, timeout_s))
+        except BaseException as failure:
+            self._failure = failure
+
+    def returns_within(self, limit_s: float) -> bool:
+        """Return whether it has returned within so many seconds; raise what it raised."""
+        self._thread.join(limit_s)
+        if self._failure is not None:
+            raise self._failure
+        return not self._thread.is_alive()
+
+
 class RevivedConsumer:
-    """A consumer of this process that is replaced when its library has locked itself up."""
+    """A consumer of this process that is replaced when its library has locked itself up: when its main thread does not
+    wake up, or a call does not return, which waits for a lock of a partition then."""
 
     def __init__(
         self,
@@ -97,17 +121,23 @@ class RevivedConsumer:
         if self._clock() >= self._due_s:
             self._due_s = self._clock() + LOCKED_UP_S
             if self._watch.is_locked_up():
-                # Its memory stays: the call that frees it would never return.
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
-                self.replaced += 1
-                self._create()
-        return list(self._consumer.consume(count, timeout_s))
+                self._replace()
+        call = _Call(self._consumer, count, timeout_s)
+        if not call.returns_within(timeout_s + LOCKED_UP_S):
+            self._replace()
+        return call.found
 
     def close(self) -> None:
         """Close the consumer; one that locks itself up now is left behind."""
         closing = threading.Thread(target=self._consumer.close, daemon=True)
         closing.start()
         closing.join(CLOSE_S)
+
+    def _replace(self) -> None:
+        # Its memory stays: the call that frees it would never return.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
+        self.replaced += 1
+        self._create()
 
     def _create(self) -> None:
         # No other consumer of this class begins a main thread meanwhile.

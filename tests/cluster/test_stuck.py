@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import sys
+import threading
 
 import pytest
 
@@ -82,6 +83,24 @@ def test_consumer_that_is_locked_up_is_replaced_by_another() -> None:
         now_s[0] += LOCKED_UP_S
     consumer.close()
     assert (found, consumer.replaced, closed) == ([0, 0, 1, 1, 1], 1, [1])
+
+
+def test_consumer_whose_call_does_not_return_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fake:
+        def __init__(self, lock: threading.Lock) -> None:
+            self.lock = lock
+
+        def consume(self, count: int, timeout_s: float) -> list[str]:
+            with self.lock:
+                return ["record"]
+
+    monkeypatch.setattr("tests.cluster.stuck.LOCKED_UP_S", 0.02)
+    held = threading.Lock()
+    made = iter([Fake(held), Fake(threading.Lock())])
+    with held:
+        consumer = RevivedConsumer(lambda: next(made), lambda own: Watch(lambda: None))  # type: ignore[arg-type, return-value]
+        assert (consumer.consume(1, 0), consumer.replaced) == ([], 1)
+        assert (consumer.consume(1, 0), consumer.replaced) == (["record"], 1)
 
 
 def test_client_that_ended_so_is_replaced_and_counted(tmp_path: pathlib.Path) -> None:
