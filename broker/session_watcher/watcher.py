@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RESTART_PAUSE_S = 5.0
 """Between the end of a watcher that something else has ended and the start of the next."""
-_PROGRAM = "gregor.broker.session_watcher.process"
+_PROGRAM = "from gregor.broker.session_watcher.process import main; raise SystemExit(main())"
 _IMPORT_ROOT = str(Path(__file__).parents[3])
 """The folder that contains the package."""
 
@@ -51,8 +51,8 @@ class SessionWatcher:
         try:
             with theirs:
                 self._process = Popen(
-                    # Without site-packages, whose .pth files import much.
-                    [sys.executable, "-S", "-P", "-m", _PROGRAM],
+                    # Without site-packages, whose .pth files import much; `-m` would import much too.
+                    [sys.executable, "-S", "-P", "-c", _PROGRAM],
                     stdin=theirs.fileno(),
                     stdout=2,
                     start_new_session=True,
