@@ -17,8 +17,7 @@ LONGEST_S = 10.0
 def end_session(received: bytes) -> int:
     """Close the session of a broker that sent these messages, if it is open and there was no farewell. Returns the
     program's exit code: 1 if the session could not be closed."""
-    watched = Watched()
-    watched.receive(received)
+    watched = Watched(received)
     return 0 if watched.session is None else _close(watched)
 
 

@@ -3,6 +3,8 @@
 {"broker": "broker 1 (pid 4711)", "label": "", "settings": {"zookeeper.connect": ...}}    once, at first
 {"session": 72057, "password": "0a..", "timeout_ms": 18000, "servers": [["zk1", 2181]]}   each new session
 {"farewell": true}                                                                        the broker ends well
+
+The first line and the last complete one decide what the watcher does: its process keeps no others.
 """
 
 from __future__ import annotations
@@ -15,21 +17,16 @@ from gregor.broker.session_watcher.session_end import Session
 
 
 class Watched:
-    """A broker as its watcher knows it."""
+    """A broker as its watcher knows it after its messages; an incomplete last one does not count."""
 
-    def __init__(self) -> None:
+    def __init__(self, received: bytes) -> None:
         self.broker = "the broker"
         self.label = ""
         self.settings: dict[str, str] = {}
         """The settings that a connection to ZooKeeper needs."""
         self.session: Session | None = None
         """The session to close when the broker has ended; None before the first, and after a farewell."""
-        self._rest = b""
-
-    def receive(self, data: bytes) -> None:
-        """Apply the messages that are complete."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
+        for line in received.split(b"\n")[:-1]:
             self._apply(json.loads(line))
 
     def _apply(self, message: Mapping[str, Any]) -> None:

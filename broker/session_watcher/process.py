@@ -1,7 +1,7 @@
 """The watcher's program: reads the messages of its broker from descriptor 0 until that ends, then acts.
 
-Everything else is imported only then: until the broker dies, this process holds little more than the interpreter,
-which even the modules of JSON and sockets would raise above 12 MB.
+Everything else is imported only then: until the broker dies, this process holds little more than the interpreter.
+With the modules of JSON and sockets it would hold more than 12 MB on Python 3.13.
 """
 
 from __future__ import annotations

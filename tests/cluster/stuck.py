@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import pathlib
 import threading
 import time
 from collections.abc import Callable, Collection
-
-from confluent_kafka import Consumer, Message
+from concurrent.futures import Future
+from typing import Generic, Protocol, TypeVar
 
 STUCK_EXIT = 4
 LOCKED_UP_S = 30.0
@@ -23,6 +24,8 @@ MAIN_THREAD = "rdk:main"
 CLOSE_S = 60.0
 TASKS = pathlib.Path("/proc/self/task")
 _creation = threading.Lock()
+T = TypeVar("T")
+M = TypeVar("M", covariant=True)
 
 
 def switches_of_main(tasks: pathlib.Path = TASKS, only: Collection[str] | None = None) -> dict[str, str] | None:
@@ -77,36 +80,35 @@ def end_when_locked_up() -> None:
     threading.Thread(target=run, daemon=True).start()
 
 
-class _Call:
-    """One call of `consume`, in a thread that ends with it."""
+def _called(call: Callable[[], T]) -> Future[T]:
+    """Call in a thread of its own, which does not keep the process from ending if the call never returns."""
+    future: Future[T] = Future()
 
-    def __init__(self, consumer: Consumer, count: int, timeout_s: float) -> None:
-        self.found: list[Message] = []
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(consumer, count, timeout_s), daemon=True)
-        self._thread.start()
-
-    def _run(self, consumer: Consumer, count: int, timeout_s: float) -> None:
+    def run() -> None:
         try:
-            self.found = list(consumer.consume(count, timeout_s))
+            future.set_result(call())
         except BaseException as failure:
-            self._failure = failure
+            future.set_exception(failure)
 
-    def returns_within(self, limit_s: float) -> bool:
-        """Return whether it has returned within so many seconds; raise what it raised."""
-        self._thread.join(limit_s)
-        if self._failure is not None:
-            raise self._failure
-        return not self._thread.is_alive()
+    threading.Thread(target=run, daemon=True).start()
+    return future
 
 
-class RevivedConsumer:
+class Consuming(Protocol[M]):
+    """The part of a consumer that is called here."""
+
+    def consume(self, count: int, timeout_s: float, /) -> list[M]: ...
+
+    def close(self) -> None: ...
+
+
+class RevivedConsumer(Generic[M]):
     """A consumer of this process that is replaced when its library has locked itself up: when its main thread does not
-    wake up, or a call does not return, which waits for a lock of a partition then."""
+    wake up, or a call does not return."""
 
     def __init__(
         self,
-        make: Callable[[], Consumer],
+        make: Callable[[], Consuming[M]],
         watch: Callable[[Collection[str]], Watch] = lambda own: Watch(lambda: switches_of_main(only=own)),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -116,22 +118,23 @@ class RevivedConsumer:
         self._clock = clock
         self._create()
 
-    def consume(self, count: int, timeout_s: float) -> list[Message]:
+    def consume(self, count: int, timeout_s: float) -> list[M]:
         """Return what arrives; from a new consumer if the one before has locked itself up."""
         if self._clock() >= self._due_s:
             self._due_s = self._clock() + LOCKED_UP_S
             if self._watch.is_locked_up():
                 self._replace()
-        call = _Call(self._consumer, count, timeout_s)
-        if not call.returns_within(timeout_s + LOCKED_UP_S):
+        call = _called(functools.partial(self._consumer.consume, count, timeout_s))
+        try:
+            return call.result(timeout_s + LOCKED_UP_S)
+        except TimeoutError:
             self._replace()
-        return call.found
+            return []
 
     def close(self) -> None:
         """Close the consumer; one that locks itself up now is left behind."""
-        closing = threading.Thread(target=self._consumer.close, daemon=True)
-        closing.start()
-        closing.join(CLOSE_S)
+        with contextlib.suppress(TimeoutError):
+            _called(self._consumer.close).result(CLOSE_S)
 
     def _replace(self) -> None:
         # Its memory stays: the call that frees it would never return.

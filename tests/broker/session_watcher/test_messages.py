@@ -12,24 +12,21 @@ SETTINGS = {"zookeeper.connect": "zk1:2181"}
 @pytest.mark.parametrize("size_bytes", [1, 7, 10_000])
 def test_a_session_arrives_in_any_parts(size_bytes: int) -> None:
     sent = encode_broker("The broker (pid 7)", "broker 1", SETTINGS) + encode_session(SESSION)
-    watched = Watched()
+    watched = Watched(b"")
     for at in range(0, len(sent), size_bytes):
         assert watched.session is None
-        watched.receive(sent[at : at + size_bytes])
+        watched = Watched(sent[: at + size_bytes])
     assert watched.session == SESSION
     assert (watched.broker, watched.label, watched.settings) == ("The broker (pid 7)", "broker 1", SETTINGS)
 
 
 def test_the_last_session_counts_and_none_after_the_farewell() -> None:
-    watched = Watched()
-    watched.receive(encode_session(SESSION) + encode_session(SESSION._replace(session_id=6)))
+    sent = encode_session(SESSION) + encode_session(SESSION._replace(session_id=6))
+    watched = Watched(sent)
     assert watched.session is not None
     assert watched.session.session_id == 6
-    watched.receive(encode_farewell())
-    assert watched.session is None
+    assert Watched(sent + encode_farewell()).session is None
 
 
 def test_half_a_farewell_is_none() -> None:
-    watched = Watched()
-    watched.receive(encode_session(SESSION) + encode_farewell()[:-1])
-    assert watched.session == SESSION
+    assert Watched(encode_session(SESSION) + encode_farewell()[:-1]).session == SESSION

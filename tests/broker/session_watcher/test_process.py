@@ -19,8 +19,6 @@ def test_the_first_and_the_last_message_decide(size_bytes: int, last: bytes) -> 
     received = b""
     for begin in range(0, len(data), size_bytes):
         received = decisive(received + data[begin : begin + size_bytes])
-    kept, whole = Watched(), Watched()
-    kept.receive(received)
-    whole.receive(data)
+    kept, whole = Watched(received), Watched(data)
     assert (kept.broker, kept.settings, kept.session) == (whole.broker, whole.settings, whole.session)
     assert len(received) <= len(BROKER) + 2 * len(SESSIONS[0])
