@@ -82,6 +82,8 @@ class MetricsListener:
         for server in self._servers:
             server.close()
         self._connections.close()
+        if self._scraper is not None:
+            self._scraper.close()
 
     async def _respond(self, request: Request) -> Response:
         if request.path == "/metrics":

@@ -6,17 +6,22 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from gregor.broker.metrics.cluster import ClusterView
+from gregor.broker.metrics.groups import GroupView
+from gregor.broker.metrics.log_ends import LogEnds
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.partitions import PartitionLines
 from gregor.broker.metrics.process import ProcessView
 from gregor.broker.metrics.table import FAMILIES
 from gregor.broker.metrics.traffic import collect_traffic
 from gregor.protocol.turns import Steps
+from gregor.replication.channels.inter_broker_security import security_between_brokers
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.loop_lag import LagMeter
     from gregor.broker.net.connections import Connections
+    from gregor.config.broker import BrokerConfig
+    from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.replication.controller.loop import ControllerLoop
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
@@ -26,9 +31,13 @@ class ScrapedBroker(Protocol):
     """The parts of the broker that metrics are made of."""
 
     @property
+    def config(self) -> BrokerConfig: ...
+    @property
     def replicas(self) -> ReplicaManager: ...
     @property
     def metadata(self) -> MetadataImage: ...
+    @property
+    def groups(self) -> GroupCoordinator: ...
     @property
     def connections(self) -> Connections: ...
     @property
@@ -44,18 +53,27 @@ class Scraper:
         self._controller = controller
         self._partitions = PartitionLines(broker.replicas)
         self._cluster = ClusterView(broker.replicas, broker.metadata)
+        security = security_between_brokers(broker.config)
+        self._ends = LogEnds(broker.config, broker.replicas, broker.metadata, broker.background, security)
+        self._groups = GroupView(broker.groups, self._ends.of)
         self._process = ProcessView(broker.connections, lag)
         self._scraping = asyncio.Lock()
 
     async def scrape(self, *, openmetrics: bool) -> list[bytes]:
         """Return the text of all families, in pieces."""
         async with self._scraping:
+            await self._ends.refresh(await self._background.search(self._groups.partitions()))
             return await self._background.search(self._steps(openmetrics))
+
+    def close(self) -> None:
+        """Close the connections to other brokers."""
+        self._ends.close()
 
     def _steps(self, openmetrics: bool) -> Steps[list[bytes]]:
         page = Page(FAMILIES)
         yield from collect_traffic(page, self._traffic)
         figures = yield from self._partitions.collect(page)
         yield from self._cluster.collect(page, figures, self._controller.cluster)
+        yield from self._groups.collect(page)
         yield from self._process.collect(page, figures)
         return (yield from page.render(openmetrics=openmetrics))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gregor.broker.metrics import cluster, partitions, process, traffic
+from gregor.broker.metrics import cluster, groups, partitions, process, traffic
 from gregor.broker.metrics.family import Family
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (*traffic.FAMILIES, *cluster.FAMILIES, *partitions.FAMILIES, *process.FAMILIES)
+    family.name: family for module in (traffic, cluster, partitions, groups, process) for family in module.FAMILIES
 }
 
 

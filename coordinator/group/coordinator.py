@@ -4,7 +4,7 @@ Methods have messages of `protocol.messages` as arguments and results; errors ar
 them. Authorization, quotas, topic ids and the existence of topics are the caller's business.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +140,14 @@ class GroupCoordinator:
     def shard(self, partition: int) -> GroupShard:
         """The groups of a partition, to read from. Raises KafkaError while they are not loaded."""
         return self._runtime.shard(partition)
+
+    def loaded_shards(self) -> Iterator[GroupShard]:
+        """The shards that are loaded, to read from; others may be loaded or end between two of them."""
+        for partition in self._runtime.partitions():
+            try:
+                yield self._runtime.shard(partition)
+            except KafkaError:
+                continue
 
     def _partition_of(self, group_id: str) -> int:
         self._check_open()

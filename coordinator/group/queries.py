@@ -56,6 +56,14 @@ class Queries:
     def group_ids(self) -> list[str]:
         return list(self._groups)
 
+    def members_count(self, group_id: str) -> int:
+        """Return how many members a group of either protocol has; 0 if there is no such group."""
+        group = self._groups.get(group_id)
+        if group is not None and group.consumer is not None:
+            return len(group.consumer.members)
+        membership = self._soft.find(group_id)
+        return 0 if membership is None else len(membership.members)
+
     def list(
         self, group_ids: Iterable[str], states: Iterable[str], types: Iterable[str]
     ) -> list[ListGroupsResponse.ListedGroup]:

@@ -1,0 +1,118 @@
+"""The ends of the logs that groups read: high watermarks, also those of partitions that other brokers lead.
+
+Leaders of any kind show them by ListOffsets, which a scrape sends before its page is made: nothing is kept between
+scrapes but what is younger than a second, and what a slow broker does not answer in a second is missing in the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from gregor.broker.cluster.peer_queue import PeerQueues
+from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from gregor.protocol.topic_partition import TopicPartitionKey
+from gregor.protocol.turns import ITEMS_PER_STEP, Steps
+
+if TYPE_CHECKING:
+    from gregor.broker.jobs.background import Background
+    from gregor.config.broker import BrokerConfig
+    from gregor.replication.channels.peer import Peer, PeerError
+    from gregor.replication.partition.metadata_image import MetadataImage
+    from gregor.replication.partition.replica_manager import ReplicaManager
+
+MAX_AGE_S = 1.0
+MAX_WAIT_S = 1.0
+_LATEST = -1
+
+
+class LogEnds:
+    """`await refresh(...)`, then `of(...)`. Lives on the event loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        image: MetadataImage,
+        background: Background,
+        security: ChannelSecurity = PLAINTEXT_CHANNEL,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._replicas = replicas
+        self._image = image
+        self._background = background
+        self._clock_s = clock_s
+        self._fetched: dict[TopicPartitionKey, tuple[int, float]] = {}  # the end, and when it was received
+        self._pending: set[TopicPartitionKey] = set()
+        self._answered = asyncio.Event()
+        self._queues: PeerQueues[TopicPartitionKey] = PeerQueues(
+            config, image, background, "log-ends", self._exchange, self._failed, security=security
+        )
+
+    def of(self, key: TopicPartitionKey) -> int | None:
+        """Return the high watermark of a partition; None where it is not known."""
+        partition = self._replicas.get(*key)
+        if partition is not None and partition.is_leader and partition.log is not None:
+            return partition.log.high_watermark
+        found = self._fetched.get(key)
+        return None if found is None else found[0]
+
+    async def refresh(self, keys: Iterable[TopicPartitionKey]) -> None:
+        """Fetch the ends of those partitions that other brokers lead, for at most a second."""
+        await self._background.search(self._request(keys))
+        if self._pending:
+            self._answered.clear()
+            try:
+                async with asyncio.timeout(MAX_WAIT_S):
+                    await self._answered.wait()
+            except TimeoutError:
+                pass
+
+    def close(self) -> None:
+        self._queues.close()
+
+    def _request(self, keys: Iterable[TopicPartitionKey]) -> Steps[None]:
+        known, self._fetched = self._fetched, {}
+        oldest_s = self._clock_s() - MAX_AGE_S
+        for count, key in enumerate(keys, 1):
+            found = known.get(key)
+            if found is not None and found[1] >= oldest_s:
+                self._fetched.setdefault(key, found)
+            elif key not in self._pending:
+                self._add(key)
+            if not count % ITEMS_PER_STEP:
+                yield None
+        yield None
+
+    def _add(self, key: TopicPartitionKey) -> None:
+        state = self._image.partition(*key)
+        if state is None or state.leader < 0 or state.leader == self._replicas.broker_id:
+            return
+        self._pending.add(key)
+        if not self._queues.add(state.leader, key):
+            self._pending.discard(key)
+
+    async def _exchange(self, peer: Peer, keys: list[TopicPartitionKey]) -> None:
+        topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
+        for name, index in keys:
+            topic = topics.setdefault(name, ListOffsetsRequest.ListOffsetsTopic(name=name))
+            topic.partitions.append(ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=_LATEST))
+        response: ListOffsetsResponse = await peer.send(ListOffsetsRequest(replica_id=-1, topics=list(topics.values())))
+        received_s = self._clock_s()
+        for found in response.topics:
+            for part in found.partitions:
+                if part.error_code == ErrorCode.NONE:
+                    self._fetched[found.name, part.partition_index] = part.offset, received_s
+        self._end(keys)
+
+    def _failed(self, keys: list[TopicPartitionKey], _error: PeerError) -> None:
+        self._end(keys)
+
+    def _end(self, keys: list[TopicPartitionKey]) -> None:
+        self._pending.difference_update(keys)
+        if not self._pending:
+            self._answered.set()

@@ -1,0 +1,149 @@
+"""The series of groups: what their coordinator shows of committed offsets and members."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gregor.broker.metrics.groups import GroupView
+from gregor.broker.metrics.page import Page
+from gregor.broker.metrics.table import FAMILIES
+from gregor.broker.server import Server
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
+    CreateTopicsRequest,
+    FindCoordinatorRequest,
+    OffsetCommitRequest,
+)
+from gregor.protocol.topic_partition import TopicPartitionKey
+from gregor.protocol.turns import ITEMS_PER_STEP, run_all
+from tests.broker.harness import batch, produce_request
+from tests.broker.metrics.scraped import series_of
+from tests.broker.metrics.test_listener import client_of, with_server
+from tests.broker.test_server import Client
+from tests.coordinator.context import Context
+
+MOVING = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+SETTINGS = {"offsets_topic_num_partitions": "2", "group_initial_rebalance_delay_ms": "0"}
+
+
+def commit_request(group: str, offsets: Mapping[int, int], topic: str = "t") -> OffsetCommitRequest:
+    partitions = [
+        OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+        for index, offset in offsets.items()
+    ]
+    return OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=partitions)]
+    )
+
+
+async def commit(client: Client, request: OffsetCommitRequest) -> None:
+    """Commit, once the topic of the offsets exists and its coordinator has loaded it."""
+    while True:
+        answer = await client.ask(request, 8)
+        codes = {part.error_code for topic in answer.topics for part in topic.partitions}
+        if codes == {ErrorCode.NONE}:
+            return
+        assert codes <= set(MOVING), codes
+        await asyncio.sleep(0.02)
+
+
+async def create(client: Client, name: str, partitions: int) -> None:
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    answer = await client.ask(CreateTopicsRequest(topics=[topic]), 5)
+    assert not answer.topics[0].error_code
+
+
+async def groups_of(url: str) -> dict[str, float]:
+    return {name: value for name, value in (await series_of(url)).items() if name.startswith("kafka_consumergroup_")}
+
+
+@pytest.mark.slow
+def test_committed_offsets_and_members_are_shown(tmp_path: Path) -> None:
+    async def check(server: Server, url: str) -> None:
+        client = await client_of(server)
+        await create(client, "t", 3)
+        assert await groups_of(url) == {}
+        for _ in range(3):
+            await client.ask(produce_request("t", batch(b"a", b"b")), 9)
+        await client.ask(FindCoordinatorRequest(key='of "us"'), 1)
+        await commit(client, commit_request('of "us"', {0: 5, 2: 7}))
+        assert await groups_of(url) == {
+            'kafka_consumergroup_current_offset{consumergroup="of \\"us\\"",topic="t",partition="0"}': 5,
+            'kafka_consumergroup_current_offset{consumergroup="of \\"us\\"",topic="t",partition="2"}': 7,
+            'kafka_consumergroup_current_offset_sum{consumergroup="of \\"us\\"",topic="t"}': 12,
+            'kafka_consumergroup_lag{consumergroup="of \\"us\\"",topic="t",partition="0"}': 1,
+            'kafka_consumergroup_lag{consumergroup="of \\"us\\"",topic="t",partition="2"}': 0,
+            'kafka_consumergroup_lag_sum{consumergroup="of \\"us\\"",topic="t"}': 1,
+            'kafka_consumergroup_members{consumergroup="of \\"us\\""}': 0,
+        }
+        client.writer.close()
+
+    with_server(tmp_path, check, **SETTINGS)
+
+
+def lines_of(context: Context, ends: Mapping[TopicPartitionKey, int]) -> list[str]:
+    """The page of the groups of a coordinator, by line."""
+    page = Page(FAMILIES)
+    run_all(GroupView(context.coordinator, ends.get).collect(page))
+    text = b"".join(run_all(page.render(openmetrics=False))).decode()
+    return [line.removeprefix("kafka_consumergroup_") for line in text.splitlines() if not line.startswith("#")]
+
+
+def test_members_of_groups_are_counted() -> None:
+    with Context(partition_count=3) as context:
+        context.stable_group(2, group="two")
+        context.commit_offset(group="none")
+        found = [line for line in lines_of(context, {}) if line.startswith("members")]
+        assert sorted(found) == ['members{consumergroup="none"} 0', 'members{consumergroup="two"} 2']
+
+
+def test_lag_is_missing_where_an_end_is_not_known_and_never_negative() -> None:
+    with Context() as context:
+        for partition, offset in enumerate((5, 7, 9)):
+            context.commit_offset(offset, partition=partition)
+        labels = '{consumergroup="g",topic="t"'
+        known = {("t", 0): 8, ("t", 1): 7}
+        offsets = [
+            f'current_offset{labels},partition="{index}"}} {offset}' for index, offset in ((0, 5), (1, 7), (2, 9))
+        ]
+        lags = [f'lag{labels},partition="{index}"}} {lag}' for index, lag in ((0, 3), (1, 0))]
+        others = [f"current_offset_sum{labels}}} 21", 'members{consumergroup="g"} 0']
+        assert sorted(lines_of(context, known)) == sorted([*offsets, *lags, *others])
+        behind = [f'lag{labels},partition="2"}} 0', f"lag_sum{labels}}} 3"]
+        assert sorted(lines_of(context, {**known, ("t", 2): 4})) == sorted([*offsets, *lags, *behind, *others])
+
+
+def test_partitions_with_offsets_are_found_once() -> None:
+    with Context(partition_count=3) as context:
+        for group in ("a", "b"):
+            for partition in (0, 4):
+                context.commit_offset(group=group, partition=partition)
+        found = run_all(GroupView(context.coordinator, lambda _key: None).partitions())
+        assert sorted(found) == [("t", 0), ("t", 4)]
+
+
+def test_shards_that_are_not_loaded_are_left_out() -> None:
+    with Context() as context:
+        context.commit_offset()
+        assert lines_of(context, {})
+        context.coordinator.on_resigned(0)
+        assert lines_of(context, {}) == []
+
+
+def test_a_group_that_ends_between_two_steps_is_left_out() -> None:
+    with Context() as context:
+        for number in range(ITEMS_PER_STEP + 1):
+            context.commit_offset(group=f"g{number}")
+        page = Page(FAMILIES)
+        steps = GroupView(context.coordinator, lambda _key: None).collect(page)
+        next(steps)
+        last = context.shard.queries.group_ids()[-1]
+        del context.shard.groups[last]
+        for _ in steps:
+            pass
+        text = b"".join(run_all(page.render(openmetrics=False))).decode()
+        assert text.count("\nkafka_consumergroup_members{") == ITEMS_PER_STEP
