@@ -12,13 +12,13 @@ from gregor.protocol.channel_security import PLAINTEXT, PLAINTEXT_CHANNEL, Chann
 
 if TYPE_CHECKING:
     from gregor.config.security.jaas import JaasEntry
-    from gregor.config.security.tls import TlsSettings
     from gregor.protocol.sasl.mechanism import ClientMechanism
 
 PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SECRETS = frozenset(
     (
         "sasl.jaas.config",
+        "sasl.oauthbearer.client.credentials.client.secret",
         "ssl.key.password",
         "ssl.keystore.certificate.chain",
         "ssl.keystore.key",
@@ -32,9 +32,22 @@ _CLASSES = (
     "sasl.client.callback.handler.class",
     "sasl.login.callback.handler.class",
     "sasl.login.class",
+    "sasl.oauthbearer.jwt.retriever.class",
+    "sasl.oauthbearer.jwt.validator.class",
     "security.providers",
     "ssl.engine.factory.class",
 )
+_BUILT_IN = {
+    "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
+    "sasl.oauthbearer.jwt.retriever.class": (
+        "ClientCredentialsJwtRetriever",
+        "DefaultJwtRetriever",
+        "FileJwtRetriever",
+    ),
+    "sasl.oauthbearer.jwt.validator.class": ("ClientJwtValidator", "DefaultJwtValidator"),
+}
+"""Apache Kafka's own classes whose work is built in."""
+_KAFKA_OAUTHBEARER = "org.apache.kafka.common.security.oauthbearer."
 
 
 def protocol_of_client(texts: Mapping[str, str]) -> str:
@@ -51,13 +64,14 @@ def security_of_client(texts: Mapping[str, str]) -> ChannelSecurity:
     if protocol == PLAINTEXT:
         return PLAINTEXT_CHANNEL
     for key in _CLASSES:
-        if texts.get(key, "").strip():
-            raise ConfigError(key, texts[key].strip(), "gregor loads no classes of Java; remove the key")
+        given = texts.get(key, "").strip()
+        if given and not is_built_in(key, given):
+            raise ConfigError(key, given, "gregor loads no classes of Java; remove the key")
     tls_context = None
     if protocol in ("SSL", "SASL_SSL"):
-        from gregor.config.security.tls import client_context
+        from gregor.config.security.tls import TlsSettings, client_context
 
-        context = client_context(tls_of_client(texts))
+        context = client_context(TlsSettings.of_client(texts))
 
         def tls_context() -> object:
             return context
@@ -73,25 +87,13 @@ def security_of_client(texts: Mapping[str, str]) -> ChannelSecurity:
     return ChannelSecurity(protocol, tls_context, new_mechanism)
 
 
-def tls_of_client(texts: Mapping[str, str]) -> TlsSettings:
-    """Return the settings `ssl.*`."""
-    from gregor.config.security.settings import StoreSettings
-    from gregor.config.security.tls import TlsSettings
-
-    def value(key: str) -> object:
-        return texts.get(key) or ("JKS" if key.endswith(".type") else None)
-
-    def names(key: str) -> tuple[str, ...]:
-        return tuple(part.strip() for part in texts.get(key, "").split(",") if part.strip())
-
-    return TlsSettings(
-        prefix="",
-        key_store=StoreSettings.key_store(value),
-        trust_store=StoreSettings.trust_store(value),
-        enabled_protocols=names("ssl.enabled.protocols") or ("TLSv1.2", "TLSv1.3"),
-        protocol=texts.get("ssl.protocol", "").strip() or "TLSv1.3",
-        cipher_suites=names("ssl.cipher.suites"),
-        endpoint_identification_algorithm=texts.get("ssl.endpoint.identification.algorithm", "https").strip(),
+def is_built_in(key: str, class_name: str) -> bool:
+    """Return whether gregor does what this class of Apache Kafka does (the package of 3.x ends with `secured`)."""
+    package, _, name = class_name.removeprefix(_KAFKA_OAUTHBEARER).rpartition(".")
+    return (
+        package in ("", "secured", "internals.secured")
+        and class_name.startswith(_KAFKA_OAUTHBEARER)
+        and (name in _BUILT_IN.get(key, ()))
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.cli.errors import CommandError
 from gregor.config.definitions import ConfigError
-from gregor.protocol.client_security import SECRETS, sasl_of_client, security_of_client, tls_of_client
+from gregor.protocol.client_security import SECRETS, sasl_of_client, security_of_client
 
 if TYPE_CHECKING:
     from gregor.protocol.channel_security import ChannelSecurity
@@ -66,9 +66,10 @@ def for_librdkafka(given: Mapping[str, str]) -> dict[str, str]:
 
 def _add_stores(given: Mapping[str, str], found: dict[str, str]) -> None:
     """Add keys and certificates as PEM, from stores of any format."""
+    from gregor.config.security.settings import TlsSettings
     from gregor.config.security.stores import load_key_store, load_trust_store, pem_of
 
-    tls = tls_of_client(given)
+    tls = TlsSettings.of_client(given)
     if tls.trust_store.is_set:
         found["ssl.ca.pem"] = "".join(pem_of("CERTIFICATE", one) for one in load_trust_store(tls.trust_store))
     if tls.key_store.is_set:

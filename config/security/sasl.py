@@ -27,6 +27,21 @@ _UNSECURED = "unsecured"
 _JAAS = "sasl.jaas.config"
 _HANDLER = "sasl.server.callback.handler.class"
 _JWKS = "sasl.oauthbearer.jwks.endpoint.url"
+_LOGIN_KEYS = (
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+    "sasl.login.refresh.buffer.seconds",
+    "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter",
+    "sasl.login.retry.backoff.max.ms",
+    "sasl.login.retry.backoff.ms",
+    "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.token.endpoint.url",
+)
+"""They describe how this broker fetches a token for its connections to other brokers."""
 
 
 class Values(Protocol):
@@ -65,6 +80,8 @@ class SaslSettings:
     """Of requests before authentication."""
     jwks: JwksSettings | None = None
     """None: OAUTHBEARER is off, or its tokens are unsecured."""
+    login_texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """By key, the settings of `sasl.*` with which this broker fetches a token for its connections to other brokers."""
 
     @classmethod
     def of_listener(cls, config: Values, listener: str) -> SaslSettings:
@@ -98,6 +115,7 @@ class _Reader:
             self.config["connection.failed.authentication.delay.ms"],
             self._found("sasl.server.max.receive.size")[1],
             self._jwks() if "OAUTHBEARER" in names else None,
+            {key: str(value) for key in _LOGIN_KEYS if (value := self._found(key)[1]) is not None},
         )
 
     def _found(self, key: str, mechanism: str = "") -> tuple[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +95,26 @@ class TlsSettings:
     principal_mapping_rules: str = "DEFAULT"
     allow_dn_changes: bool = False
     allow_san_changes: bool = False
+
+    @classmethod
+    def of_client(cls, texts: Mapping[str, str]) -> TlsSettings:
+        """Return the settings `ssl.*` of a client, from their texts, with the defaults of Java's clients."""
+
+        def value(key: str) -> object:
+            return texts.get(key) or ("JKS" if key.endswith(".type") else None)
+
+        def names(key: str) -> tuple[str, ...]:
+            return tuple(part.strip() for part in texts.get(key, "").split(",") if part.strip())
+
+        return cls(
+            prefix="",
+            key_store=StoreSettings.key_store(value),
+            trust_store=StoreSettings.trust_store(value),
+            enabled_protocols=names("ssl.enabled.protocols") or ("TLSv1.2", "TLSv1.3"),
+            protocol=texts.get("ssl.protocol", "").strip() or "TLSv1.3",
+            cipher_suites=names("ssl.cipher.suites"),
+            endpoint_identification_algorithm=texts.get("ssl.endpoint.identification.algorithm", "https").strip(),
+        )
 
     @classmethod
     def of_listener(cls, config: BrokerConfig, listener_name: str) -> TlsSettings:

@@ -74,6 +74,51 @@ _OAUTHBEARER = (
     ConfigDef("sasl.oauthbearer.sub.claim.name", "string", "sub", "Claim that has the name of the client."),
 )
 
+_LOGIN = (
+    ConfigDef(
+        "sasl.oauthbearer.token.endpoint.url",
+        "string",
+        None,
+        "Address at which the broker fetches the token with which it authenticates to other brokers: https://...,"
+        " http://..., or file:///... of a file with the token.",
+    ),
+    ConfigDef("sasl.oauthbearer.client.credentials.client.id", "string", None, "Id of the broker for that address."),
+    ConfigDef(
+        "sasl.oauthbearer.client.credentials.client.secret", "password", None, "Secret of the broker for that address."
+    ),
+    ConfigDef("sasl.oauthbearer.scope", "string", None, "Scope for which a token is requested."),
+    ConfigDef("sasl.login.connect.timeout.ms", "int", None, "Limit of a connection to that address; unset: 10 s."),
+    ConfigDef("sasl.login.read.timeout.ms", "int", None, "Limit of each wait for its response; unset: 10 s."),
+    ConfigDef("sasl.login.retry.backoff.ms", "long", 100, "First pause after a failure to fetch a token."),
+    ConfigDef(
+        "sasl.login.retry.backoff.max.ms", "long", 10000, "Sum of the pauses, after which an authentication fails."
+    ),
+    ConfigDef(
+        "sasl.login.refresh.window.factor",
+        "double",
+        0.8,
+        "Share of a token's life after which it is replaced.",
+        dynamic=PER_BROKER,
+    ),
+    ConfigDef(
+        "sasl.login.refresh.window.jitter", "double", 0.05, "Largest random addition to that share.", dynamic=PER_BROKER
+    ),
+    ConfigDef(
+        "sasl.login.refresh.min.period.seconds",
+        "short",
+        60,
+        "Shortest time between two replacements of a token.",
+        dynamic=PER_BROKER,
+    ),
+    ConfigDef(
+        "sasl.login.refresh.buffer.seconds",
+        "short",
+        300,
+        "Time before the end of a token by which it is replaced.",
+        dynamic=PER_BROKER,
+    ),
+)
+
 _DELEGATION_TOKENS = (
     ConfigDef(
         "delegation.token.secret.key",
@@ -104,10 +149,10 @@ _DELEGATION_TOKENS = (
     ),
 )
 
-SASL_SETTINGS = (*_SASL, *_OAUTHBEARER, *_DELEGATION_TOKENS)
+SASL_SETTINGS = (*_SASL, *_OAUTHBEARER, *_LOGIN, *_DELEGATION_TOKENS)
 
 SASL_LISTENER_KEYS = tuple(
-    one.key for one in (*_SASL, *_OAUTHBEARER) if one.key != "connection.failed.authentication.delay.ms"
+    one.key for one in (*_SASL, *_OAUTHBEARER, *_LOGIN) if one.key != "connection.failed.authentication.delay.ms"
 )
 MECHANISM_KEYS = ("sasl.jaas.config", "sasl.server.callback.handler.class", "connections.max.reauth.ms")
 _PREFIXES = tuple(f"{name.lower()}." for name in MECHANISM_NAMES)

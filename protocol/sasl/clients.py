@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from gregor.config.definitions import ConfigError
 from gregor.protocol.sasl.mechanism import (
     GSSAPI,
     OAUTHBEARER,
@@ -12,7 +13,7 @@ from gregor.protocol.sasl.mechanism import (
     AuthenticationFailed,
     ClientMechanism,
 )
-from gregor.protocol.sasl.oauthbearer import OAuthBearerClient
+from gregor.protocol.sasl.oauthbearer import TOKEN_ENDPOINT, OAuthBearerClient
 from gregor.protocol.sasl.plain import PlainClient
 from gregor.protocol.sasl.scram import MECHANISMS, ScramClient
 from gregor.protocol.sasl.web_tokens import new_unsecured_token
@@ -20,7 +21,6 @@ from gregor.protocol.sasl.web_tokens import new_unsecured_token
 if TYPE_CHECKING:
     from gregor.config.security.jaas import JaasEntry
 
-_TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 NAMES = (PLAIN, *MECHANISMS, OAUTHBEARER)
 
 
@@ -35,9 +35,8 @@ def client_mechanism(
     """Return the client side of a mechanism for the user of a JAAS entry. Raises AuthenticationFailed, which names the
     remedy, where the entry does not fit the mechanism.
 
-    `settings` are texts of `sasl.*` keys; those that request a token from an identity provider are refused. For
-    OAUTHBEARER `token` returns the present token; without it, the entry must describe an unsecured one, which is made
-    at `now_s()`.
+    `settings` are texts of `sasl.*` keys. For OAUTHBEARER `token` returns the present token; without it, the settings
+    must name an identity provider, or the entry describe an unsecured token, which is made at `now_s()`.
     """
     if name not in NAMES:
         reason = "gregor has no GSSAPI" if name == GSSAPI else "it is unknown"
@@ -64,9 +63,17 @@ def _oauthbearer(
     if token is not None:
         return OAuthBearerClient(token)
     options: Mapping[str, str] = {} if jaas is None else jaas.options
-    if settings.get(_TOKEN_ENDPOINT) or now_s is None or not any(key.startswith("unsecuredLogin") for key in options):
+    if settings.get(TOKEN_ENDPOINT, "").strip():
+        from gregor.protocol.sasl.client_credentials import ClientCredentials  # most clients need neither
+        from gregor.protocol.sasl.token_endpoint import tokens_of
+
+        try:
+            return OAuthBearerClient(tokens_of(ClientCredentials.of(settings, options)))
+        except ConfigError as error:
+            raise AuthenticationFailed(str(error)) from None
+    if now_s is None or not any(key.startswith("unsecuredLogin") for key in options):
         raise AuthenticationFailed(
-            "SASL/OAUTHBEARER needs a token: gregor fetches none from an identity provider; give the options "
-            "unsecuredLoginStringClaim_sub and so on for an unsecured token, or use another mechanism"
+            f"SASL/OAUTHBEARER needs a token: set {TOKEN_ENDPOINT} to fetch one from an identity provider, or give the "
+            "options unsecuredLoginStringClaim_sub and so on for an unsecured one"
         )
     return OAuthBearerClient(lambda: new_unsecured_token(options, now_s()))

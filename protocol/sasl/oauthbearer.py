@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from gregor.protocol.sasl.mechanism import OAUTHBEARER, AuthenticationFailed
 
+TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+"""The key of the address at which clients fetch tokens."""
 _SASLNAME = r"(?:[^\x00\x80-\xff=,]|=2C|=3D)+"
 _FIRST = re.compile(rf"n,(?:a=({_SASLNAME}))?,((?:\x01[A-Za-z]+=[\x21-\x7e \t\r\n]+)*)\x01\x01", re.DOTALL)
 _BEARER = re.compile(r"(?i:bearer) ([-A-Za-z0-9._~+/]+=*)")

@@ -62,7 +62,7 @@ def make_mechanism(config: BrokerConfig, listener: str) -> ClientMechanism:
         )
     key = f"listener.name.{listener.lower()}.{name.lower()}.sasl.jaas.config"
     try:
-        return client_mechanism(name, settings.jaas.get(name), now_s=time.time)
+        return client_mechanism(name, settings.jaas.get(name), settings.login_texts, now_s=time.time)
     except AuthenticationFailed as error:
         raise ConfigError(key, "(hidden)", f"{error}; with them this broker authenticates to the others") from None
 

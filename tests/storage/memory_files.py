@@ -9,10 +9,12 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
+import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import wraps
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.fs.files import ContentCache, DirectoryEntry
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 
+ArgsT = ParamSpec("ArgsT")
+ResultT = TypeVar("ResultT")
 PAGE_BYTES = 4096
 _NUMBERS = count()
 
@@ -167,6 +171,19 @@ class MemoryFile:
         return len(taken)
 
 
+def _whole(
+    method: Callable[Concatenate[MemoryFiles, ArgsT], ResultT],
+) -> Callable[Concatenate[MemoryFiles, ArgsT], ResultT]:
+    """The threads that close and load logs see each operation of the file system as done or not begun."""
+
+    @wraps(method)
+    def one_at_a_time(files: MemoryFiles, *args: ArgsT.args, **kwargs: ArgsT.kwargs) -> ResultT:
+        with files.lock:
+            return method(files, *args, **kwargs)
+
+    return one_at_a_time
+
+
 class MemoryFiles:
     """A whole file system. `now_ms` is what files written from now on have as their modification time."""
 
@@ -176,6 +193,7 @@ class MemoryFiles:
         """How often each operation was called: write, read, truncate, sync, create, rename, unlink,
         sync_directory, write_atomically."""
         self.now_ms = 0
+        self.lock = threading.RLock()
         self._contents: dict[str, _Content] = {}
         self._durable_names: dict[str, _Content] = {}
         self._directories = {"/", ""}
@@ -212,6 +230,7 @@ class MemoryFiles:
     def mend_folder(self, path: str) -> None:
         del self._broken[path + "/"]
 
+    @_whole
     def evict(self) -> None:
         """Nothing is in the page cache any more, nor in `cache`."""
         for content in self._contents.values():
@@ -221,6 +240,7 @@ class MemoryFiles:
         self.cache.forget(self)
         self.cache.limit_bytes = limit_bytes
 
+    @_whole
     def crash(self) -> None:
         """Lose everything that was not synced. Open Files of files that survive keep working."""
         self._contents = dict(self._durable_names)
@@ -230,6 +250,7 @@ class MemoryFiles:
 
     # The interface of gregor.storage.fs.files.Files
 
+    @_whole
     def create(self, path: str) -> MemoryFile:
         self.count("create", path)
         self._check_directory(path)
@@ -245,6 +266,7 @@ class MemoryFiles:
     def exists(self, path: str) -> bool:
         return path in self._contents or path in self._directories
 
+    @_whole
     def list_directory(self, path: str) -> list[DirectoryEntry]:
         self._check_broken(path)
         if path not in self._directories:
@@ -262,6 +284,7 @@ class MemoryFiles:
             ),
         ]
 
+    @_whole
     def make_directory(self, path: str) -> None:
         self._check_broken(path)
         while path not in self._directories:
@@ -272,6 +295,7 @@ class MemoryFiles:
         self.count("read", path)
         return bytes(self.content(path).data)
 
+    @_whole
     def write_atomically(self, path: str, data: bytes, *, sync: bool = True) -> None:
         self.count("write_atomically", path)
         self._check_directory(path)
@@ -289,15 +313,16 @@ class MemoryFiles:
     def sync_file(self, path: str) -> None:
         MemoryFile(self, path).sync()
 
+    @_whole
     def sync_directory(self, path: str) -> None:
         self.count("sync_directory", path)
-        # Other threads may be at it, too: copies, and nothing that minds what is gone already.
-        for name in [name for name in list(self._durable_names) if posixpath.dirname(name) == path]:
-            self._durable_names.pop(name, None)
-        for name, content in list(self._contents.items()):
+        for name in [name for name in self._durable_names if posixpath.dirname(name) == path]:
+            del self._durable_names[name]
+        for name, content in self._contents.items():
             if posixpath.dirname(name) == path:
                 self._durable_names[name] = content
 
+    @_whole
     def sync_everything(self, path: str) -> bool:
         self.count("sync_everything", path)
         for content in self._contents.values():
@@ -305,6 +330,7 @@ class MemoryFiles:
         self._durable_names = dict(self._contents)
         return True
 
+    @_whole
     def rename(self, source: str, target: str) -> None:
         self.count("rename", source)
         if source in self._contents:
@@ -319,10 +345,12 @@ class MemoryFiles:
         else:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
 
+    @_whole
     def unlink(self, path: str) -> None:
         self.count("unlink", path)
         self._contents.pop(path, None)
 
+    @_whole
     def remove_directory(self, path: str) -> None:
         self._check_broken(path)
         for names in (self._contents, self._durable_names):
@@ -332,6 +360,7 @@ class MemoryFiles:
 
     # Between MemoryFiles and its MemoryFile
 
+    @_whole
     def count(self, operation: str, path: str) -> int | None:
         """Raise the fault that was ordered for this call, or return the number of bytes that may be written."""
         fault = self._faults.pop((operation, self.calls[operation]), None)

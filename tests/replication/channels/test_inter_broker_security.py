@@ -1,0 +1,77 @@
+"""replication.channels.inter_broker_security: a broker that authenticates to others with a token of a provider."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.protocol.sasl.mechanism import AuthenticationFailed
+from gregor.protocol.sasl.token_endpoint import tokens_of
+from gregor.replication.channels.inter_broker_security import security_between_brokers
+from tests.support.identity_provider import identity_provider, token_body
+
+SECRET = "planted-broker-secret"
+BASE = {
+    "listeners": "INSIDE://localhost:9092",
+    "listener.security.protocol.map": "INSIDE:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "INSIDE",
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+    "sasl.oauthbearer.jwks.endpoint.url": "https://login.example/keys",
+}
+KEYS = {
+    "sasl.oauthbearer.client.credentials.client.id": "broker",
+    "sasl.oauthbearer.client.credentials.client.secret": SECRET,
+}
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+OPTIONS = {
+    "listener.name.inside.oauthbearer.sasl.jaas.config": (
+        f'{MODULE} required clientId="broker" clientSecret="{SECRET}";'
+    ),
+}
+
+
+@pytest.mark.parametrize("credentials", [KEYS, OPTIONS], ids=["4.x", "3.x"])
+@pytest.mark.parametrize("prefix", ["", "listener.name.inside."])
+def test_connections_of_a_broker_share_a_token(credentials: dict[str, str], prefix: str) -> None:
+    tokens_of.cache_clear()
+    with identity_provider(lambda: (200, token_body("opaque", expires_in=10_000))) as provider:
+        url = {f"{prefix}sasl.oauthbearer.token.endpoint.url": provider.url}
+        security = security_between_brokers(BrokerConfig({**BASE, **credentials, **url}))
+        assert provider.requests == []
+        assert security.new_mechanism is not None
+        for _ in range(2):
+            assert security.new_mechanism().first() == b"n,,\x01auth=Bearer opaque\x01\x01"
+    assert len(provider.requests) == 1
+
+
+def test_token_that_a_provider_refuses_fails_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    tokens_of.cache_clear()
+    with identity_provider(lambda: (401, b'{"error":"invalid_client"}')) as provider, caplog.at_level(logging.DEBUG):
+        url = {"sasl.oauthbearer.token.endpoint.url": provider.url}
+        security = security_between_brokers(BrokerConfig({**BASE, **KEYS, **url}))
+        assert security.new_mechanism is not None
+        with pytest.raises(
+            AuthenticationFailed, match=r"client broker: .* status 401 \(invalid_client\)"
+        ) as failed:
+            security.new_mechanism().first()
+    assert SECRET not in str(failed.value) + caplog.text
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({}, "set sasl.oauthbearer.token.endpoint.url to fetch one"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://a/b"}, r"client\.secret=: is not set"),
+        ({"sasl.oauthbearer.token.endpoint.url": "a/b", **KEYS}, "must be a URL that begins with https"),
+        ({"sasl.oauthbearer.token.endpoint.url": "http://a/b", "sasl.login.refresh.window.factor": "9", **KEYS}, "0.5"),
+    ],
+)
+def test_settings_without_a_token_stop_the_start(texts: dict[str, str], message: str) -> None:
+    given = {"sasl.oauthbearer.client.credentials.client.id": "broker", **texts}
+    with pytest.raises(ConfigError, match=message) as refused:
+        security_between_brokers(BrokerConfig({**BASE, **given}))
+    assert SECRET not in str(refused.value)
