@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from gregor.coordinator.ports import LogLoader, LogWriter, Shard, ShardContext, TimedOperation, ValueT
-from gregor.coordinator.replaying import NO_PRODUCER_ID, replay
+from gregor.coordinator.replaying import NO_PRODUCER_ID, LoadedRecords
 from gregor.coordinator.result import Record, Result, coordinator_error
 from gregor.coordinator.timers import LoopTimers
 from gregor.protocol.deferred import Deferred, outcome_of
@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 MAX_BATCH_BYTES = 256 * 1024
 """The limit of the batches of a non-atomic list of records; well below `max.message.bytes` of any topic."""
 
+LOADS_AT_ONCE = 4
+"""Partitions that are read at once. One thread replays all; more would keep more records in memory, to no end."""
 _RECORD_OVERHEAD = 21  # at most, of a record without headers
 _COMMITTED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
@@ -46,10 +48,12 @@ S = TypeVar("S", bound=Shard)
 
 
 class RecordFormat(NamedTuple):
-    """The bytes of the internal topic's records. `decode` returns None for a record of a kind that is not served."""
+    """The bytes of the internal topic's records. `decode` returns None for a record of a kind that is not served;
+    `is_independent` is that of gregor.coordinator.replaying."""
 
     encode: Callable[[Record], tuple[bytes, bytes | None]]
     decode: Callable[[bytes | None, bytes | None], Record | None]
+    is_independent: Callable[[bytes], bool]
 
 
 class RuntimeSettings(NamedTuple):
@@ -224,7 +228,7 @@ class CoordinatorRuntime(Generic[S]):
         settings: RuntimeSettings,
     ) -> None:
         self._make_shard = make_shard
-        self._encode, self._decode = record_format
+        self._encode, self._decode, self._is_independent = record_format
         self._writer = writer
         self._loader = loader
         self._clock_ms = clock_ms
@@ -233,6 +237,7 @@ class CoordinatorRuntime(Generic[S]):
         self._load_buffer_bytes = settings.load_buffer_bytes
         self._owned: dict[int, _Owned[S]] = {}
         self._gate = gate
+        self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
 
     # --- which partitions
 
@@ -514,7 +519,8 @@ class CoordinatorRuntime(Generic[S]):
 
     async def _load(self, partition: int, owned: _Owned[S]) -> None:
         try:
-            await self._replay_log(partition, owned)
+            async with self._loads:
+                await self._replay_log(partition, owned)
             await self._gate.run(owned.shard.on_loaded(self._clock_ms()))
         except KafkaError as error:
             _log.warning(
@@ -534,14 +540,18 @@ class CoordinatorRuntime(Generic[S]):
             await turns.next()
 
     async def _replay_log(self, partition: int, owned: _Owned[S]) -> None:
+        name = f"{self._name}-{partition}"
+        loaded = LoadedRecords(self._is_independent)
         offset, end_offset = self._loader.bounds(partition)
         while offset < end_offset:
             data = await self._loader.read(partition, offset, self._load_buffer_bytes)
-            name = f"{self._name}-{partition}"
-            reached = await self._gate.run(replay(owned.shard, self._decode, data, offset, name))
+            reached = await self._gate.run(loaded.read(data, offset))
             if reached == offset:
                 break
             offset = reached
+            if loaded.is_full:
+                await self._gate.run(loaded.replay(owned.shard, self._decode, name))
+        await self._gate.run(loaded.replay(owned.shard, self._decode, name))
         owned.end_offset = owned.readable_offset = max(offset, end_offset)
 
 

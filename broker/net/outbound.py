@@ -285,13 +285,31 @@ class Outbound:
             raise NotCached(len(view)) from None
         if got == 0:
             return 0
-        sent = out.send(view[:got])
+        sent = self._send_with_next(out, view[:got]) if position + got == end else out.send(view[:got])
         # No more is read than the socket accepts at once, or the rest would have to be read again.
         if sent < got:
             self._window_bytes = max(_MIN_WINDOW_BYTES, sent)
         else:
             self._window_bytes = min(WINDOW_BYTES, self._window_bytes * 2)
         return sent
+
+    def _send_with_next(self, out: socket.socket, last: memoryview) -> int:
+        """Send the last bytes of the region and the bytes queued behind it in one call: a response ends with a few
+        bytes behind its records, which would cost a call and a packet of their own. Return how many of `last` are
+        sent; the queue keeps what is left of the others."""
+        queue = self._queue
+        behind = queue[1] if len(queue) > 1 else b""
+        if not isinstance(behind, (bytes, bytearray)) or not behind:
+            return out.send(last)
+        sent = out.sendmsg([last, behind])
+        sent_behind = sent - len(last)
+        if sent_behind <= 0:
+            return sent
+        if sent_behind < len(behind):
+            queue[1] = behind[sent_behind:]
+        else:
+            del queue[1]
+        return len(last)
 
     def _send_by_sendfile(self, out: socket.socket, source: int, position: int, end: int, is_cached: CacheProbe) -> int:
         """Send as `_send_by_buffer`. Bytes that were read ahead are sent without a probe: some file systems keep

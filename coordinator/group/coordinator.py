@@ -14,7 +14,7 @@ from gregor.coordinator.group.consumer.requests import ConsumerRequests
 from gregor.coordinator.group.joining import Joiner
 from gregor.coordinator.group.offsets import Offsets, commit_response, transactional_commit_response
 from gregor.coordinator.group.pieces import about, commit_in_pieces, fetch_pieces, for_one_group, is_one_piece
-from gregor.coordinator.group.records import decode_record, encode_record
+from gregor.coordinator.group.records import decode_record, encode_record, is_independent
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.history.rebalance import RebalanceLog
 from gregor.coordinator.partitioner import partition_of
@@ -97,7 +97,7 @@ class GroupCoordinator:
         self._clock_ms = clock_ms
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             lambda context: GroupShard(config, context, gate, consumer_groups, new_uuid, history),
-            RecordFormat(encode_record, decode_record),
+            RecordFormat(encode_record, decode_record, is_independent),
             writer,
             loader,
             clock_ms,

@@ -98,6 +98,7 @@ _KINDS = {
 _KIND_OF: dict[type[Any], _Kind] = {kind.key_class: kind for kind in _KINDS.values()}
 # An offset commit had key version 0 once, with the same fields.
 _KINDS[0] = _KINDS[1]
+_OFFSET_KEYS = (_VERSION.pack(0), _VERSION.pack(1))
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
@@ -126,6 +127,12 @@ def _encoded_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return _encoded(
         kind.key_prefix, OffsetCommitKey(group=group_id, topic=topic, partition=partition), kind.key_version
     )
+
+
+def is_independent(key: bytes) -> bool:
+    """Whether a key is that of an offset. The other kinds depend on each other: a record of a classic group ends a
+    consumer group of the same id, and the reverse."""
+    return key.startswith(_OFFSET_KEYS)
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> Record | None:

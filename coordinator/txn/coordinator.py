@@ -17,7 +17,7 @@ from gregor.coordinator.txn.config import TransactionConfig
 from gregor.coordinator.txn.endings import NEEDS_PRODUCER_ID
 from gregor.coordinator.txn.ports import MarkerSender
 from gregor.coordinator.txn.queries import Filters, refused
-from gregor.coordinator.txn.records import decode_record, encoder
+from gregor.coordinator.txn.records import decode_record, encoder, is_independent
 from gregor.coordinator.txn.shard import TransactionShard
 from gregor.coordinator.txn.transaction import (
     EPOCH_PER_TRANSACTION,
@@ -81,7 +81,7 @@ class TransactionCoordinator:
         self._closed = False
         self._runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             lambda context: TransactionShard(config, context, markers, producer_ids, transaction_version),
-            RecordFormat(encoder(transaction_version), decode_record),
+            RecordFormat(encoder(transaction_version), decode_record, is_independent),
             writer,
             loader,
             clock_ms,

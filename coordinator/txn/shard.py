@@ -91,7 +91,9 @@ class TransactionShard:
         """
         self._loaded = True
         prepared: list[str] = []
-        for transactional_id, transaction in self.state.transactions.items():
+        for number, (transactional_id, transaction) in enumerate(self.state.transactions.items(), 1):
+            if not number % ITEMS_PER_STEP:
+                yield None
             if transaction.state is TransactionState.ONGOING:
                 self._schedule_timeout(transactional_id, self._time_left_ms(transaction, now_ms))
                 if transaction.client_version >= EPOCH_PER_TRANSACTION:
@@ -99,7 +101,6 @@ class TransactionShard:
                     self._context.submit(partial(self._abort_after_downgrade, transactional_id))
             elif transaction.state in PREPARED:
                 prepared.append(transactional_id)
-            yield None
         for first in range(0, len(prepared), ITEMS_PER_STEP):
             some = prepared[first : first + ITEMS_PER_STEP]
             self._context.submit(partial(self._resume_markers, some))

@@ -8,7 +8,7 @@ from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.coordinator import GroupCoordinator, Verify
 from gregor.coordinator.group.group import Group
-from gregor.coordinator.group.records import decode_record
+from gregor.coordinator.group.records import decode_record, is_independent
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.group.states import GroupState
 from gregor.coordinator.history.rebalance import Rebalance
@@ -115,7 +115,7 @@ class Context(CoordinatorContext[GroupCoordinator]):
         """The same as another coordinator would build it from the log."""
         shard = GroupShard(self.config, _NoContext(), LoopGate(), ConsumerGroups())
         data = b"".join(self.log.batches.get(0, []))
-        run_all(replay(shard, decode_record, data, 0, "replayed"))
+        run_all(replay(shard, decode_record, is_independent, data, 0, "replayed"))
         return _plain(shard.groups)
 
     # --- requests

@@ -71,7 +71,7 @@ class Bench:
         self.tasks: list[asyncio.Task[Any]] = []
         self.runtime: CoordinatorRuntime[ListShard] = CoordinatorRuntime(
             self._make_shard,
-            RecordFormat(encode, decode),
+            RecordFormat(encode, decode, lambda key: key != b"dependent"),
             self.log,
             self.log,
             lambda: START_MS + round(self.loop.now_s * 1000),

@@ -392,7 +392,7 @@ def test_operations_for_all_run_on_each_shard_after_its_load() -> None:
 def test_loading_lets_others_have_their_turn() -> None:
     with Bench(clock=itertools.count().__next__) as bench:  # each step uses its turn up
         for partition in (0, 1):
-            bench.log.append(partition, [(b"a", bytes(BYTES_PER_STEP))] * 60)
+            bench.log.append(partition, [(b"%d" % number, bytes(BYTES_PER_STEP)) for number in range(60)])
             bench.elect(partition)
         turns: list[tuple[int, int]] = []
 

@@ -14,7 +14,7 @@ from gregor.coordinator.group.consumer.config import ConsumerGroups
 from gregor.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from gregor.coordinator.group.consumer.regular_expressions import compile_expression
 from gregor.coordinator.group.group import Membership
-from gregor.coordinator.group.records import decode_record, encode_record
+from gregor.coordinator.group.records import decode_record, encode_record, is_independent
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.group.subscription import subscribed_topics
 from gregor.coordinator.ports import TimedOperation
@@ -201,7 +201,7 @@ class Groups:
 
     def replay_batches(self, context: None, data: bytes) -> None:
         shard = self.shard()
-        offset = run_all(replay(shard, decode_record, data, 0, "fuzz"))
+        offset = run_all(replay(shard, decode_record, is_independent, data, 0, "fuzz"))
         assert -(2**63) <= offset < 2**64
         pending = {
             (producer_id, group_id, *partition)

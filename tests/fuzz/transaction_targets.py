@@ -11,7 +11,7 @@ from gregor.coordinator.replaying import replay
 from gregor.coordinator.result import Record
 from gregor.coordinator.txn.config import TransactionConfig
 from gregor.coordinator.txn.partitions import NO_PARTITIONS
-from gregor.coordinator.txn.records import decode_record, encoder
+from gregor.coordinator.txn.records import decode_record, encoder, is_independent
 from gregor.coordinator.txn.shard import TransactionShard
 from gregor.coordinator.txn.states import IDLE, STATE_OF, TransactionState
 from gregor.coordinator.txn.transaction import ProducerIdAndEpoch, Transaction
@@ -139,7 +139,7 @@ class Transactions:
 
     def replay_batches(self, context: None, data: bytes) -> None:
         shard = self.shard()
-        offset = run_all(replay(shard, decode_record, data, 0, "fuzz"))
+        offset = run_all(replay(shard, decode_record, is_independent, data, 0, "fuzz"))
         assert -(2**63) <= offset < 2**64
         run_all(shard.on_loaded(NOW_MS))
         assert all(

@@ -161,9 +161,9 @@ TRANSACTION_MUTANTS = (
         (
             Edit(
                 "coordinator",
-                "replay",
-                "batch.producer_id if batch.is_transactional else NO_PRODUCER_ID",
-                "NO_PRODUCER_ID",
+                "_keep_batch",
+                "batch.is_transactional and batch.producer_id != NO_PRODUCER_ID",
+                "False",
             ),
         ),
         seed=4,

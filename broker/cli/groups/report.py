@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from gregor.broker.cli.client import collect_results, require_results
+from gregor.broker.cli.groups.seconds_behind import NOTHING_UNREAD, FirstUnread
 from gregor.broker.cli.groups.views import DEAD, EMPTY, STABLE, GroupView, describe_groups
 from gregor.broker.cli.tables import Column, on_terminal, print_table
 from gregor.protocol.topic_partition import TopicPartitionKey
@@ -20,31 +22,57 @@ MISSING = "-"
 def describe(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], timeout_s: float) -> int:
     """Print one table per group; return exit code 1 if one of them does not exist."""
     code = 0
-    for group in describe_groups(admin, names, given["bootstrap"], given["config_file"], timeout_s):
-        if group.state == DEAD:
-            print(
-                f"gregor groups: group '{group.group_id}' does not exist. `gregor groups --list` shows the groups that "
-                "exist.",
-                file=sys.stderr,
-            )
-            code = 1
-            continue
-        _remark(group)
-        if given["members"]:
-            columns, rows = member_table(group, given["verbose"])
-        elif given["state"]:
-            columns, rows = state_table(group, given["verbose"])
-        else:
-            committed = committed_offsets(admin, group.group_id, timeout_s)
-            keys = {*committed, *(key for member in group.members for key in member.assigned)}
-            ends = {key: info.offset for key, info in log_offsets(admin, keys, OffsetSpec.latest()).items()}
-            columns, rows = offset_table(group, committed, ends, given["verbose"])
-        if rows and on_terminal():
-            print_table(columns, rows)
-        elif rows or (given["members"] and not on_terminal()):  # without members Kafka's tool still prints the titles
-            print()
-            print_table(columns, rows)
+    bootstrap, config_file = given["bootstrap"], given["config_file"]
+    with FirstUnread(bootstrap, config_file, timeout_s) as first_unread:
+        for group in describe_groups(admin, names, bootstrap, config_file, timeout_s):
+            if group.state == DEAD:
+                print(
+                    f"gregor groups: group '{group.group_id}' does not exist. `gregor groups --list` shows the groups "
+                    "that exist.",
+                    file=sys.stderr,
+                )
+                code = 1
+                continue
+            _remark(group)
+            if given["members"]:
+                columns, rows = member_table(group, given["verbose"])
+            elif given["state"]:
+                columns, rows = state_table(group, given["verbose"])
+            else:
+                positions = read_positions(admin, group, first_unread, timeout_s)
+                columns, rows = offset_table(group, positions, given["verbose"])
+            if rows and on_terminal():
+                print_table(columns, rows)
+            elif rows or (given["members"] and not on_terminal()):  # Kafka's tool prints the titles without members too
+                print()
+                print_table(columns, rows)
     return code
+
+
+class Positions(NamedTuple):
+    """Where a group stands: its committed offsets, the ends of the logs, and how many seconds it is behind."""
+
+    committed: Mapping[TopicPartitionKey, TopicPartition]
+    ends: Mapping[TopicPartitionKey, int]
+    seconds_behind: Mapping[TopicPartitionKey, float]
+
+
+def read_positions(admin: AdminClient, group: GroupView, first_unread: FirstUnread, timeout_s: float) -> Positions:
+    """Read the committed offsets of a group, the ends of their logs, and the ages of the first unread records."""
+    committed = committed_offsets(admin, group.group_id, timeout_s)
+    keys = {*committed, *(key for member in group.members for key in member.assigned)}
+    ends = {key: info.offset for key, info in log_offsets(admin, keys, OffsetSpec.latest()).items()}
+    offsets = {key: part.offset for key, part in committed.items()}
+    timestamps_ms = first_unread.timestamps_ms(group.group_id, offsets, ends)
+    return Positions(committed, ends, ages_s(timestamps_ms, time.time() * 1000))
+
+
+def ages_s(timestamps_ms: Mapping[TopicPartitionKey, int], now_ms: float) -> dict[TopicPartitionKey, float]:
+    """Return the age of each record; 0 where nothing is unread, and for timestamps ahead of this host's clock."""
+    return {
+        key: 0.0 if timestamp_ms == NOTHING_UNREAD else max(0.0, (now_ms - timestamp_ms) / 1000)
+        for key, timestamp_ms in timestamps_ms.items()
+    }
 
 
 def committed_offsets(admin: AdminClient, group: str, timeout_s: float) -> dict[TopicPartitionKey, TopicPartition]:
@@ -65,17 +93,17 @@ def log_offsets(
     return {(part.topic, part.partition): info for part, info in done.items()}
 
 
-def offset_table(
-    group: GroupView,
-    committed: Mapping[TopicPartitionKey, TopicPartition],
-    ends: Mapping[TopicPartitionKey, int],
-    verbose: bool,
-) -> tuple[list[Column], list[list[object]]]:
-    """Return a row per partition: first those of the member with most of them, last those without a member."""
+def offset_table(group: GroupView, positions: Positions, verbose: bool) -> tuple[list[Column], list[list[object]]]:
+    """Return a row per partition: first those of the member with most of them, last those without a member.
+
+    The seconds behind, which Kafka's tool does not show, are the last column, so that the others keep their places.
+    """
+    committed, ends, seconds_behind = positions
     columns = [Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10, number=True)]
     columns += [Column("LEADER-EPOCH", 15, number=True)] if verbose else []
     columns += [Column(name, 15, number=True) for name in ("CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")]
-    columns += [Column("CONSUMER-ID", 15), Column("HOST", 15), Column("CLIENT-ID")]
+    columns += [Column("CONSUMER-ID", 15), Column("HOST", 15), Column("CLIENT-ID", 15)]
+    columns.append(Column("LAG-SECONDS", number=True))
     rows: list[list[object]] = []
 
     def add(key: TopicPartitionKey | None, owner: tuple[str, str, str]) -> None:
@@ -86,7 +114,8 @@ def offset_table(
             row.append(MISSING if part is None or part.leader_epoch is None else part.leader_epoch)
         row += [MISSING if part is None else part.offset, MISSING if end is None else end]
         row.append(MISSING if part is None or end is None else end - part.offset)
-        rows.append([*row, *owner])
+        seconds = seconds_behind.get(key) if key else None
+        rows.append([*row, *owner, MISSING if seconds is None else f"{seconds:.3f}"])
 
     owned: set[TopicPartitionKey] = set()
     for member in sorted(group.members, key=lambda member: -len(member.assigned)):

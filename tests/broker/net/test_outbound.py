@@ -121,6 +121,62 @@ def test_a_file_piece_between_bytes_arrives_whole_and_in_order(data_file: Path, 
     run(test())
 
 
+class _CountedSocket:
+    """A socket that accepts `room` bytes in all, then no more until `room` is set again, and notes each call."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.calls: list[bytes] = []
+
+    def sendmsg(self, buffers: list[bytes]) -> int:
+        return self.send(b"".join(buffers))
+
+    def send(self, data: bytes, flags: int = 0) -> int:
+        if not self.room:
+            raise BlockingIOError
+        self.calls.append(bytes(data[: self.room]))
+        self.room -= len(self.calls[-1])
+        return len(self.calls[-1])
+
+
+@pytest.mark.parametrize("kept", [0, 1, 4, 5, 200_004, 200_005])
+def test_the_bytes_behind_a_file_piece_leave_in_the_same_call(
+    data_file: Path, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kept` bytes at the end find no room in the first call."""
+
+    async def test() -> None:
+        async with connected() as (server, _):
+            size, head, tail = 200_000, b"head", b"tail!"
+            out = _CountedSocket(len(head) + size + len(tail) - kept)
+            monkeypatch.setattr(Outbound, "_socket", lambda self: out)
+            monkeypatch.setattr(Outbound, "_watch", lambda self, on: None)
+            by_transport: list[bytes] = []
+            monkeypatch.setattr(server.outbound, "_transport", _Transport(by_transport))
+            piece = Piece(data_file, 1000, size)
+            server.outbound.send([head, piece, tail])
+            assert piece.released == (kept <= len(tail))
+            assert len(out.calls) == (1 if kept == size + len(tail) else 2)
+            if piece.released:
+                assert b"".join(by_transport) == tail[len(tail) - kept :]
+            if server.outbound.blocked:
+                out.room = size + len(tail)
+                server.outbound.transport_resumed()
+            records = data_file.read_bytes()[1000 : 1000 + size]
+            assert b"".join(out.calls + by_transport) == head + records + tail
+            assert piece.released and not server.outbound.blocked
+
+    run(test())
+
+
+class _Transport:
+    def __init__(self, written: list[bytes]) -> None:
+        self._written = written
+
+    def write(self, data: bytes) -> None:
+        self._written.append(bytes(data))
+
+
 def test_random_traffic_to_a_slow_reader_is_what_was_sent(data_file: Path) -> None:
     async def test() -> None:
         rng = random.Random(5)

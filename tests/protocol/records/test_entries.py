@@ -74,8 +74,12 @@ def test_broken_records_are_found_as_before(
 
 def test_usual_records_are_parsed_the_short_way() -> None:
     records = [(b"k" * 40, b"v" * 200), (b"k", None), (b"", b"")]
-    body = RecordBatch(build_batch(records, timestamp_ms=5)).plain_body()
-    assert _usual_entries(body, 3, 7) == [(7, *records[0]), (8, *records[1]), (9, *records[2])]
+    batch = RecordBatch(build_batch(records, timestamp_ms=5, base_offset=7))
+    assert _usual_entries(bytes(batch.buffer), RECORD_BATCH_OVERHEAD, batch.size_bytes, 3, 7) == [
+        (7, *records[0]),
+        (8, *records[1]),
+        (9, *records[2]),
+    ]
 
 
 def test_plain_batches_are_found_one_behind_the_other() -> None:
@@ -83,12 +87,20 @@ def test_plain_batches_are_found_one_behind_the_other() -> None:
     # Compaction has removed its last record.
     second = build_batch([(b"k3", b"v3")], timestamp_ms=5, base_offset=12)
     struct.pack_into(">i", second, LAST_OFFSET_DELTA_AT, 2)
-    for data in (bytes(first + second), first + second, memoryview(first + second)):
-        assert plain_entries(data, 0) == (len(first), 9, [(7, b"k", b"v"), (8, b"k2", None)])
-        assert plain_entries(data, len(first)) == (len(second), 15, [(12, b"k3", b"v3")])
-        assert plain_entries(data, len(data)) is None
-        assert plain_entries(data[:-1], len(first)) is None
-        assert plain_entries(data[: len(first) + 20], len(first)) is None
+    data = bytes(first + second)
+    assert plain_entries(data, 0) == (len(first), 9, [(7, b"k", b"v"), (8, b"k2", None)])
+    assert plain_entries(data, len(first)) == (len(second), 15, [(12, b"k3", b"v3")])
+    assert plain_entries(data, len(data)) is None
+    assert plain_entries(data[:-1], len(first)) is None
+    assert plain_entries(data[: len(first) + 20], len(first)) is None
+
+
+@given(st.integers(0, 3), st.binary(max_size=30))
+def test_records_that_reach_into_the_next_batch_are_not_read(beyond: int, rest: bytes) -> None:
+    batch = build_batch([(b"k", b"v"), (b"k2", b"v2")], timestamp_ms=5)
+    size_bytes = len(batch)
+    struct.pack_into(">i", batch, LENGTH_AT, size_bytes - LOG_OVERHEAD - beyond)
+    assert (plain_entries(bytes(batch) + rest, 0) is not None) == (not beyond)
 
 
 @pytest.mark.parametrize(
@@ -101,14 +113,14 @@ def test_plain_batches_are_found_one_behind_the_other() -> None:
     ],
 )
 def test_other_batches_are_not_plain(fields: dict[str, Any]) -> None:
-    assert plain_entries(build_batch([(b"k", b"v")], timestamp_ms=5, **fields), 0) is None
+    assert plain_entries(bytes(build_batch([(b"k", b"v")], timestamp_ms=5, **fields)), 0) is None
 
 
 def test_batches_with_other_records_or_another_magic_are_not_plain() -> None:
-    assert plain_entries(build_batch([(None, b"v")], timestamp_ms=5), 0) is None
+    assert plain_entries(bytes(build_batch([(None, b"v")], timestamp_ms=5)), 0) is None
     batch = build_batch([(b"k", b"v")], timestamp_ms=5)
     batch[MAGIC_AT] = 1
-    assert plain_entries(batch, 0) is None
+    assert plain_entries(bytes(batch), 0) is None
 
 
 @given(st.integers(-70, 200))
@@ -116,4 +128,4 @@ def test_a_wrong_length_is_not_read_beyond_the_end(length: int) -> None:
     batch = build_batch([(b"k", b"v")], timestamp_ms=5)
     right = len(batch) - LOG_OVERHEAD
     struct.pack_into(">i", batch, LENGTH_AT, length)
-    assert (plain_entries(batch, 0) is not None) == (length == right)
+    assert (plain_entries(bytes(batch), 0) is not None) == (length == right)

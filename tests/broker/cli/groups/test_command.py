@@ -19,7 +19,15 @@ from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.groups import command as groups
 from gregor.broker.cli.groups import listing, views
 from gregor.broker.cli.groups.listing import ANY, ListedGroup, list_broker, parse_states, parse_types
-from gregor.broker.cli.groups.report import member_table, offset_table, partitions_text, state_table
+from gregor.broker.cli.groups.report import (
+    Positions,
+    ages_s,
+    member_table,
+    offset_table,
+    partitions_text,
+    state_table,
+)
+from gregor.broker.cli.groups.seconds_behind import NOTHING_UNREAD
 from gregor.broker.cli.groups.views import GroupView, view_of, with_epochs
 from gregor.protocol.messages import ConsumerGroupDescribeResponse, ListGroupsRequest, ListGroupsResponse
 from tests.broker.cli.fake_client import FakeClient
@@ -138,17 +146,19 @@ def test_offsets_show_members_with_most_partitions_first_and_orphans_last() -> N
         ("u", 9): TopicPartition("u", 9, 1),
     }
     described = group(member("a", ("t", 0)), member("b", ("t", 2), ("t", 1)), member("idle"))
-    columns, rows = offset_table(described, committed, {("t", 0): 8, ("t", 1): 7, ("t", 2): 4}, verbose=True)
+    ends = {("t", 0): 8, ("t", 1): 7, ("t", 2): 4}
+    seconds = ages_s({("t", 0): 1_000, ("t", 1): NOTHING_UNREAD}, now_ms=2_500)
+    columns, rows = offset_table(described, Positions(committed, ends, seconds), verbose=True)
     assert [column.name for column in columns][:7] == [
         *("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
     ]
     assert rows == [
-        ["g", "t", 1, "-", 7, 7, 0, "b-id", "/127.0.0.1", "b"],
-        ["g", "t", 2, "-", "-", 4, "-", "b-id", "/127.0.0.1", "b"],
-        ["g", "t", 0, 3, 5, 8, 3, "a-id", "/127.0.0.1", "a"],
-        ["g", "u", 9, "-", 1, "-", "-", "-", "-", "-"],
+        ["g", "t", 1, "-", 7, 7, 0, "b-id", "/127.0.0.1", "b", "0.000"],
+        ["g", "t", 2, "-", "-", 4, "-", "b-id", "/127.0.0.1", "b", "-"],
+        ["g", "t", 0, 3, 5, 8, 3, "a-id", "/127.0.0.1", "a", "1.500"],
+        ["g", "u", 9, "-", 1, "-", "-", "-", "-", "-", "-"],
     ]
-    plain, short_rows = offset_table(described, committed, {}, verbose=False)
+    plain, short_rows = offset_table(described, Positions(committed, {}, {}), verbose=False)
     assert len(plain) == len(columns) - 1 == len(short_rows[0])
 
 
