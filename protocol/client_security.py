@@ -63,10 +63,7 @@ def security_of_client(texts: Mapping[str, str]) -> ChannelSecurity:
     protocol = protocol_of_client(texts)
     if protocol == PLAINTEXT:
         return PLAINTEXT_CHANNEL
-    for key in _CLASSES:
-        given = texts.get(key, "").strip()
-        if given and not is_built_in(key, given):
-            raise ConfigError(key, given, "gregor loads no classes of Java; remove the key")
+    refuse_classes(texts)
     tls_context = None
     if protocol in ("SSL", "SASL_SSL"):
         from gregor.config.security.tls import TlsSettings, client_context
@@ -87,7 +84,15 @@ def security_of_client(texts: Mapping[str, str]) -> ChannelSecurity:
     return ChannelSecurity(protocol, tls_context, new_mechanism)
 
 
-def is_built_in(key: str, class_name: str) -> bool:
+def refuse_classes(texts: Mapping[str, str]) -> None:
+    """Raise ConfigError for a class of Java, unless gregor does what it does."""
+    for key in _CLASSES:
+        given = texts.get(key, "").strip()
+        if given and not _is_built_in(key, given):
+            raise ConfigError(key, given, "gregor loads no classes of Java; remove the key")
+
+
+def _is_built_in(key: str, class_name: str) -> bool:
     """Return whether gregor does what this class of Apache Kafka does (the package of 3.x ends with `secured`)."""
     package, _, name = class_name.removeprefix(_KAFKA_OAUTHBEARER).rpartition(".")
     return (

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from gregor.broker.cli.client_security import for_librdkafka
+from gregor.broker.cli.client_security import for_librdkafka, token_callback
 from gregor.broker.cli.errors import CommandError, kafka_error
 from gregor.config.listeners import address_text
 from gregor.config.properties import PropertiesError, load_properties
@@ -103,7 +103,8 @@ def client_settings(
     client_id: str = "gregor-admin",
 ) -> dict[str, Any]:
     """Return the settings of a client of confluent-kafka; `properties` have precedence over those of the file."""
-    given = for_librdkafka({**(load_file(config_file) if config_file else {}), **(properties or {})})
+    own = {**(load_file(config_file) if config_file else {}), **(properties or {})}
+    given = for_librdkafka(own)
     settings: dict[str, Any] = {
         _RENAMED.get(key, key): value.strip() for key, value in given.items() if key not in _JAVA_ONLY
     }
@@ -112,6 +113,8 @@ def client_settings(
     settings["bootstrap.servers"] = bootstrap
     settings.setdefault("client.id", client_id)
     settings["logger"] = _SILENT
+    if (callback := token_callback(own)) is not None:
+        settings["oauth_cb"] = callback
     return settings
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from gregor.broker.cli.errors import CommandError
 from gregor.config.definitions import ConfigError
-from gregor.protocol.client_security import SECRETS, sasl_of_client, security_of_client
+from gregor.protocol.client_security import SECRETS, refuse_classes, sasl_of_client, security_of_client
+from gregor.protocol.sasl.mechanism import OAUTHBEARER, AuthenticationFailed
+from gregor.protocol.sasl.oauthbearer import TOKEN_ENDPOINT
 
 if TYPE_CHECKING:
     from gregor.protocol.channel_security import ChannelSecurity
@@ -26,6 +28,24 @@ _TRANSLATED = (
     "ssl.truststore.password",
     "ssl.truststore.type",
 )
+_OF_TOKENS = (
+    "sasl.login.callback.handler.class",
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+    "sasl.login.refresh.buffer.seconds",
+    "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter",
+    "sasl.login.retry.backoff.max.ms",
+    "sasl.login.retry.backoff.ms",
+    "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.header.urlencode",
+    "sasl.oauthbearer.jwt.retriever.class",
+    "sasl.oauthbearer.jwt.validator.class",
+    "sasl.oauthbearer.scope",
+    TOKEN_ENDPOINT,
+)
 _REFUSED = {
     "ssl.cipher.suites": "the client library of this command chooses the cipher suites itself; remove the key",
     "ssl.enabled.protocols": "the client library of this command chooses the TLS version itself; remove the key",
@@ -42,9 +62,12 @@ def channel_security(given: Mapping[str, str]) -> ChannelSecurity:
 
 def for_librdkafka(given: Mapping[str, str]) -> dict[str, str]:
     """Return client settings with the names and forms of librdkafka; its own names stay. Raises CommandError."""
-    if not any(key in given for key in (*_TRANSLATED, *_REFUSED, "ssl.endpoint.identification.algorithm")):
+    if not fetches_tokens(given) and not any(
+        key in given for key in (*_TRANSLATED, *_REFUSED, "ssl.endpoint.identification.algorithm")
+    ):
         return dict(given)
-    found = {key: text for key, text in given.items() if key not in _TRANSLATED}
+    without = (*_TRANSLATED, *_OF_TOKENS) if fetches_tokens(given) else _TRANSLATED
+    found = {key: text for key, text in given.items() if key not in without}
     try:
         for key, reason in _REFUSED.items():
             if given.get(key, "").strip():
@@ -55,13 +78,42 @@ def for_librdkafka(given: Mapping[str, str]) -> dict[str, str]:
         raise _refusal(error) from None
     if found.get("ssl.endpoint.identification.algorithm") == "":
         found["ssl.endpoint.identification.algorithm"] = "none"
-    if entry is not None:
+    if entry is not None and not fetches_tokens(given):
         if "username" not in entry.options or "password" not in entry.options:
             raise CommandError("sasl.jaas.config: this command needs a login module with username and password.")
         if entry.options.get("tokenauth", "").lower() == "true":
             raise CommandError("sasl.jaas.config: the client library of this command has no delegation tokens.")
         found["sasl.username"], found["sasl.password"] = entry.options["username"], entry.options["password"]
     return found
+
+
+def fetches_tokens(given: Mapping[str, str]) -> bool:
+    """Return whether the settings name an identity provider in Java's way; librdkafka's way has a method, `oidc`."""
+    mechanism = given.get("sasl.mechanism") or given.get("sasl.mechanisms") or ""
+    is_named = bool(given.get(TOKEN_ENDPOINT, "").strip()) and not given.get("sasl.oauthbearer.method", "").strip()
+    return is_named and mechanism.strip() == OAUTHBEARER
+
+
+def token_callback(given: Mapping[str, str]) -> Callable[[str], tuple[str, float]] | None:
+    """Return the source of tokens of a client of confluent-kafka, None for settings without an identity provider.
+
+    The first token is fetched at once, as that library reports a failure without its cause. Raises CommandError.
+    """
+    if not fetches_tokens(given):
+        return None
+    from gregor.protocol.sasl.client_credentials import ClientCredentials
+    from gregor.protocol.sasl.token_endpoint import tokens_of
+
+    try:
+        refuse_classes(given)
+        _, entry = sasl_of_client(given)
+        tokens = tokens_of(ClientCredentials.of(given, {} if entry is None else entry.options))
+        tokens()
+    except ConfigError as error:
+        raise _refusal(error) from None
+    except AuthenticationFailed as error:
+        raise CommandError(f"{error}.") from None
+    return lambda _: tokens.with_end()
 
 
 def _add_stores(given: Mapping[str, str], found: dict[str, str]) -> None:

@@ -96,9 +96,13 @@ class ProviderTokens:
 
     def __call__(self) -> str:
         """Return a token that is valid now; blocks where one must be fetched. Raises AuthenticationFailed."""
+        return self.with_end()[0]
+
+    def with_end(self) -> tuple[str, float]:
+        """Return the token of a call, and the time at which it ends."""
         now_s, present = self._now_s(), self._present
         if present is not None and now_s < present[1]:
-            return present[0]
+            return present[0], present[2]
         in_use = present is not None and now_s < present[2]
         try:
             token, end_s = self._fetched(tries_again=not in_use)
@@ -107,10 +111,10 @@ class ProviderTokens:
             if present is None or not in_use:
                 raise AuthenticationFailed(text) from None
             _log.warning("%s; the present one is used, which ends in %.0f s", text, present[2] - now_s)
-            return present[0]
+            return present[0], present[2]
         now_s = self._now_s()
         self._present = token, self._settings.refresh.due_s(now_s, end_s, self._chance()), end_s
-        return token
+        return token, end_s
 
     def _fetched(self, tries_again: bool) -> tuple[str, float]:
         """Fetch a token, with pauses that grow, for `sasl.login.retry.backoff.max.ms` in all."""

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gregor.broker.cli.client import client_settings
 from gregor.broker.cli.client_security import channel_security, for_librdkafka
 from gregor.broker.cli.errors import CommandError
+from gregor.protocol.sasl.token_endpoint import tokens_of
 from tests.support.certificates import PASSWORD, Authority
+from tests.support.identity_provider import identity_provider, token_body
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -62,3 +65,35 @@ def test_settings_that_cannot_be_followed_are_refused(given: dict[str, str], tex
 def test_own_client_names_the_key_that_is_wrong() -> None:
     with pytest.raises(CommandError, match=r"^sasl.mechanism=PLAIN: .*username and password.*\.$"):
         channel_security({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"})
+
+
+def test_tokens_of_a_provider_come_by_a_callback() -> None:
+    tokens_of.cache_clear()
+    package = "org.apache.kafka.common.security.oauthbearer"
+    given = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.login.callback.handler.class": f"{package}.OAuthBearerLoginCallbackHandler",
+        "sasl.jaas.config": f'{package}.OAuthBearerLoginModule required clientId="anna" clientSecret="a-secret";',
+        "sasl.login.retry.backoff.max.ms": "1",
+    }
+    with identity_provider(lambda: (200, token_body("opaque", expires_in=10_000))) as provider:
+        url = {"sasl.oauthbearer.token.endpoint.url": provider.url}
+        found = client_settings("localhost:9092", properties=given | url)
+        assert found.pop("oauth_cb")("")[0] == "opaque"
+        assert len(provider.requests) == 1
+        assert {key for key in found if "sasl" in key} == {"sasl.mechanism"}
+        tokens_of.cache_clear()
+        provider.answer = lambda: (401, b"")
+        with pytest.raises(CommandError, match=r"no token was fetched from .* for the client anna: .* the status 401"):
+            client_settings("localhost:9092", properties=given | url)
+        handler = {"sasl.login.callback.handler.class": "org.example.Handler"}
+        with pytest.raises(CommandError, match="gregor loads no classes of Java"):
+            client_settings("localhost:9092", properties=given | url | handler)
+
+
+def test_method_of_librdkafka_stays() -> None:
+    given = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
+    given |= {"sasl.oauthbearer.token.endpoint.url": "https://a/b"}
+    assert "oauth_cb" not in client_settings("localhost:9092", properties=given)
+    assert given.items() <= client_settings("localhost:9092", properties=given).items()

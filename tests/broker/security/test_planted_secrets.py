@@ -35,6 +35,7 @@ from gregor.protocol.messages import (
 from gregor.protocol.sasl.scram import MECHANISMS, salted_password
 from gregor.protocol.sync_client import ConnectionEnded, SyncConnection
 from tests.support.certificates import Certificates
+from tests.support.identity_provider import identity_provider, token_body
 from tests.support.planted import Arguments, Secrets
 from tests.support.processes import BrokerProcess
 from tests.support.secured_broker import SCRAM, USER, SecuredBroker, login, signed_token, unsigned_token
@@ -337,6 +338,31 @@ def run_commands(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
         run.show("dump-log", shown_by(capfd, lambda path=path: main(["dump-log", "--files", str(path)])))
 
 
+def use_an_identity_provider(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    """Commands of both clients, gregor's own and librdkafka, with tokens that a provider gives, and with a refusal."""
+    secret = run.secrets.plant("secret of a client of a provider")
+    jaas = login("oauthbearer.OAuthBearerLoginModule", clientId="anna", clientSecret=secret)
+    address = run.broker.address("SASL_SSL")
+    with identity_provider(lambda: (200, b"")) as provider:
+        for path, status, code in (("", 200, 0), ("/other", 401, 1)):
+            provider.answer = lambda status=status: (status, token_body(run.tokens["signed"]))
+            url = {"sasl.oauthbearer.token.endpoint.url": provider.url + path}
+            file = run.file_of(run.client("SASL_SSL", "OAUTHBEARER", jaas) | url)
+            before = len(provider.requests)
+            for command in ("topics --list", "features describe"):
+                words = [*command.split(), "--bootstrap-server", address, "--command-config", file]
+
+                def work(words: list[str] = words) -> int:
+                    return main(words)
+
+                output = shown_by(capfd, work)
+                run.show(f"gregor {command} (provider, {status})", output)
+                assert output.startswith(f"{code}\n"), (command, output)
+                assert code == 0 or "for the client anna: it responds with the status 401" in output, output
+            # The commands share the process, and so the token.
+            assert len(provider.requests) - before == (1 if status == 200 else 2)
+
+
 # ---- brokers that do not start -------------------------------------------------------------------------------------
 
 
@@ -405,12 +431,15 @@ def test_planted_secrets_are_nowhere_else(
         describe_settings(run)
         use_admin_socket(run)
         run_commands(run, capfd)
+        use_an_identity_provider(run, capfd)
         run.show("files of a running broker", repr(files_with_secrets(run)))
         assert files_with_secrets(run) == {}
         assert run.broker.stop() == 0
         fail_to_start(run)
     log = run.broker.log()
-    assert "DEBUG" in log and f"authenticated as User:{USER} on SASL_SSL (SASL/PLAIN)" in log
+    assert "DEBUG" in log
+    for mechanism in ("PLAIN", "OAUTHBEARER"):
+        assert f"authenticated as User:{USER} on SASL_SSL (SASL/{mechanism})" in log
     assert "Traceback" not in log
     run.show("the log", log)
     run.show("the log of clients", caplog.text)

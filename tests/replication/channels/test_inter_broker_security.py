@@ -54,9 +54,7 @@ def test_token_that_a_provider_refuses_fails_the_connection(caplog: pytest.LogCa
         url = {"sasl.oauthbearer.token.endpoint.url": provider.url}
         security = security_between_brokers(BrokerConfig({**BASE, **KEYS, **url}))
         assert security.new_mechanism is not None
-        with pytest.raises(
-            AuthenticationFailed, match=r"client broker: .* status 401 \(invalid_client\)"
-        ) as failed:
+        with pytest.raises(AuthenticationFailed, match=r"client broker: .* status 401 \(invalid_client\)") as failed:
             security.new_mechanism().first()
     assert SECRET not in str(failed.value) + caplog.text
 
