@@ -65,8 +65,10 @@ def test_a_start_after_a_crash(batch_bytes: int, limit_s: float, tmp_path: Path)
     assert sum(log.log_end_offset for log in manager.logs.values()) == batches
     assert all(log.producer_ids()[7].batches[-1][1] == log.log_end_offset - 1 for log in manager.logs.values())
     assert cpu_s < limit_s
-    # The time of other processes does not count, and wall time is not checked where the host steals time.
-    assert wall_s - queued_s < MAX_WALL_S or not stolen.allows_wall_time()
-    assert longest_step_s < 0.010
+    # The time of other processes does not count. Where the host steals time, neither the whole nor a single step is
+    # checked: stolen time counts as a step's own.
+    if stolen.allows_wall_time():
+        assert wall_s - queued_s < MAX_WALL_S
+        assert longest_step_s < 0.010
     log = manager.get_or_create("t", 0, ZERO_UUID, log_config())
     assert log.append_as_leader(sequenced(8, 0, 0), 0, NOW_MS).first_offset == batches // PARTITIONS

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from gregor.broker.__main__ import main
 from tests.broker.cli.tool import Tool
@@ -53,11 +52,14 @@ class Written:
             (producer.commit_transaction if commit else producer.abort_transaction)(60)
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        """Commit as a consumer, which waits until the group's coordinator has loaded its log."""
         parts = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
-        request = [ConsumerGroupTopicPartitions(self.group, parts)]
-        answer = admin.alter_consumer_group_offsets(request, request_timeout=60)[self.group].result()
-        assert not any(part.error for part in answer.topic_partitions)
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": self.group})
+        try:
+            committed = consumer.commit(offsets=parts, asynchronous=False)
+        finally:
+            consumer.close()
+        assert [part.error for part in committed if part.error] == []
 
     def shown(self, expected: Mapping[int, tuple[str, int | None]]) -> None:
         """Compare the output: for each partition its lag, and the number of its first unread record or None."""
