@@ -12,6 +12,7 @@ from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster, CoordinatorKind
 from gregor.spark_jobs.client.failure import KafkaFailure, decisive
 from gregor.spark_jobs.client.settings import READ_COMMITTED
+from gregor.spark_jobs.client.topics import Topic
 
 LATEST = -1
 EARLIEST = -2
@@ -32,17 +33,19 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: str
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: str, may_be_missing: bool = False
 ) -> Mapping[TopicPartition, OffsetAndTimestamp]:
     """Return for each partition its LATEST or EARLIEST offset, or that of the first record not older than a timestamp.
 
-    With isolation read_committed LATEST is the last stable offset. A retry names only the partitions that failed.
+    With isolation read_committed LATEST is the last stable offset. A retry names only the partitions that failed. A
+    partition that does not exist is retried until the deadline and then an error; if it `may_be_missing`, it is left
+    out as soon as the metadata does not describe it.
     """
     left = dict(wanted)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
     retries = cluster.retrying()
     while left:
-        failure = _list_once(cluster, left, isolation, found)
+        failure = _list_once(cluster, left, isolation, found, may_be_missing)
         for partition in found.keys() & left.keys():
             del left[partition]
         if failure is not None:
@@ -52,17 +55,24 @@ def list_offsets(
 
 def _list_once(
     cluster: Cluster,
-    wanted: Mapping[TopicPartition, int],
+    wanted: dict[TopicPartition, int],
     isolation: str,
     found: dict[TopicPartition, OffsetAndTimestamp],
+    may_be_missing: bool,
 ) -> KafkaFailure | None:
-    """Send one request to each leader; add the offsets to `found` and return one of the failures."""
+    """Send one request to each leader; add the offsets to `found` and return one of the failures.
+
+    Partitions that may be missing, and are, are removed from `wanted`.
+    """
     failures: list[KafkaFailure] = []
     by_leader: defaultdict[int, dict[TopicPartition, int]] = defaultdict(dict)
     try:
-        cluster.topics(sorted({partition.topic for partition in wanted}))
+        described = cluster.topics(sorted({partition.topic for partition in wanted}))
     except KafkaFailure as failure:
         return failure
+    if may_be_missing:
+        for partition in [partition for partition in wanted if _is_missing(described, partition)]:
+            del wanted[partition]
     for partition, time_ms in wanted.items():
         try:
             by_leader[cluster.leader(*partition)][partition] = time_ms
@@ -74,6 +84,13 @@ def _list_once(
         except KafkaFailure as failure:
             failures.append(failure)
     return decisive(failures)
+
+
+def _is_missing(described: Mapping[str, Topic], partition: TopicPartition) -> bool:
+    topic = described.get(partition.topic)
+    if topic is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return True
+    return not topic.error_code and partition.partition not in topic.partitions
 
 
 def _list_at(

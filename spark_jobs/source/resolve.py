@@ -140,33 +140,37 @@ def _at_times(cluster: Cluster, options: SourceOptions, times_ms: Offsets, start
     return offsets
 
 
-def _resolved(cluster: Cluster, options: SourceOptions, unresolved: Offsets) -> dict[TopicPartition, int]:
+def _resolved(
+    cluster: Cluster, options: SourceOptions, unresolved: Offsets, may_be_missing: bool = False
+) -> dict[TopicPartition, int]:
     for partition, offset in unresolved.items():
         if offset < min(EARLIEST, LATEST):
             raise JobError(
                 f"{offset} is no offset of {names([partition])}; give -1 for the latest, -2 for the earliest"
             )
     ends = {partition: offset for partition, offset in unresolved.items() if offset < 0}
-    found = list_offsets(cluster, ends, options.isolation)
+    found = list_offsets(cluster, ends, options.isolation, may_be_missing)
     return {
-        partition: found[partition].offset if partition in found else offset for partition, offset in unresolved.items()
+        partition: found[partition].offset if offset < 0 else offset
+        for partition, offset in unresolved.items()
+        if offset >= 0 or partition in found
     }
 
 
 def earliest_offsets(
     cluster: Cluster, options: SourceOptions, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return the first offset of each partition."""
-    return _resolved(cluster, options, dict.fromkeys(partitions, EARLIEST))
+    """Return the first offset of each partition that exists."""
+    return _resolved(cluster, options, dict.fromkeys(partitions, EARLIEST), may_be_missing=True)
 
 
 def latest_offsets(cluster: Cluster, options: SourceOptions, known: Offsets) -> dict[TopicPartition, int]:
     """Return the end of each partition that is a key of `known`, whose values are offsets that were there before.
 
-    An end below such an offset may be one of a leader that has not caught up yet (KAFKA-7703): it is fetched again
-    some times.
+    A partition that was deleted meanwhile is left out. An end below such an offset may be one of a leader that has not
+    caught up yet (KAFKA-7703): it is fetched again some times.
     """
-    latest = _resolved(cluster, options, dict.fromkeys(known, LATEST))
+    latest = _resolved(cluster, options, dict.fromkeys(known, LATEST), may_be_missing=True)
     retries = cluster.retrying(options.retry_interval_ms * (options.attempts - 1), options.retry_interval_ms)
     while True:
         behind = [partition for partition, offset in latest.items() if offset < known[partition]]
@@ -179,4 +183,5 @@ def latest_offsets(cluster: Cluster, options: SourceOptions, known: Offsets) -> 
             retries.after(failure)
         except KafkaFailure:
             return latest
-        latest.update(_resolved(cluster, options, dict.fromkeys(behind, LATEST)))
+        latest = {partition: offset for partition, offset in latest.items() if partition not in behind}
+        latest |= _resolved(cluster, options, dict.fromkeys(behind, LATEST), may_be_missing=True)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from gregor.protocol.errors import ErrorCode
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow.plan import PartitionRange, ReadPlan
 from gregor.spark_jobs.client.cluster import Cluster
@@ -103,17 +104,27 @@ class Stream:
         return self._delay.waits(start.offsets, newest.offsets, self._now_ms())
 
     def _fetch_newest(self, start: StreamOffset) -> StreamOffset:
+        """Return the ends of all partitions. A topic that is deleted between its description and the request for its
+        ends is described again."""
         self._cluster.refresh()
-        assigned = assigned_partitions(
-            self._cluster, self._options, may_be_missing=not self._options.fail_on_data_loss and bool(start.offsets)
-        )
-        position = StreamOffset({}, assigned.topic_ids)
-        again = start.recreated(position)
-        known = {
+        retries = self._cluster.retrying()
+        may_be_missing = not self._options.fail_on_data_loss and bool(start.offsets)
+        while True:
+            assigned = assigned_partitions(self._cluster, self._options, may_be_missing)
+            latest = latest_offsets(self._cluster, self._options, self._known(start, assigned))
+            gone = assigned.leaders.keys() - latest.keys()
+            if not gone:
+                return assigned.at(latest)
+            text = f"{names(gone)} were deleted while their ends were requested"
+            retries.after(KafkaFailure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text))
+
+    def _known(self, start: StreamOffset, assigned: Assigned) -> dict[TopicPartition, int]:
+        """Return the offsets that were there before; 0 for a new partition."""
+        again = start.recreated(StreamOffset({}, assigned.topic_ids))
+        return {
             partition: 0 if partition.topic in again else start.offsets.get(partition, 0)
             for partition in assigned.leaders
         }
-        return assigned.at(latest_offsets(self._cluster, self._options, known))
 
     def plan(self, start: StreamOffset, end: StreamOffset) -> list[ReadPlan]:
         """Return what each task of the batch between two positions reads."""
@@ -178,18 +189,10 @@ class Stream:
         if not new:
             return {}
         self._cluster.refresh()
-        described = self._cluster.retrying().run(
-            lambda: self._cluster.topics(sorted({partition.topic for partition in new}))
-        )
-        there = [
-            partition
-            for partition in new
-            if partition.topic in described and partition.partition in described[partition.topic].partitions
-        ]
-        gone = set(new) - set(there)
+        found = earliest_offsets(self._cluster, self._options, new)
+        gone = set(new) - found.keys()
         if gone:
             report_data_loss(self._options, f"{names(gone)} are gone before they were read: their topic was deleted")
-        found = earliest_offsets(self._cluster, self._options, there)
         for partition, offset in sorted(found.items()):
             if offset:
                 report_data_loss(

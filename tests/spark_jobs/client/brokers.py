@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +65,8 @@ class ManualClock:
 
 
 class Brokers:
-    """A cluster of brokers b0, b1 ... at port 9092. `errors` are returned first, one per request of an API."""
+    """A cluster of brokers b0, b1 ... at port 9092. `errors` are returned first, one per request of an API; `changes`
+    are made before the response to the next request of an API."""
 
     def __init__(self, topics: Mapping[str, Topic] | None = None, versions: Mapping[int, Any] = NEWEST) -> None:
         self.topics = dict(topics or {})
@@ -73,6 +74,7 @@ class Brokers:
         self.down: set[int] = set()
         self.lost_connections: set[int] = set()
         self.errors: dict[int, list[int]] = {}
+        self.changes: dict[int, Callable[[], None]] = {}
         self.requests: list[tuple[int, str, int]] = []
         self.committed: dict[str, dict[tuple[str, int], int]] = {}
         self.clock = ManualClock()
@@ -93,6 +95,7 @@ class Brokers:
 
     def respond(self, node_id: int, request: Any, version: int) -> Any:
         self.requests.append((node_id, ApiKey(request.API_KEY).name, version))
+        self.changes.pop(request.API_KEY, lambda: None)()
         if isinstance(request, MetadataRequest):
             return self._metadata(request)
         if isinstance(request, ListOffsetsRequest):

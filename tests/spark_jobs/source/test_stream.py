@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.topic_partition import TopicPartition
@@ -303,6 +304,29 @@ def test_a_deleted_topic_is_an_error_or_its_partitions_end() -> None:
     assert pieces(lenient.plan(gone, lenient.latest(gone))) == [("t", 0, 0, 2)]
 
 
+def test_a_topic_that_is_deleted_while_its_ends_are_requested_is_described_again() -> None:
+    brokers = brokers_with(3, 3, 3)
+    brokers.changes[ApiKey.LIST_OFFSETS] = lambda: brokers.add("t", Partition(0, 2), Partition(0, 7), topic_id=OTHER)
+    stream = stream_on(brokers, failOnDataLoss="false")
+    start = StreamOffset({T0: 3, T1: 3, T2: 3}, {"t": ONE})
+    end = stream.latest(start)
+    assert end == StreamOffset({T0: 2, T1: 7}, {"t": OTHER})
+    assert pieces(stream.plan(start, end)) == [("t", 0, 0, 2), ("t", 1, 0, 7)]
+    brokers.changes[ApiKey.LIST_OFFSETS] = brokers.topics.clear
+    gone = stream.latest(end)
+    assert gone == StreamOffset({})
+    assert stream.plan(end, gone) == []
+    assert sum(brokers.clock.waits) < 5000
+
+
+def test_a_topic_that_is_deleted_while_its_ends_are_requested_is_lost_data() -> None:
+    brokers = brokers_with(3)
+    brokers.changes[ApiKey.LIST_OFFSETS] = brokers.topics.clear
+    with pytest.raises(KafkaFailure, match="the topic 't' does not exist"):
+        stream_on(brokers).latest(StreamOffset({T0: 3}, {"t": ONE}))
+    assert sum(brokers.clock.waits) < 5000
+
+
 def test_partitions_of_a_pattern_that_are_gone_are_reported() -> None:
     brokers = brokers_with(3)
     start = StreamOffset({T0: 3, TopicPartition("u", 0): 5}, {"t": ONE})
@@ -316,6 +340,9 @@ def test_a_new_partition_that_is_gone_before_it_is_read() -> None:
     with pytest.raises(JobError, match="t-2 are gone before they were read"):
         stream_on(brokers_with(3)).plan(start, end)
     assert stream_on(brokers_with(3), failOnDataLoss="false").plan(start, end) == []
+    brokers = brokers_with(3, 0, 5)
+    brokers.changes[ApiKey.LIST_OFFSETS] = brokers.topics.clear
+    assert stream_on(brokers, failOnDataLoss="false").plan(start, end) == []
 
 
 def test_leaders_that_move_are_found_again() -> None:
