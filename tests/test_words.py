@@ -1,6 +1,5 @@
 """Product code uses the words of docs/glossary.md: the words that it replaces are in no text that users see, and in no
-identifier but those that are listed as remaining, a list that only shrinks. In comments and docstrings they become
-fewer: tests/limits.tsv has a limit for each package."""
+identifier. In comments and docstrings they become fewer: tests/limits.tsv has a limit for each package."""
 
 from __future__ import annotations
 
@@ -10,14 +9,12 @@ import pytest
 
 from tests.support.limits import limits
 from tests.support.words import (
-    IN_NAMES,
     IN_NOTES,
     banned_in,
     banned_names,
     banned_notes,
     banned_texts,
     notes,
-    remaining,
 )
 
 
@@ -25,19 +22,8 @@ def test_no_text_for_users_has_a_replaced_word() -> None:
     assert banned_texts() == []
 
 
-def test_no_new_identifier_has_a_replaced_word() -> None:
-    assert banned_names() - set(remaining()) == set()
-
-
-def test_the_list_of_remaining_identifiers_only_shrinks() -> None:
-    """`python -m tests.support.words` removes the lines of identifiers that are gone."""
-    assert set(remaining()) - banned_names() == set()
-
-
-def test_the_list_is_sorted_and_names_known_words() -> None:
-    lines = remaining()
-    assert lines == sorted(set(lines))
-    assert {line.split()[0] for line in lines} <= {*IN_NAMES, "MOST_", "LEAST_"}
+def test_no_identifier_has_a_replaced_word() -> None:
+    assert banned_names() == set()
 
 
 def test_comments_and_docstrings_have_no_more_replaced_words_than_before() -> None:

@@ -139,7 +139,9 @@ class LogCleaner:
                 try:
                     await self._start_what_is_due()
                 except (KafkaError, OSError) as error:
-                    logger.error("compaction: %s", error)
+                    logger.error(
+                        "no log could be chosen for compaction: %s; tried again after log.cleaner.backoff.ms", error
+                    )
                 except Exception:  # a bug: this check is lost, the next ones must not be
                     logger.exception("compaction failed")
                 await self._end_idle_workers()

@@ -122,7 +122,7 @@ class Maintenance:
             try:
                 await job()
             except (KafkaError, OSError) as error:
-                logger.error("%s failed: %s", job.__name__, error)
+                logger.error("this round of the job %s failed: %s; the next is in %g s", job.__name__, error, interval_s)
             except Exception:  # a bug: this round is lost, the next ones must not be
                 logger.exception("%s failed", job.__name__)
             await asyncio.sleep(interval_s)
@@ -146,7 +146,7 @@ class Maintenance:
             except KafkaError as error:
                 # gregor.broker.jobs.disk_watch logs a full disk, once.
                 if self._logs.get(log.topic, log.partition) is log and not is_full(error):
-                    logger.error("flush failed: %s", error)
+                    logger.error("%s-%d is not flushed: %s", log.topic, log.partition, error)
 
     async def withdraw_recovery_points(self) -> None:
         """Write the recovery points that a truncation of a follower has lowered. The records that it appends there are

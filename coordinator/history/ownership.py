@@ -12,13 +12,12 @@ from typing import NamedTuple
 from gregor.coordinator.history.assignments import Partitions, Undecodable, decode_subscription
 from gregor.coordinator.history.rebalance import Claim, PartitionMap, Step
 from gregor.protocol.ids import Uuid
+from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import Steps
 
 MAX_UNOWNED = 100_000
 """Partitions of all groups that have no owner and are remembered."""
 
-_Key = tuple[str, int]
-"""Topic, by name or as the text of its id, and partition."""
 NameOf = Callable[[Uuid], str]
 _Claimed = tuple[int, Mapping[str, frozenset[int]]]
 """When a member joined, and the partitions that it then owned."""
@@ -44,7 +43,7 @@ class Comparison:
     without_owner_ms: int = -1
     moves: dict[Move, list[int]] = field(default_factory=dict)
 
-    def note_change(self, key: _Key, old: str | None, new: str | None) -> None:
+    def note_change(self, key: TopicPartitionKey, old: str | None, new: str | None) -> None:
         """Note a partition that has another owner than before."""
         if old is None:
             self.added += 1
@@ -65,20 +64,20 @@ class Unowned:
     """When each partition without owner lost it, by group. The groups that were added first are forgotten first."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[_Key, int]] = {}
+        self._groups: dict[str, dict[TopicPartitionKey, int]] = {}
         self._size = 0
 
-    def of(self, group_id: str) -> Iterable[_Key]:
+    def of(self, group_id: str) -> Iterable[TopicPartitionKey]:
         """Return those of a group."""
         return self._groups.get(group_id, {}).keys()
 
-    def pop(self, group_id: str) -> dict[_Key, int]:
+    def pop(self, group_id: str) -> dict[TopicPartitionKey, int]:
         """Return and forget those of a group."""
         found = self._groups.pop(group_id, {})
         self._size -= len(found)
         return found
 
-    def put(self, group_id: str, since_ms: dict[_Key, int]) -> None:
+    def put(self, group_id: str, since_ms: dict[TopicPartitionKey, int]) -> None:
         """Remember those of a group."""
         self.pop(group_id)
         if not since_ms or len(since_ms) > MAX_UNOWNED:
@@ -89,9 +88,9 @@ class Unowned:
             self.pop(next(iter(self._groups)))
 
 
-def owners(assignments: Mapping[str, Partitions]) -> Steps[dict[_Key, str]]:
+def owners(assignments: Mapping[str, Partitions]) -> Steps[dict[TopicPartitionKey, str]]:
     """The owner of each partition, by the assignments of the members."""
-    found: dict[_Key, str] = {}
+    found: dict[TopicPartitionKey, str] = {}
     for name, assignment in assignments.items():
         for topic, numbers in assignment.items():
             for number in numbers:
@@ -101,10 +100,10 @@ def owners(assignments: Mapping[str, Partitions]) -> Steps[dict[_Key, str]]:
 
 
 def compare(
-    before: Mapping[_Key, str],
-    after: Mapping[_Key, str],
+    before: Mapping[TopicPartitionKey, str],
+    after: Mapping[TopicPartitionKey, str],
     releases: "Releases",
-    unowned: dict[_Key, int],
+    unowned: dict[TopicPartitionKey, int],
     ended_ms: int,
 ) -> Steps[Comparison]:
     """Compare the owners. `unowned` is brought up to date."""
@@ -128,9 +127,11 @@ def compare(
     return found
 
 
-def owners_by_id(owned: Mapping[str, tuple[PartitionMap, PartitionMap]], name_of: NameOf) -> Steps[dict[_Key, str]]:
+def owners_by_id(
+    owned: Mapping[str, tuple[PartitionMap, PartitionMap]], name_of: NameOf
+) -> Steps[dict[TopicPartitionKey, str]]:
     """The owner of each partition, by the assignments of members of the consumer protocol."""
-    found: dict[_Key, str] = {}
+    found: dict[TopicPartitionKey, str] = {}
     for name, both in owned.items():
         for key in _keys(both, name_of):
             found[key] = name
@@ -139,7 +140,10 @@ def owners_by_id(owned: Mapping[str, tuple[PartitionMap, PartitionMap]], name_of
 
 
 def follow(
-    before: Mapping[_Key, str], steps: Iterable[Step], unowned: dict[_Key, int], name_of: NameOf
+    before: Mapping[TopicPartitionKey, str],
+    steps: Iterable[Step],
+    unowned: dict[TopicPartitionKey, int],
+    name_of: NameOf,
 ) -> Steps[Comparison]:
     """Compare the owners before the steps with those after them. `unowned` is brought up to date."""
     found = Comparison()
@@ -171,7 +175,7 @@ def follow(
     return found
 
 
-def _keys(both: tuple[PartitionMap, PartitionMap], name_of: NameOf) -> set[_Key]:
+def _keys(both: tuple[PartitionMap, PartitionMap], name_of: NameOf) -> set[TopicPartitionKey]:
     return {(name_of(topic_id), number) for part in both for topic_id, numbers in part.items() for number in numbers}
 
 
@@ -191,7 +195,7 @@ class Releases:
             yield None
         return cls(decoded, gone)
 
-    def of(self, name: str, key: _Key) -> int | None:
+    def of(self, name: str, key: TopicPartitionKey) -> int | None:
         """Return when the member gave the partition up; None if it did not."""
         topic, number = key
         for at_ms, owned in self._claims.get(name, ()):

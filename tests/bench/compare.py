@@ -9,6 +9,7 @@ its event loop was held up.
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 import pathlib
 import shutil
@@ -207,9 +208,9 @@ def table(values: list[Values], other: str = "Kafka 4.3.1") -> str:
     return "\n".join(lines)
 
 
-def draw(values: list[Values], rounds: int) -> str:
+def draw(values: list[Values], rounds: int, day: datetime.date) -> str:
     rows = [Row(one.figure.rpartition(",")[0], one.ratios) for one in values if one.ratios]
-    note = f"{rounds} rounds in turns on one machine, median (least to most)"
+    note = f"make bench on {day}: {rounds} rounds in turns, {os.cpu_count()} processors; median (least to most)"
     return chart("gregor over Apache Kafka 4.3.1: above 1, gregor is better", rows, note)
 
 
@@ -234,7 +235,7 @@ def main(arguments: list[str] | None = None) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     print("", table(values), *figures, sep="\n")
     if given.chart is not None:
-        given.chart.write_text(draw(values, given.rounds))
+        given.chart.write_text(draw(values, given.rounds, datetime.date.today()))
         print(f"chart: {given.chart}")
     return int(any(figure.missed for figure in figures))
 

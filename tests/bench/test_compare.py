@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,9 @@ def test_ratios_are_those_of_each_round() -> None:
     assert lines[1].split() == ["produce,", "MB/s", "20.00", "10.00", "2.00", "1.00", "-", "3.00"]
     assert lines[2].split() == ["end", "to", "end,", "ms", "2.00", "2.00", "1.00", "0.50", "-", "2.00"]
     assert lines[3].endswith("-")
-    assert draw(VALUES, 3).count("<rect") == 2
+    drawn = draw(VALUES, 3, datetime.date(2026, 11, 28))
+    assert drawn.count("<rect") == 2
+    assert "make bench on 2026-11-28: 3 rounds" in drawn
 
 
 def test_a_load_brings_those_that_it_needs() -> None:

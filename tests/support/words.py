@@ -1,7 +1,6 @@
 """The words that docs/glossary.md replaces, and where the code still has them.
 
-`python -m tests.support.words` removes the lines of identifiers that are gone from the list of the remaining ones, and
-lowers the limits of comments and docstrings in tests/limits.tsv; it adds and raises none.
+`python -m tests.support.words` lowers the limits of comments and docstrings in tests/limits.tsv; it raises none.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from tests.support.limits import lower
 from tests.support.processes import ROOT
 
 PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
-REMAINING = ROOT / "tests" / "remaining_words.txt"
 
 #: In identifiers: whole parts of a name, as `cut` in `cut_back`, `_cut` and `CutBack`.
 IN_NAMES = (
@@ -174,17 +172,5 @@ def _notes_of(package: str) -> list[tuple[str, list[tuple[int, str]]]]:
     return [(path, list(notes((ROOT / path).read_text(), tree))) for path, tree in trees_of(package)]
 
 
-def remaining() -> list[str]:
-    """Return the listed identifiers that still wait for their new name."""
-    return REMAINING.read_text().splitlines()
-
-
-def shrink() -> None:
-    """Remove from the list the identifiers that are gone, and lower the limits of comments and docstrings."""
-    found = banned_names()
-    REMAINING.write_text("".join(f"{line}\n" for line in remaining() if line in found))
-    lower({name: len(places) for name, places in banned_notes().items()})
-
-
 if __name__ == "__main__":
-    shrink()
+    lower({name: len(places) for name, places in banned_notes().items()})
