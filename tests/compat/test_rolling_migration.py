@@ -1,4 +1,5 @@
-"""Three Apache Kafka 3.9.1 brokers become gregor and go back, one at a time, each on its own data folder, with load."""
+"""Three brokers of Apache Kafka 3.9.1, or of an earlier gregor, become gregor and return, one at a time, each on its own data
+folder, under load."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import pathlib
 import pytest
 
 from tests.compat.cluster_load import NumberedLoad, Reader, check_replicas, commit, committed, create, wait_in_sync
-from tests.support.mixed_cluster import GREGOR, KAFKA, MixedCluster
+from tests.support.mixed_cluster import EARLIER, GREGOR, KAFKA, MixedCluster
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
@@ -38,8 +39,9 @@ def replace(cluster: MixedCluster, broker_id: int, kind: str) -> None:
     assert identity.partition("=")[2] in (data / "meta.properties").read_text()
 
 
-def test_there_and_back(tmp_path: pathlib.Path) -> None:
-    with MixedCluster(tmp_path, [KAFKA, KAFKA, KAFKA], SETTINGS) as cluster:
+@pytest.mark.parametrize("other", [KAFKA, EARLIER])
+def test_there_and_back(tmp_path: pathlib.Path, other: str) -> None:
+    with MixedCluster(tmp_path, [other, other, other], SETTINGS) as cluster:
         cluster.start()
         create(cluster, TOPIC, [[0, 1, 2], [1, 2, 0], [2, 0, 1]])
         commits = 1
@@ -49,7 +51,7 @@ def test_there_and_back(tmp_path: pathlib.Path) -> None:
             Reader(cluster.bootstrap, "readers", load) as reader,
         ):
             load.goes_on()
-            for kind in (GREGOR, KAFKA):
+            for kind in (GREGOR, other):
                 for broker_id in range(3):
                     replace(cluster, broker_id, kind)
                     wait_in_sync(cluster, TOPIC, 3)

@@ -1,4 +1,5 @@
-"""Brokers on one ZooKeeper, each of them gregor or Apache Kafka 3.9.1, and either on the other's data folder."""
+"""Brokers on one ZooKeeper, each of them gregor, of this or an earlier commit, or Apache Kafka 3.9.1, and each on the
+others' data folder."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from tests.support.earlier_gregor import EarlierGregor
 from tests.support.kafka_process import SMALL_JVM, KafkaProcess
 from tests.support.processes import BrokerProcess, free_port
 from tests.support.zookeeper import ZooKeeperProcess, retry
 
-GREGOR, KAFKA = "gregor", "kafka"
+GREGOR, EARLIER, KAFKA = "gregor", "earlier gregor", "kafka"
 WAIT_S = 120.0
 """For a state of the cluster, on a busy machine."""
 SETTINGS = {
@@ -82,7 +84,7 @@ class MixedCluster:
         }
         if kind == KAFKA:
             return KafkaProcess(folder, {**ONLY_KAFKA, **settings}, port, self._jvm)
-        return BrokerProcess(folder, settings, port)
+        return (EarlierGregor if kind == EARLIER else BrokerProcess)(folder, settings, port)
 
     # -- brokers ---------------------------------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ class BrokerProcess:
         """A server.properties to start with, besides the overrides."""
         self.process: subprocess.Popen[bytes] | None = None
         self.output = folder / "broker.out"
+        self.working_folder = ROOT
 
     @property
     def bootstrap(self) -> str:
@@ -69,7 +70,7 @@ class BrokerProcess:
         return self.process.pid
 
     def command(self) -> list[str]:
-        """Return the command, which runs in the project's folder."""
+        """Return the command, which runs in the working folder."""
         command = [sys.executable, "-m", "gregor.broker", "start"]
         if self.file is not None:
             command.append(str(self.file))
@@ -82,7 +83,12 @@ class BrokerProcess:
         command = self.command()
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command,
+                cwd=self.working_folder,
+                env=clean_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
             )
         deadline = time.monotonic() + self.start_timeout_s
         while wait_until_ready and not answers_metadata(self.port):
