@@ -9,15 +9,17 @@ from __future__ import annotations
 import functools
 import io
 import pathlib
+import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 
 from tests.support.processes import ROOT, BrokerProcess
 
 COMMIT = "b7848393f1af9b9375a63d84d829a8c745c5b71f"
-"""The last one before everything was imported as gregor.<package>; its data and its clusters are older than transactions,
-the consumer protocol and security."""
+"""The last one before everything was imported as gregor.<package>; it is older than transactions, the consumer protocol
+and security."""
 
 
 @functools.cache
@@ -31,10 +33,16 @@ def sources() -> pathlib.Path:
                 f"commit {COMMIT[:12]} is not in this checkout ({archive.stderr.decode().strip()});"
                 " fetch the whole history: git fetch --unshallow"
             )
-        unfinished = folder.with_suffix(".unfinished")
+        folder.parent.mkdir(exist_ok=True)
+        unfinished = pathlib.Path(tempfile.mkdtemp(dir=folder.parent))
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
             tar.extractall(unfinished, filter="data")
-        unfinished.rename(folder)
+        try:
+            unfinished.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+            shutil.rmtree(unfinished)  # another test process was faster
     return folder
 
 
