@@ -1,5 +1,5 @@
-"""Three brokers of Apache Kafka 3.9.1, or of an earlier gregor, become gregor and return, one at a time, under load, each
-on its own data folder."""
+"""Three brokers of Apache Kafka 3.9.1, or of an earlier gregor, become gregor and return, one at a time, under load.
+Each keeps its data folder."""
 
 from __future__ import annotations
 
