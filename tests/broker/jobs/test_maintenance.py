@@ -16,7 +16,12 @@ from gregor.broker.jobs.maintenance import Maintenance, flush_log, flush_to
 from gregor.broker.jobs.open_transactions import GRACE_MS, OWN_GRACE_MS, OpenTransactions
 from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.protocol.messages import DeleteTopicsRequest
+from gregor.protocol.messages import (
+    DeleteTopicsRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from gregor.protocol.turns import collect
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.log.log import Log
@@ -312,6 +317,11 @@ def test_producers_are_forgotten(harness: Harness, background: Removals, topic: 
         assert set(log.producer_ids()) == known
 
 
+def append_transactional(harness: Harness, topic: str, producer_id: int) -> None:
+    fields = {"producer_id": producer_id, "producer_epoch": 3, "base_sequence": 0, "transactional": True}
+    log_of(harness, topic).append_as_leader(bytearray(batch(b"x", **fields)), 0, harness.broker.now_ms())
+
+
 def test_open_transactions_are_checked_regularly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not by the job that forgets producers: it runs every ten minutes."""
     rounds: list[OpenTransactions] = []
@@ -321,9 +331,26 @@ def test_open_transactions_are_checked_regularly(tmp_path: Path, monkeypatch: py
         harness.until(lambda: len(rounds) >= 3)
 
 
-def append_transactional(harness: Harness, topic: str, producer_id: int) -> None:
-    fields = {"producer_id": producer_id, "producer_epoch": 3, "base_sequence": 0, "transactional": True}
-    log_of(harness, topic).append_as_leader(bytearray(batch(b"x", **fields)), 0, harness.broker.now_ms())
+def test_timeout_of_an_open_transaction_is_that_of_its_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeout_ms = 54_321
+    found: dict[int, int] = {}
+    init = InitProducerIdRequest(transactional_id="billing", transaction_timeout_ms=timeout_ms)
+    monkeypatch.setattr(maintenance, "CHECK_S", 0.001)
+    monkeypatch.setattr(OpenTransactions, "set_timeouts", lambda one, timeouts: found.update(timeouts))
+    with running(tmp_path) as harness:
+        harness.create_topic("t")
+        harness.ask(FindCoordinatorRequest(key="billing", key_type=1), 3)
+        answers: list[InitProducerIdResponse] = []
+
+        def ready() -> bool:
+            answers.append(harness.ask(init, 5))
+            return not answers[-1].error_code
+
+        harness.until(ready)
+        append_transactional(harness, "t", answers[-1].producer_id)
+        harness.until(lambda: found == {answers[-1].producer_id: timeout_ms})
 
 
 @pytest.mark.parametrize("leads", [True, False])
