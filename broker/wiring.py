@@ -182,6 +182,12 @@ class Node:
         )
         self.recovering = base.recovering
         mover = self._mover = LogMover(self._config, self._logs, base.replicas, self._background)
+        control = controller_parts(self._config, base, self._gate, now_ms)
+        self.controller = control.loop
+        producer_ids = self._producer_ids(base, control)
+        coordinators = make_coordinators(
+            self._config, base, self._background, now_ms, producer_ids.next_id, base.features.transaction_version
+        )
         maintenance = self.maintenance = Maintenance(
             self._config,
             self._logs,
@@ -190,14 +196,9 @@ class Node:
             lambda topic, index: base.replicas.get(topic, index) is not None,
             lambda topic, index: (found := base.replicas.get(topic, index)) is not None and found.is_leader,
             self._producer_clients.text_of,
+            coordinators.timeouts.of,
         )
         disk_watch = self._watch_disks(base, maintenance)
-        control = controller_parts(self._config, base, self._gate, now_ms)
-        self.controller = control.loop
-        producer_ids = self._producer_ids(base, control)
-        coordinators = make_coordinators(
-            self._config, base, self._background, now_ms, producer_ids.next_id, base.features.transaction_version
-        )
         member = self._member = self._cluster_member(base, control, maintenance)
         TopicEvents(base.replicas, base.image, base.configs, coordinators.groups, coordinators.transactions)
         self._follow_settings(base.configs)

@@ -24,6 +24,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--rounds", type=int, default=7, help="rounds of faults in tests that kill clients and brokers")
     parser.addoption(
+        "--transaction-rounds",
+        type=int,
+        default=20,
+        help="rounds of faults under transactions, shared by the tests of tests/compat/test_transactions_crash.py",
+    )
+    parser.addoption(
         "--chaos-minutes", type=float, default=1.0, help="minutes of faults in tests/cluster/test_chaos.py"
     )
     parser.addoption(

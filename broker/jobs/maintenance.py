@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gregor.broker.jobs.open_transactions import CHECK_S, OpenTransactions
@@ -78,7 +78,7 @@ class Maintenance:
     `is_served` returns whether a partition is one of a known topic. Retention skips the others: their logs do not have
     their topic's settings yet, which may keep the records without a limit. `is_led` returns whether this broker is the
     leader of a partition: the leader warns of transactions that hang, with the client that `client_of` returns for a
-    producer id.
+    producer id, by the timeouts in ms that `timeouts_of` returns for those producer ids that a coordinator knows.
     """
 
     def __init__(
@@ -90,10 +90,12 @@ class Maintenance:
         is_served: Callable[[str, int], bool] = lambda topic, partition: True,
         is_led: Callable[[str, int], bool] = lambda topic, partition: True,
         client_of: Callable[[int], str | None] = lambda producer_id: None,
+        timeouts_of: Callable[[Collection[int]], Awaitable[Mapping[int, int]]] | None = None,
     ) -> None:
         self._is_served = is_served
         self._is_led = is_led
         self._open_transactions = OpenTransactions(config["transaction.max.timeout.ms"], client_of)
+        self._timeouts_of = timeouts_of
         self._config = config
         self._logs = logs
         self._background = background
@@ -209,4 +211,7 @@ class Maintenance:
                     yield None
 
         await self._background.run_steps(check())
+        producer_ids = self._open_transactions.producers_without_timeout()
+        if producer_ids and self._timeouts_of is not None:
+            self._open_transactions.set_timeouts(await self._timeouts_of(producer_ids))
         self._open_transactions.end_round()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.coordinator_log import CoordinatorLog
 from gregor.broker.cluster.transaction_markers import LocalMarkers, TransactionMarkers
+from gregor.broker.cluster.transaction_timeouts import TransactionTimeouts
 from gregor.broker.cluster.transaction_verifier import PartitionVerifier
 from gregor.broker.features.consumer_groups import ConsumerGroupsOfBrokers
 from gregor.broker.features.downgrade import EndsWithLevel
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class Coordinators:
-    """Both coordinators; `markers` and `verifier` are how transactions reach the partitions, and these them."""
+    """Both coordinators; `markers` is how transactions reach the partitions, `verifier` and `timeouts` how these reach
+    them."""
 
     groups: GroupCoordinator
     group_settings: GroupSettings
@@ -40,6 +42,7 @@ class Coordinators:
     local_markers: LocalMarkers
     markers: TransactionMarkers
     verifier: PartitionVerifier
+    timeouts: TransactionTimeouts
     history: RebalanceHistory | None
 
     def close(self) -> None:
@@ -50,6 +53,7 @@ class Coordinators:
             self.history.close()
         self.markers.close()
         self.verifier.close()
+        self.timeouts.close()
 
 
 def make_coordinators(
@@ -98,7 +102,8 @@ def make_coordinators(
     EndsWithLevel(base.features, NewTransactionsOfBrokers(transactions), background.spawn)
     EndsWithLevel(base.features, ConsumerGroupsOfBrokers(groups), background.spawn)
     verifier = PartitionVerifier(config, base.image, transactions, background, base.security)
-    return Coordinators(groups, settings, transactions, local_markers, markers, verifier, history)
+    timeouts = TransactionTimeouts(config, base.image, transactions, background, base.security)
+    return Coordinators(groups, settings, transactions, local_markers, markers, verifier, timeouts, history)
 
 
 def _make_history(

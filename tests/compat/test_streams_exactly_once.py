@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat.confluent import read_to_end, reading
 from tests.compat.records import until
 from tests.compat.test_streams import WAIT_S, application, classes, produce
+from tests.compat.transaction_version import NEW, OLD, finalise_new_protocol, used_by
 from tests.support.gregor_cluster import GregorCluster
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
@@ -116,22 +117,36 @@ def read_any(bootstrap: str, topic: str) -> bool:
 
 
 def test_killed_brokers_count_each_word_once(classes: str, tmp_path: pathlib.Path) -> None:
+    """First with the old transactional protocol, then with the new one."""
+    victims = {OLD: ("counts",), NEW: ("__transaction_state", "counts")}
     with GregorCluster(tmp_path / "cluster", overrides=CLUSTER_SETTINGS) as cluster:
         bootstrap = cluster.bootstrap
         create(bootstrap, 3, "lines", "counts")
         text = Text(bootstrap, "lines", 2)
-        text.write()
-        with application(classes, bootstrap, "words", "lines", "counts", str(tmp_path / "state"), GUARANTEE) as running:
-            running.wait_for("RUNNING")
-            until_counted(bootstrap, "counts", text.expected)
-            for topic in ("counts", "__transaction_state"):
-                leader = cluster.until_led(topic)
+        for level, topics in victims.items():
+            if level == NEW:
+                finalise_new_protocol(bootstrap)
+            before = used_by(bootstrap) if level == NEW else {}
+            state = str(tmp_path / "state")
+            with application(classes, bootstrap, "words", "lines", "counts", state, GUARANTEE) as running:
+                running.wait_for("RUNNING")
                 text.write()
-                cluster.kill(leader)
-                text.write()
-                cluster.until_led(topic, not_by=leader)
-                cluster.start(leader)
                 until_counted(bootstrap, "counts", text.expected)
-                for internal in ("counts", "__consumer_offsets", "__transaction_state"):
-                    cluster.until_isr(internal, [0, 1, 2])
-            running.stop()
+                for topic in topics:
+                    kill_leader(cluster, topic, text)
+                running.stop()
+            after = used_by(bootstrap)
+            assert set().union(*after.values()) - set().union(*before.values()) == {level}, (before, after)
+
+
+def kill_leader(cluster: GregorCluster, topic: str, text: Text) -> None:
+    """Kill the leader of a partition, or the coordinator that it is, and wait for the counts of what is written."""
+    leader = cluster.until_led(topic)
+    text.write()
+    cluster.kill(leader)
+    text.write()
+    cluster.until_led(topic, not_by=leader)
+    cluster.start(leader)
+    until_counted(cluster.bootstrap, "counts", text.expected)
+    for internal in ("counts", "__consumer_offsets", "__transaction_state"):
+        cluster.until_isr(internal, [0, 1, 2])

@@ -26,10 +26,10 @@ LONGEST_UNDER_WAY_S = 0.02
 """How long an end of a transaction has been under way, at most, when its client is killed."""
 SHORT_MS = 10_000
 """The timeout of a transaction that is to last longer; the one before it, a JVM's first, must not."""
-KILLED = ("java", "java-3.9", "confluent", "aiokafka", "sarama", "franz")
+KILLED = ("java", "java-3.9", "java-0.11", "confluent", "aiokafka", "sarama", "franz")
 NEW_PROTOCOL = ("java",)
 """These use the protocol of transaction.version 2 where it is in force."""
-FENCED = ("java", "java-3.9", "java-1.1", "confluent", "aiokafka", "sarama")
+FENCED = ("java", "java-3.9", "java-0.11", "confluent", "aiokafka", "sarama")
 
 Unique = Callable[[str], str]
 NewWork = Callable[..., Work]

@@ -20,6 +20,7 @@ from gregor.protocol.messages import FindCoordinatorRequest
 from tests.compat.copiers.launch import PHASES
 from tests.compat.exactly_once import WAIT_S, Copier, Work
 from tests.compat.records import until
+from tests.compat.transaction_version import OLD, used_by
 from tests.support.mixed_cluster import MixedCluster
 from tests.support.processes import BrokerProcess
 from tests.support.wire import ask
@@ -32,6 +33,10 @@ FROZEN_S = 8.0
 """Longer than the session timeout in ZooKeeper: the broker continues as one that has been replaced."""
 FROZEN = "frozen "
 COPIERS = ("java", "confluent", "java-3.9")
+NEWER_COPIERS = ("java", "confluent", "java-4.4")
+"""For rounds at transaction.version 2."""
+USE_NEW_PROTOCOL = ("java", "java-4.4")
+"""These use the protocol of transaction.version 2 where it is finalised."""
 CLUSTER_SETTINGS = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
@@ -203,11 +208,20 @@ def pairs_of(victims: Sequence[str], phases: Sequence[str]) -> Iterator[tuple[st
         yield victims[number % len(victims)], phases[(number + number // together) % len(phases)]
 
 
-def play(brokers: Brokers, folder: pathlib.Path, victims: Sequence[str], rounds: int, replicas: int) -> None:
-    """Play rounds with the victims in the phases, in an order that the number of rounds decides, and judge."""
-    dice = random.Random(rounds)
-    with Work(folder, brokers.bootstrap, "loop", inputs=len(COPIERS), replicas=replicas) as work:
-        copiers = [work.copier(kind, [partition]) for partition, kind in enumerate(COPIERS)]
+def play(
+    brokers: Brokers,
+    folder: pathlib.Path,
+    victims: Sequence[str],
+    rounds: int,
+    replicas: int,
+    kinds: Sequence[str] = COPIERS,
+    level: int = OLD,
+) -> None:
+    """Play rounds with the victims in the phases, in an order that the number of rounds and the level decide, and
+    judge. `level` is the finalised one of transaction.version, which the copiers must have used."""
+    dice = random.Random(f"{rounds} {level}")
+    with Work(folder, brokers.bootstrap, "loop", inputs=len(kinds), replicas=replicas) as work:
+        copiers = [work.copier(kind, [partition]) for partition, kind in enumerate(kinds)]
         for copier in copiers:
             copier.until_printed("ready")
         faults = Faults(brokers, work, copiers, dice)
@@ -219,3 +233,6 @@ def play(brokers: Brokers, folder: pathlib.Path, victims: Sequence[str], rounds:
                 failure.add_note(f"in round {number} of {rounds}: {victim}, {phase}")
                 raise
         assert work.finish(), "no transaction was aborted"
+    expected = {one.transactional_id: {level if one.kind in USE_NEW_PROTOCOL else OLD} for one in copiers}
+    used = used_by(brokers.bootstrap)
+    assert used == expected, f"the copiers used {used} of transaction.version"

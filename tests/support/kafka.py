@@ -12,7 +12,10 @@ import pytest
 
 from tests.support.processes import ROOT
 
-RELEASES = ("4.4.0", "4.3.1", "3.9.1", "2.8.2", "2.0.0", "1.1.1", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
+RELEASES = (
+    *("4.4.0", "4.3.1", "3.9.1", "2.8.2", "2.0.0", "1.1.1"),
+    *("0.11.0.3", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2"),
+)
 """All that some test uses. `python -m tests.support.kafka` fetches them."""
 CLIENTS_ALONE = ("4.4.0",)
 """Of these releases the tools are not published."""

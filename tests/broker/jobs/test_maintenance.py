@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,15 @@ import pytest
 from gregor.broker.jobs import maintenance
 from gregor.broker.jobs.background import Background
 from gregor.broker.jobs.maintenance import Maintenance, flush_log, flush_to
-from gregor.broker.jobs.open_transactions import GRACE_MS, OpenTransactions
+from gregor.broker.jobs.open_transactions import GRACE_MS, OWN_GRACE_MS, OpenTransactions
 from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.protocol.messages import DeleteTopicsRequest
+from gregor.protocol.messages import (
+    DeleteTopicsRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from gregor.protocol.turns import collect
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.log.log import Log
@@ -312,6 +317,11 @@ def test_producers_are_forgotten(harness: Harness, background: Removals, topic: 
         assert set(log.producer_ids()) == known
 
 
+def append_transactional(harness: Harness, topic: str, producer_id: int) -> None:
+    fields = {"producer_id": producer_id, "producer_epoch": 3, "base_sequence": 0, "transactional": True}
+    log_of(harness, topic).append_as_leader(bytearray(batch(b"x", **fields)), 0, harness.broker.now_ms())
+
+
 def test_open_transactions_are_checked_regularly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not by the job that forgets producers: it runs every ten minutes."""
     rounds: list[OpenTransactions] = []
@@ -321,14 +331,34 @@ def test_open_transactions_are_checked_regularly(tmp_path: Path, monkeypatch: py
         harness.until(lambda: len(rounds) >= 3)
 
 
+def test_timeout_of_an_open_transaction_is_that_of_its_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeout_ms = 54_321
+    found: dict[int, int] = {}
+    init = InitProducerIdRequest(transactional_id="billing", transaction_timeout_ms=timeout_ms)
+    monkeypatch.setattr(maintenance, "CHECK_S", 0.001)
+    monkeypatch.setattr(OpenTransactions, "set_timeouts", lambda one, timeouts: found.update(timeouts))
+    with running(tmp_path) as harness:
+        harness.create_topic("t")
+        harness.ask(FindCoordinatorRequest(key="billing", key_type=1), 3)
+        answers: list[InitProducerIdResponse] = []
+
+        def ready() -> bool:
+            answers.append(harness.ask(init, 5))
+            return not answers[-1].error_code
+
+        harness.until(ready)
+        append_transactional(harness, "t", answers[-1].producer_id)
+        harness.until(lambda: found == {answers[-1].producer_id: timeout_ms})
+
+
 @pytest.mark.parametrize("leads", [True, False])
 def test_leader_warns_of_a_transaction_that_hangs(
     harness: Harness, background: Removals, topic: str, leads: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.create_topic(topic)
-    log = log_of(harness, topic)
-    fields = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0, "transactional": True}
-    log.append_as_leader(bytearray(batch(b"x", **fields)), 0, harness.broker.now_ms())
+    append_transactional(harness, topic, 7)
     begin_ms = harness.broker.now_ms()
     clock_ms = begin_ms
     jobs = Maintenance(
@@ -341,6 +371,39 @@ def test_leader_warns_of_a_transaction_that_hangs(
     assert [message.partition(",")[0] for message in caplog.messages] == [
         f"{topic}-0: the transaction of producer 7"
     ] * leads
+
+
+def test_leader_warns_by_the_timeout_of_the_producer(
+    harness: Harness, background: Removals, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    timeout_ms = 5_000
+    requested: list[set[int]] = []
+
+    async def timeouts_of(producer_ids: Collection[int]) -> dict[int, int]:
+        requested.append(set(producer_ids))
+        return {7: timeout_ms}
+
+    harness.create_topic(topic)
+    for producer_id in (7, 8):
+        append_transactional(harness, topic, producer_id)
+    clock_ms = harness.broker.now_ms()
+    jobs = Maintenance(
+        harness.config,
+        harness.broker.logs,
+        background,
+        lambda: clock_ms,
+        is_led=lambda name, partition: name == topic,
+        timeouts_of=timeouts_of,
+    )
+    harness.run(jobs.check_open_transactions())
+    clock_ms += 1
+    harness.run(jobs.check_open_transactions())
+    assert requested == [{7, 8}]
+    clock_ms += timeout_ms + OWN_GRACE_MS
+    caplog.clear()
+    harness.run(jobs.check_open_transactions())
+    assert [message.partition(",")[0] for message in caplog.messages] == [f"{topic}-0: the transaction of producer 7"]
+    assert requested == [{7, 8}, {8}]
 
 
 @pytest.mark.parametrize(

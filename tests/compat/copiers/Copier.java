@@ -14,7 +14,7 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.*;
 
 /**
- * Copies one topic into another in transactions, with any Java client from 1.1 to 4.4 (compiled against 1.1, for Java 8).
+ * Copies one topic into another in transactions, with any Java client from 0.11 to 4.4 (compiled against 1.1, for Java 8).
  * copiers/launch.py documents the arguments, the commands on standard input and the lines that this program prints.
  */
 public final class Copier {
@@ -118,7 +118,7 @@ public final class Copier {
             config.put("heartbeat.interval.ms", 1000);
             config.put("session.timeout.ms", 10_000);
         }
-        config.put("request.timeout.ms", 11_000); // 1.1 demands more than a session
+        config.put("request.timeout.ms", 11_000); // 1.1 and older demand more than a session
         String partitions = settings.getOrDefault("partitions", "");
         if (partitions.isEmpty()) config.put("group.instance.id", settings.get("id"));
         consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());

@@ -35,7 +35,14 @@ FENCED_EXIT, STUCK_EXIT = 3, 4
 PHASES = ("begun", "produced", "offsets", "ending", "ended")
 COMPILED_AGAINST = "1.1.1"
 COMPILE_TIMEOUT_S = 120
-JAVA = {"java": "4.3.1", "java-4.4": "4.4.0", "java-3.9": "3.9.1", "java-2.8": "2.8.2", "java-1.1": "1.1.1"}
+JAVA = {
+    "java": "4.3.1",
+    "java-4.4": "4.4.0",
+    "java-3.9": "3.9.1",
+    "java-2.8": "2.8.2",
+    "java-1.1": "1.1.1",
+    "java-0.11": "0.11.0.3",
+}
 PYTHON = ("confluent", "aiokafka")
 GO = {"franz": "franzcopier", "sarama": "saramacopier"}
 KINDS = (*JAVA, *PYTHON, *GO, "kafkajs")
