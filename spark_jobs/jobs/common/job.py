@@ -18,7 +18,7 @@ from gregor.spark_jobs.jobs.common.failures import explained
 from gregor.spark_jobs.jobs.common.once import forget_end, is_repeated, stop_at_end
 from gregor.spark_jobs.jobs.common.options import Options, add_common_arguments, parse_options
 from gregor.spark_jobs.jobs.common.sinks import SINKS, Sink, checkpoint_of
-from gregor.spark_jobs.jobs.common.sources import BY_OTHER_NAMES, require_topics, stream_options
+from gregor.spark_jobs.jobs.common.sources import BY_OTHER_NAMES, lag_of, require_topics, stream_options
 from gregor.spark_jobs.jobs.common.terminal import Terminal
 from gregor.spark_jobs.launch.workers import require_workers
 from gregor.spark_jobs.source.checkpoint import commit_last_batches
@@ -181,7 +181,7 @@ class Job:
         if getattr(options, "dead_letter_topic", None) is not None:
             terminal.line(GUARANTEE_IN_TRANSACTION if options.letters_in_transaction else GUARANTEE)
         ended = None if self.ended is None else self.ended(options)
-        progress = run_to_end(query, terminal.progress, timeout_s, ended)
+        progress = run_to_end(query, terminal.progress, timeout_s, ended, lag_of(options))
         for line in commit_end(spark, options):
             terminal.line(line)
         return progress

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from gregor.protocol.errors import ErrorCode
 from gregor.spark_jobs.bootstrap import parse_servers, require_broker
 from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs.common.once import fixed_end, is_repeated
 from gregor.spark_jobs.launch.workers import require_workers
+from gregor.spark_jobs.source.lag import Lag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,16 +65,29 @@ def _require_readers(spark: SparkSession, options: Options) -> None:
     require_workers(spark, parse_servers(options.bootstrap_server))
 
 
-def require_topics(servers: str, topics: list[str], client: dict[str, str]) -> None:
-    """Raise JobError unless a broker answers and all topics exist.
+def lag_of(options: Options) -> Lag | None:
+    """Return the lag of a job that reads topics; None where only Spark's connector has the security of the client."""
+    if not options.topics:
+        return None
+    try:
+        return Lag(stream_options(options) | {"kafka.bootstrap.servers": options.bootstrap_server})
+    except JobError:
+        return None
 
-    Spark's connector needs a minute to report a missing topic. Clusters with TLS or SASL are left to it.
+
+def require_topics(servers: str, topics: list[str], client: dict[str, str]) -> None:
+    """Raise JobError unless a broker answers, accepts the client, and all topics exist.
+
+    Spark's connector needs a minute to report a missing topic. Security that only the connector has is left to it.
     """
     require_broker(servers)
-    if client.get("kafka.security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
-        return
     options = {"kafka.default.api.timeout.ms": str(METADATA_TIMEOUT_MS)} | client
-    settings = ClientSettings.from_options(options | {"kafka.bootstrap.servers": servers})
+    try:
+        settings = ClientSettings.from_options(options | {"kafka.bootstrap.servers": servers})
+    except KafkaFailure as failure:
+        if failure.code != ErrorCode.SECURITY_DISABLED:
+            raise
+        return
     with Cluster(settings) as cluster:
         found = cluster.topics(topics)
     missing = [name for name in topics if name not in found or found[name].error_code in _NO_SUCH_TOPIC]
