@@ -1,8 +1,8 @@
 """The lag of a streaming query: the records that its topics have behind the end of a batch.
 
 Some versions of Spark report the ends of topics, for some sources, as they were when the batch was planned. Here they
-are fetched when a batch is reported. Only the thread that shows the progress waits for them, for a limited time; without
-them the lag is unknown, which is no failure of the query.
+are fetched when a batch is reported. The thread that shows the progress waits for them, for a limited time, and no
+batch does. Without them the lag is unknown, which is no failure of the query.
 """
 
 from __future__ import annotations
