@@ -7,7 +7,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -17,10 +17,10 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.source.lag import Extents, Lag, position_of, topics_of
 
 Report = Callable[[str], None]
 Ended = Callable[[list[StreamingQueryProgress]], bool]  # of the reports of a query whose source has no end
-Offsets = dict[str, dict[str, int]]  # topic -> partition -> offset
 POLL_S = 0.3
 _RAISED = re.compile(r"^(?:pyspark\.errors|gregor\.spark_jobs)\.[\w.]+: (.*)$", re.MULTILINE)
 DEAD_LETTERS = "dead_letters"
@@ -30,7 +30,8 @@ DEAD_LETTERS = "dead_letters"
 class Progress:
     """Converts the reports of a query to one line per batch with records."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, lag: Lag | None = None) -> None:
+        """`lag` is None for a query that reads no topic, or of a client that gregor does not have."""
         self.records = 0
         self.batches = 0
         self.dropped = 0
@@ -39,31 +40,58 @@ class Progress:
         """Records that were stored in the dead-letter topic, by the name under which a job observes them."""
         self.interrupted = False  # by a signal
         self._report = report
+        self._lag = lag
         self._last_batch = -1
 
     def update(self, reports: list[StreamingQueryProgress]) -> None:
-        for progress in reports:
-            observed = observed_counts(progress)
-            # A source that is read for the result and for its dead letters reports its rows twice; that of generated
-            # rows also reports those after the last one.
-            records = progress.numInputRows if observed is None else observed[0]
-            if progress.batchId <= self._last_batch or records == 0:
-                continue  # reported already, or the idle report that Spark repeats every ten seconds
+        new = [progress for progress in reports if self._is_new(progress)]
+        extents = self._extents(new)
+        for progress in new:
+            if not self._is_new(progress):
+                continue  # a report of a batch of this very list again
+            observed, records = observed_counts(progress), records_of(progress)
             self._last_batch = progress.batchId
             self.batches += 1
             self.records += records
             self.dead_letters += 0 if observed is None else observed[1]
             self.dropped += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
-            self._report(self.line(progress, records))
+            self._report(self._line(progress, records, extents))
 
-    def line(self, progress: StreamingQueryProgress, records: int) -> str:
+    def _is_new(self, progress: StreamingQueryProgress) -> bool:
+        """Return whether a report is none of those before, and none of an idle query, repeated every ten seconds."""
+        return progress.batchId > self._last_batch and records_of(progress) > 0
+
+    def _extents(self, reports: list[StreamingQueryProgress]) -> Extents | None:
+        """Fetch the present extents of all topics of the reports."""
+        positions = filter(None, (position_of(offsets(progress, "endOffset")) for progress in reports))
+        topics = {topic for position in positions for topic in topics_of(position)}
+        return None if self._lag is None else self._lag.extents(topics)
+
+    def _line(self, progress: StreamingQueryProgress, records: int, extents: Extents | None) -> str:
         text = f"batch {progress.batchId}: {records:,} records, {self.records:,} in this run"
-        sources = json.loads(progress.json)["sources"]  # the attributes hold offsets as the repr of a dict
-        waiting = sum(
-            records_waiting(offsets_of(source, "endOffset"), offsets_of(source, "latestOffset")) for source in sources
-        )
+        waiting = self._waiting(progress, extents)
+        if waiting is not None:
+            text += f", {waiting:,} waiting"
         rate = f"{progress.processedRowsPerSecond * records / progress.numInputRows:,.0f} records/s"
-        return f"{text}, {waiting:,} waiting, {rate}, {progress.batchDuration / 1000:,.1f} s"
+        return f"{text}, {rate}, {progress.batchDuration / 1000:,.1f} s"
+
+    def _waiting(self, progress: StreamingQueryProgress, extents: Extents | None) -> int | None:
+        """Return the number of records behind a batch, None if neither the brokers nor Spark say it."""
+        end = position_of(offsets(progress, "endOffset"))
+        if end is None:
+            return None
+        waiting = None if self._lag is None else self._lag.records_behind(end, extents)
+        return waiting if waiting is not None else reported_lag(progress)
+
+
+def records_of(progress: StreamingQueryProgress) -> int:
+    """Return the number of records of a batch.
+
+    A source that is read for the result and for its dead letters reports its rows twice; that of generated rows also
+    reports those after the last one. The observations count them once.
+    """
+    observed = observed_counts(progress)
+    return int(progress.numInputRows) if observed is None else observed[0]
 
 
 def observed_counts(progress: StreamingQueryProgress) -> tuple[int, int] | None:
@@ -74,35 +102,41 @@ def observed_counts(progress: StreamingQueryProgress) -> tuple[int, int] | None:
     return sum(row["rows"] for row in counts), sum(row["records"] for row in counts)
 
 
-def offsets_of(source: Mapping[str, Any], name: str) -> Offsets | None:
-    """Return the offsets in the progress of a source; through Spark Connect they are the repr of a dict or of None."""
-    value = source.get(name)
+def offsets(progress: StreamingQueryProgress, name: str) -> list[Any]:
+    """Return the values of a field of all sources; through Spark Connect they are the repr of a dict or of None."""
+    sources = json.loads(progress.json)["sources"]  # the attributes hold offsets as the repr of a dict
+    return [_literal(source.get(name)) for source in sources]
+
+
+def _literal(value: Any) -> Any:
     try:
-        found = ast.literal_eval(value) if isinstance(value, str) else value
-    except (ValueError, SyntaxError):  # of a source that has no offsets of partitions
+        return ast.literal_eval(value) if isinstance(value, str) else value
+    except (ValueError, SyntaxError):
+        return None  # of a source that has no offsets of partitions
+
+
+def reported_lag(progress: StreamingQueryProgress) -> int | None:
+    """Return the lag by the ends that Spark reports, as they were when the batch was planned; None without them."""
+    ends, latest = offsets(progress, "endOffset"), offsets(progress, "latestOffset")
+    of_topics = [(end, newest) for end, newest in zip(ends, latest, strict=True) if position_of([end]) is not None]
+    end, newest = position_of(one for one, _ in of_topics), position_of(one for _, one in of_topics)
+    if end is None or newest is None or not topics_of(end) <= topics_of(newest):
         return None
-    return found if isinstance(found, dict) else None
-
-
-def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:
-    """Return the number of records of a source that were not read yet; 0 if the source does not report it."""
-    return sum(
-        max(0, offset - (end or {}).get(topic, {}).get(partition, offset))
-        for topic, partitions in (latest or {}).items()
-        if isinstance(partitions, dict)  # else the position of another source: of files, of generated rows
-        and not topic.startswith("#")  # the ids of topics, in the offsets of format("gregor")
-        for partition, offset in partitions.items()
-    )
+    return sum(max(0, offset - end.offsets.get(partition, offset)) for partition, offset in newest.offsets.items())
 
 
 def run_to_end(
-    query: StreamingQuery, report: Report, timeout_s: float = math.inf, ended: Ended | None = None
+    query: StreamingQuery,
+    report: Report,
+    timeout_s: float = math.inf,
+    ended: Ended | None = None,
+    lag: Lag | None = None,
 ) -> Progress:
     """Wait until the query ends by itself, or stop it on SIGINT or SIGTERM, or when `ended` is true of its reports.
 
     Raise JobError if the query fails, or does not end within the timeout.
     """
-    progress = Progress(report)
+    progress = Progress(report, lag)
     deadline = time.monotonic() + timeout_s
     with stop_signals() as stopped:
         try:

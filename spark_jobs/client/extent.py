@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gregor.protocol.ids import ZERO_UUID, Uuid
@@ -30,16 +30,27 @@ class Extent:
 
 def extent_of(cluster: Cluster, topic: str) -> Extent:
     """Return the present extent of a topic; raise KafkaFailure if the cluster does not describe it."""
+    return extents_of(cluster, [topic])[topic]
+
+
+def extents_of(cluster: Cluster, topics: Sequence[str]) -> dict[str, Extent]:
+    """Return the present extents of topics; raise KafkaFailure if the cluster does not describe one of them."""
     cluster.refresh()
-    found = cluster.retrying().run(lambda: cluster.topics([topic])).get(topic)
-    if found is None or found.error_code:
-        code = found.error_code if found is not None else 0
-        raise KafkaFailure(code, f"the cluster does not describe the topic {topic}")
-    partitions = [TopicPartition(topic, number) for number in found.partitions]
+    described = cluster.retrying().run(lambda: cluster.topics(topics))
+    partitions = []
+    for topic in topics:
+        found = described.get(topic)
+        if found is None or found.error_code:
+            code = found.error_code if found is not None else 0
+            raise KafkaFailure(code, f"the cluster does not describe the topic {topic}")
+        partitions += [TopicPartition(topic, number) for number in found.partitions]
     isolation = cluster.settings.isolation_level
     ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation)
     starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST), isolation)
-    return Extent(found.topic_id, {one: (starts[one].offset, ends[one].offset) for one in partitions})
+    ranges: dict[str, dict[TopicPartition, tuple[int, int]]] = {topic: {} for topic in topics}
+    for one in partitions:
+        ranges[one.topic][one] = starts[one].offset, ends[one].offset
+    return {topic: Extent(described[topic].topic_id, ranges[topic]) for topic in topics}
 
 
 def appended(known: Extent | None, now: Extent) -> Ranges | None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 try:
+    from gregor.protocol.errors import ErrorCode
+    from gregor.spark_jobs.client.failure import KafkaFailure
     from gregor.spark_jobs.jobs.common.job import Job
     from gregor.spark_jobs.jobs.common.latest import LatestTable
     from gregor.spark_jobs.jobs.common.options import FIXED
@@ -105,12 +107,16 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
 
 
 def table_of(spark: SparkSession, options: Options) -> Callable[[], DataFrame]:
-    """Return the function of the rows of the table, which reads it anew for each batch behind TLS or SASL."""
+    """Return the function of the rows of the table, which is read anew for each batch where only Spark's connector has
+    the security of the client."""
     from gregor.spark_jobs.transforms.join import keyed_records, latest_of, newest_records
 
     topic, key = options.right_topic, options.right_key
-    if options.client.get("kafka.security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
+    try:
         return LatestTable(spark, options, topic, key).rows
+    except KafkaFailure as failure:
+        if failure.code != ErrorCode.SECURITY_DISABLED:
+            raise
     return lambda: latest_of(newest_records(keyed_records(decoded_batch(spark, options, topic), key)))
 
 

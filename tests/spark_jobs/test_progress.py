@@ -12,7 +12,9 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.progress import Progress, offsets_of, reason, records_waiting, run_to_end, stop_signals
+from gregor.spark_jobs.progress import Progress, offsets, reason, reported_lag, run_to_end, stop_signals
+from gregor.spark_jobs.source.lag import Lag
+from tests.spark_jobs.client.brokers import BOOTSTRAP, Brokers, Partition
 
 
 def report(batch_id: int, rows: int, end: dict[str, Any] | None = None, latest: Any = None) -> StreamingQueryProgress:
@@ -67,8 +69,8 @@ class FakeQuery:
         self.stopped = True
 
 
-def run(query: FakeQuery, lines: list[str], timeout_s: float = 60) -> Progress:
-    return run_to_end(cast(StreamingQuery, query), lines.append, timeout_s)
+def run(query: FakeQuery, lines: list[str], timeout_s: float = 60, lag: Lag | None = None) -> Progress:
+    return run_to_end(cast(StreamingQuery, query), lines.append, timeout_s, lag=lag)
 
 
 def test_each_batch_is_reported_once_and_idle_reports_are_not() -> None:
@@ -90,6 +92,35 @@ def test_each_batch_is_reported_once_and_idle_reports_are_not() -> None:
     assert query.stopped
 
 
+def test_waiting_records_are_those_of_the_brokers_where_spark_reports_no_ends() -> None:
+    """As with Spark 4.1 by both sources. A line that is shown late counts what arrived meanwhile, too."""
+    brokers = Brokers()
+    brokers.add("t", Partition(0, 10), Partition(0, 20))
+    lag = Lag(BOOTSTRAP, lambda settings: brokers.cluster(), max_wait_s=60)
+    lines: list[str] = []
+    run(FakeQuery([report(0, 15, {"t": {"0": 10, "1": 5}}), report(1, 15, {"t": {"0": 10, "1": 20}})]), lines, lag=lag)
+    assert [line.split(", ")[2] for line in lines] == ["15 waiting", "0 waiting"]
+
+
+def test_the_ends_of_the_brokers_are_newer_than_those_of_spark() -> None:
+    brokers = Brokers()
+    brokers.add("t", Partition(0, 30))
+    lag = Lag(BOOTSTRAP, lambda settings: brokers.cluster(), max_wait_s=60)
+    lines: list[str] = []
+    run(FakeQuery([report(0, 10, {"t": {"0": 10}}, {"t": {"0": 10}})]), lines, lag=lag)
+    assert ", 20 waiting, " in lines[0]
+
+
+@pytest.mark.parametrize("with_lag", [False, True], ids=["without a client", "without a broker"])
+def test_an_unknown_lag_is_no_word_of_the_line(with_lag: bool) -> None:
+    brokers = Brokers()
+    brokers.down = {0, 1}
+    lag = Lag(BOOTSTRAP, lambda settings: brokers.cluster(), max_wait_s=60) if with_lag else None
+    lines: list[str] = []
+    run(FakeQuery([report(0, 15, {"t": {"0": 10}})]), lines, lag=lag)
+    assert lines == ["batch 0: 15 records, 15 in this run, 12 records/s, 0.1 s"]
+
+
 @pytest.mark.parametrize(
     ("end", "latest", "waiting"),
     [
@@ -97,12 +128,13 @@ def test_each_batch_is_reported_once_and_idle_reports_are_not() -> None:
         ({"t": {"0": 3, "1": 4}, "u": {"0": 0}}, {"t": {"0": 3, "1": 6}, "u": {"0": 5}}, 7),
         ({"t": {"0": 11}}, {"t": {"0": 10}}, 0),
         ({"t": {"0": 3}}, {"t": {"0": 3, "1": 9}}, 0),
-        (None, {"t": {"0": 10}}, 0),
-        ({"t": {"0": 3}}, None, 0),
+        (None, {"t": {"0": 10}}, None),
+        ({"t": {"0": 3}}, None, None),
+        ({"logOffset": 3}, {"logOffset": 4}, None),
     ],
 )
-def test_records_waiting(end: dict[str, Any] | None, latest: dict[str, Any] | None, waiting: int) -> None:
-    assert records_waiting(end, latest) == waiting
+def test_lag_that_spark_reports(end: dict[str, Any] | None, latest: dict[str, Any] | None, waiting: int | None) -> None:
+    assert reported_lag(report(0, 1, end, latest)) == waiting
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -174,6 +206,12 @@ def test_the_report_above_is_that_of_spark() -> None:
     assert json.loads(made.json)["sources"][0]["endOffset"] == {"t": {"0": 1}}
 
 
-def test_offsets_of_a_source_also_as_spark_connect_reports_them() -> None:
-    given = {"a": {"t": {"0": 3}}, "b": "{'t': {'0': 3}}", "c": "None", "d": None, "e": "12", "f": "rate@1"}
-    assert [offsets_of(given, name) for name in "abcdefg"] == [{"t": {"0": 3}}] * 2 + [None] * 5
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        *(({"t": {"0": 3}}, {"t": {"0": 3}}), ("{'t': {'0': 3}}", {"t": {"0": 3}})),
+        *(("None", None), (None, None), ("12", 12), ("rate@1", None)),
+    ],
+)
+def test_offsets_of_a_source_also_as_spark_connect_reports_them(given: Any, found: Any) -> None:
+    assert offsets(report(0, 1, given), "endOffset") == [found]

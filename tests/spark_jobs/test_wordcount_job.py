@@ -12,9 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.jobs.common.sources import stream_options
 from gregor.spark_jobs.jobs.wordcount import Options, start
 from gregor.spark_jobs.progress import run_to_end
 from gregor.spark_jobs.sinks import counts_table, read_parquet_counts
+from gregor.spark_jobs.source.lag import Lag
 from tests.spark_jobs.topics import Topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat]
@@ -34,7 +36,8 @@ def plain_count(*parts: Sequence[str]) -> Counter[str]:
 def run_once(spark: SparkSession, options: Options) -> list[str]:
     """Runs the job over what is there; its progress lines."""
     told: list[str] = []
-    run_to_end(start(spark, options), told.append, timeout_s=300)
+    source = stream_options(options) | {"kafka.bootstrap.servers": options.bootstrap_server}
+    run_to_end(start(spark, options), told.append, timeout_s=300, lag=Lag(source, max_wait_s=60))
     return told
 
 
@@ -87,7 +90,7 @@ def test_topic_gets_totals_through_stops_and_repeated_batches(
     )
     parts = [make_lines(50, 4), make_lines(30, 5), make_lines(10, 6)]
     topics.produce(source, parts[0])
-    assert len(run_once(spark, options)) == 3
+    assert [line.split(", ")[2] for line in run_once(spark, options)] == ["30 waiting", "10 waiting", "0 waiting"]
     assert topics.last_values(target) == plain_count(parts[0])
     topics.produce(source, parts[1])
     run_once(spark, options)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode
-from gregor.spark_jobs.bootstrap import parse_servers, require_broker
+from gregor.spark_jobs.bootstrap import require_broker
 from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs.common.once import fixed_end, is_repeated
-from gregor.spark_jobs.launch.workers import require_workers
+from gregor.spark_jobs.source.lag import Lag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +30,6 @@ def record_stream(spark: SparkSession, options: Options, topic: str | None = Non
     from gregor.spark_jobs.source.options import STREAM_END
     from gregor.spark_jobs.sources import source_options, stream_topic
 
-    _require_readers(spark, options)
     name, given = topic or options.topic, stream_options(options)
     if is_repeated(spark, options):
         given[STREAM_END] = fixed_end(spark, options, name, source_options(options.bootstrap_server, name, given))
@@ -50,29 +50,34 @@ def record_batch(
     """Return the records that the topics have now, or the part of them that options of the source select."""
     from gregor.spark_jobs.sources import read_topic
 
-    _require_readers(spark, options)
     return read_topic(
         spark, options.bootstrap_server, topic or options.topic, options.client | dict(limits or {}), options.source
     )
 
 
-def _require_readers(spark: SparkSession, options: Options) -> None:
-    """Raise JobError, with the remedy, if `format("gregor")` cannot be read as the options demand."""
-    if options.source != "gregor":
-        return
-    require_workers(spark, parse_servers(options.bootstrap_server))
+def lag_of(options: Options) -> Lag | None:
+    """Return the lag of a job that reads topics; None where only Spark's connector has the security of the client."""
+    if not options.topics:
+        return None
+    try:
+        return Lag(stream_options(options) | {"kafka.bootstrap.servers": options.bootstrap_server})
+    except JobError:
+        return None
 
 
 def require_topics(servers: str, topics: list[str], client: dict[str, str]) -> None:
-    """Raise JobError unless a broker answers and all topics exist.
+    """Raise JobError unless a broker answers, accepts the client, and all topics exist.
 
-    Spark's connector needs a minute to report a missing topic. Clusters with TLS or SASL are left to it.
+    Spark's connector needs a minute to report a missing topic. Security that only the connector has is left to it.
     """
     require_broker(servers)
-    if client.get("kafka.security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
-        return
     options = {"kafka.default.api.timeout.ms": str(METADATA_TIMEOUT_MS)} | client
-    settings = ClientSettings.from_options(options | {"kafka.bootstrap.servers": servers})
+    try:
+        settings = ClientSettings.from_options(options | {"kafka.bootstrap.servers": servers})
+    except KafkaFailure as failure:
+        if failure.code != ErrorCode.SECURITY_DISABLED:
+            raise
+        return
     with Cluster(settings) as cluster:
         found = cluster.topics(topics)
     missing = [name for name in topics if name not in found or found[name].error_code in _NO_SUCH_TOPIC]

@@ -53,11 +53,8 @@ def pause_problem(topic: str, pause_ms: float, retention_ms: int, is_known: bool
 
 def retention_of(topic: str, options: Options) -> tuple[int, bool]:
     """Return how long a topic keeps tombstones, and whether that is known; else the default is returned."""
-    client = options.client
-    if client.get("kafka.security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
-        return DEFAULT_RETENTION_MS, False
-    settings = ClientSettings.from_options(client | {"kafka.bootstrap.servers": options.bootstrap_server})
     try:
+        settings = ClientSettings.from_options(options.client | {"kafka.bootstrap.servers": options.bootstrap_server})
         with Cluster(settings) as cluster:
             return int(topic_configs(cluster, topic, [DELETE_RETENTION])[DELETE_RETENTION]), True
     except (KafkaFailure, KeyError):
