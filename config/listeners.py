@@ -14,6 +14,7 @@ from gregor.config.definitions import ConfigError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 METRICS_LISTENER = "gregor.metrics.listener"
+METRICS_PASSWORD_FILE = "gregor.metrics.password.file"
 _HOST_CHARS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-%._:")
 
 

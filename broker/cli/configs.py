@@ -1,4 +1,5 @@
-"""`gregor configs`: settings of topics, brokers, loggers, groups, client metrics; and quotas; as kafka-configs.sh."""
+"""`gregor configs`: settings of topics, brokers, loggers, groups, client metrics; quotas; SCRAM credentials; as
+kafka-configs.sh."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 import click
 
-from gregor.broker.cli import config_report, quota_configs
+from gregor.broker.cli import config_report, quota_configs, scram_configs
 from gregor.broker.cli.client import load_file
 from gregor.broker.cli.command import bootstrap_option, command_config_option, only_one, run
 from gregor.broker.cli.config_report import BROKER_DEFAULT, Entity, EntityType
@@ -42,11 +43,17 @@ Examples:
   gregor configs --alter --user alice --add-config producer_byte_rate=1048576
   gregor configs --alter --user alice --client-defaults --add-config request_percentage=50
   gregor configs --describe --entity-type users --entity-type clients
+  gregor configs --alter --user alice --add-config 'SCRAM-SHA-256=[iterations=8192,password=secret]'
+  gregor configs --alter --user alice --delete-config SCRAM-SHA-256
 
 \b
 Quotas: producer_byte_rate and consumer_byte_rate (bytes per second), request_percentage (100 is all the time of one
 broker, which is one process on one core), controller_mutation_rate (partitions per second), and of addresses
 connection_creation_rate (connections per second). Each broker enforces them by itself.
+
+\b
+SCRAM-SHA-256 and SCRAM-SHA-512 are the credentials of a user: [password=..] or [iterations=8192,password=..]. Other
+users of this machine can read the arguments of a command; in a file for --add-config-file the value has no brackets.
 """
 
 
@@ -88,7 +95,8 @@ connection_creation_rate (connections per second). Each broker enforces them by 
 )
 @click.option("--force", is_flag=True, help="Accepted for compatibility, without effect.")
 def configs(**given: Any) -> None:
-    """Show and alter the settings of topics, brokers, loggers, groups and client metrics, and quotas."""
+    """Show and alter the settings of topics, brokers, loggers, groups and client metrics, quotas, and the SCRAM
+    credentials of users."""
     action = only_one(("--describe", "--alter"), given)
     quota_parts = quota_configs.quota_parts(given, click.get_current_context().meta.get(quota_configs.ORDER, []))
     if quota_parts:
@@ -105,19 +113,28 @@ def configs(**given: Any) -> None:
 
 
 def serve_quotas(action: str, given: dict[str, Any], parts: list[quota_configs.Part]) -> None:
-    """Show or alter the quotas of an entity."""
+    """Show or alter the quotas of an entity, or the SCRAM credentials of a user."""
     if any(given[flag] for flag in (*_SHORT_FLAGS, "broker_defaults")):
         raise click.UsageError("Quotas are of users, clients and addresses; leave out the other entity.")
     if given["everything"]:
         raise click.UsageError("--all is not for quotas: --describe shows all that are set.")
     if action == "--alter":
-        request = quota_configs.alteration(parts, parse_changes(given))
+        changes = parse_changes(given)
+        if scram_configs.is_scram(changes):
+            user = scram_configs.user_of(parts)
+            credentials = scram_configs.alteration(user, changes)
+            with WireClient(given["bootstrap"], given["config_file"]) as client:
+                scram_configs.alter(client, user, credentials)
+            return
+        request = quota_configs.alteration(parts, changes)
         with WireClient(given["bootstrap"], given["config_file"]) as client:
             quota_configs.alter(client, parts, request)
         return
     _check_no_changes(given)
     with WireClient(given["bootstrap"], given["config_file"]) as client:
         quota_configs.describe(client, parts)
+        if len(parts) == 1 and parts[0].kind == "user" and parts[0].name != "":
+            scram_configs.describe(client, parts[0].name)
 
 
 def parse_entity(given: dict[str, Any]) -> Entity:
@@ -201,7 +218,9 @@ def parse_settings(text: str) -> dict[str, str]:
     for pair in re.split("," + _OUTSIDE_BRACKETS, text):
         parts = re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, pair)
         if len(parts) != 2:
-            raise CommandError(f"'{pair.strip()}' is not of the form KEY=VALUE; put values with commas into [].")
+            # A password may be in any piece of a text that is cut at the wrong commas.
+            shown = "(hidden)" if "password" in text else pair.strip()
+            raise CommandError(f"'{shown}' is not of the form KEY=VALUE; put values with commas into [].")
         settings[parts[0].strip()] = re.sub(r"[\[\]]", "", parts[1]).strip()
     return settings
 

@@ -64,7 +64,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--bind",
         metavar="HOST",
-        help="address to listen on; 0.0.0.0: all addresses, without access control [localhost]",
+        help="address of the client port [localhost]; on others, such as 0.0.0.0, everyone who reaches it may change"
+        " all nodes, unless FILE and SERVER_JVMFLAGS set users and the brokers zookeeper.set.acl=true",
     )
     parser.add_argument("--heap-mb", type=_megabytes, default=512, metavar="MB", help="memory of the server [512]")
     return parser
@@ -130,14 +131,17 @@ def config_file_of(given: argparse.Namespace, settings: Mapping[str, str]) -> Pa
     return file
 
 
-def check_port(settings: Mapping[str, str]) -> None:
-    """Raise NotStarted if the port cannot be bound; the server itself would print forty lines."""
-    text = settings.get("clientPort")
-    if not text or not text.isdigit():
-        return
-    host = settings.get("clientPortAddress", "")
+def check_ports(settings: Mapping[str, str]) -> None:
+    """Raise NotStarted if a port cannot be bound; the server itself would print forty lines."""
+    for port in PORTS:
+        text = settings.get(port)
+        if text and text.isdigit():
+            _check_port(settings.get(f"{port}Address", ""), int(text))
+
+
+def _check_port(host: str, port: int) -> None:
     try:
-        found = socket.getaddrinfo(host or None, int(text), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         failed = [error for error in (_trial(family, address) for family, _, _, _, address in found) if error]
         # One of several addresses suffices: the name may have an address of a family that this machine lacks.
         in_use = [error for error in failed if error.errno == errno.EADDRINUSE]
@@ -149,8 +153,7 @@ def check_port(settings: Mapping[str, str]) -> None:
             remedy = "another process, perhaps a ZooKeeper, uses the port; give another --client-port"
         elif error.errno == errno.EACCES:
             remedy = "give a --client-port above 1023"
-        address = address_text(host or "*", int(text))
-        raise NotStarted(f"cannot listen on {address}: {error.strerror}; {remedy}") from None
+        raise NotStarted(f"cannot listen on {address_text(host or '*', port)}: {error.strerror}; {remedy}") from None
 
 
 def _trial(family: int, address: object) -> OSError | None:
@@ -173,7 +176,7 @@ def main(arguments: Sequence[str]) -> int:
 
     try:
         settings = settings_of(given)
-        check_port(settings)
+        check_ports(settings)
         lock = hold_folder(settings["dataDir"])
     except NotStarted as error:
         print(f"gregor zookeeper: {error}.", file=sys.stderr)
@@ -184,7 +187,11 @@ def main(arguments: Sequence[str]) -> int:
         lock.release()
         print(f"gregor zookeeper: {error}.", file=sys.stderr)
         return 1
-    where = f"{settings.get('clientPortAddress') or '*'}:{settings.get('clientPort') or settings['secureClientPort']}"
-    print(f"ZooKeeper on {where}, data in {settings['dataDir']}; Ctrl-C stops it", flush=True)
+    where = [
+        f"{settings.get(f'{port}Address') or '*'}:{settings[port]}{' with TLS' if port == 'secureClientPort' else ''}"
+        for port in PORTS
+        if settings.get(port)
+    ]
+    print(f"ZooKeeper on {' and '.join(where)}, data in {settings['dataDir']}; Ctrl-C stops it", flush=True)
     os.set_inheritable(lock.descriptor, True)
     os.execv(command[0], command)

@@ -6,8 +6,12 @@ import errno
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gregor.storage.fs.folder_lock import FolderInUse, FolderLock
+
+if TYPE_CHECKING:
+    from gregor.broker.session_watcher.session_end import Wrap
 
 DEFAULT_PORT = 2181
 DATA = "data"
@@ -49,12 +53,22 @@ def command_for(config_file: Path) -> Callable[[int], Sequence[str]]:
     return lambda descriptor: command
 
 
-def four_letter_word(host: str, port: int, word: bytes, timeout_s: float = _ANSWER_S) -> bytes:
-    """Send a four-letter word to a ZooKeeper and return the answer. Raises OSError where no server answers."""
-    with socket.create_connection((host, port), timeout=timeout_s) as connection:
+def four_letter_word(
+    host: str, port: int, word: bytes, timeout_s: float = _ANSWER_S, wrap: Wrap | None = None
+) -> bytes:
+    """Send a four-letter word to a ZooKeeper and return the answer. Raises OSError where no server answers.
+
+    `wrap` returns the TLS connection of one to the host of that name.
+    """
+    connection = socket.create_connection((host, port), timeout=timeout_s)
+    try:
+        if wrap is not None:
+            connection = wrap(connection, host)
         connection.sendall(word)
         with connection.makefile("rb") as answer:
             return answer.read()
+    finally:
+        connection.close()
 
 
 def is_ok(port: int) -> bool:

@@ -129,6 +129,8 @@ class _Connection:
         headers = [("Content-Type", response.content_type), ("Content-Length", str(size_bytes))]
         if response.status == HTTPStatus.METHOD_NOT_ALLOWED:
             headers.append(("Allow", "GET, HEAD"))
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            headers.append(("WWW-Authenticate", 'Basic realm="gregor"'))
         if http.their_state is not h11.DONE:  # the rest of the request is not read
             headers.append(("Connection", "close"))
         reason = response.status.phrase.encode()

@@ -1,5 +1,8 @@
 """The HTTP listener of metrics and health: /metrics, /health/live and /health/ready.
 
+An address that other machines reach is served to readers of /metrics with a password only; the paths of health show
+nothing but whether the broker serves, and are open to all.
+
 It is open from before the start of the broker's parts until after their end, so that readiness is false, with the
 reason, exactly while the broker does not serve.
 """
@@ -11,11 +14,14 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
 from gregor.broker.log import logger
+from gregor.broker.metrics.basic_authentication import BasicAuthentication
 from gregor.broker.metrics.http import HttpConnections, Request, Response, text_response
 from gregor.broker.metrics.page import OPENMETRICS_TEXT, PROMETHEUS_TEXT
 from gregor.broker.metrics.scrape import ScrapedBroker, Scraper
+from gregor.broker.net.advertised_addresses import is_loopback
 from gregor.broker.net.listening import backlog, bind
-from gregor.config.listeners import metrics_listener
+from gregor.config.definitions import ConfigError
+from gregor.config.listeners import METRICS_LISTENER, METRICS_PASSWORD_FILE, metrics_listener
 
 if TYPE_CHECKING:
     import socket
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 
 _PATHS = "this listener has /metrics, /health/live and /health/ready\n"
+_PASSWORD_NEEDED = f"user or password is wrong; {METRICS_PASSWORD_FILE} of the broker names the file with both\n"
 _OPENMETRICS = b"application/openmetrics-text"
 
 
@@ -44,6 +51,8 @@ class MetricsListener:
     def __init__(self, address: str, config: BrokerConfig) -> None:
         self._listener = metrics_listener(address)
         self._config = config
+        self._delay_s: float = config["connection.failed.authentication.delay.ms"] / 1000
+        self._authentication: BasicAuthentication | None = None
         self._connections = HttpConnections(self._respond)
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
@@ -52,12 +61,32 @@ class MetricsListener:
         self._not_serving = "the broker is starting"
 
     async def open(self) -> None:
-        """Bind and accept. Raises BindError."""
+        """Bind and accept. Raises BindError, and ConfigError for an address that would be open to other machines."""
+        password_file: str = self._config["gregor.metrics.password.file"]
+        if password_file:
+            self._authentication = BasicAuthentication.of_file(password_file)
         self._sockets = bind(self._listener, self._config)
+        try:
+            self._check_exposure()
+        except ConfigError:
+            for sock in self._sockets:
+                sock.close()
+            raise
         for sock in self._sockets:
             server = await asyncio.start_server(self._connections.accepted, sock=sock, backlog=backlog(self._config))
             self._servers.append(server)
         logger.info("metrics and health are served on %s", ", ".join(self.urls))
+
+    def _check_exposure(self) -> None:
+        open_to = [host for host in (sock.getsockname()[0] for sock in self._sockets) if not is_loopback(host)]
+        if open_to and self._authentication is None:
+            raise ConfigError(
+                METRICS_LISTENER,
+                self._config[METRICS_LISTENER],
+                f"would show the names of topics and groups to everyone who reaches {open_to[0]}; set"
+                f" {METRICS_PASSWORD_FILE} to a file with USER:PASSWORD, or give a port alone, which serves this"
+                " machine only",
+            )
 
     @property
     def urls(self) -> list[str]:
@@ -87,6 +116,10 @@ class MetricsListener:
 
     async def _respond(self, request: Request) -> Response:
         if request.path == "/metrics":
+            authentication = self._authentication
+            if authentication is not None and not authentication.admits(request.headers.get(b"authorization", b"")):
+                await asyncio.sleep(self._delay_s)
+                return text_response(HTTPStatus.UNAUTHORIZED, _PASSWORD_NEEDED)
             return await self._metrics(_OPENMETRICS in request.headers.get(b"accept", b""))
         if request.path == "/health/live":
             return text_response(HTTPStatus.OK, "live\n")

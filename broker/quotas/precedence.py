@@ -29,14 +29,15 @@ class Applicable(NamedTuple):
 def applicable(limits: Mapping[QuotaEntity, float], user: str, client_id: str) -> Applicable | None:
     """Return the quota of one kind that limits a client; None if there is none. Clients without a client id have no
     quota that names client ids, or their default."""
-    for entity, shared in _candidates(user, client_id):
+    for entity, shared in candidates(user, client_id):
         limit = limits.get(entity)
         if limit is not None:
             return Applicable(shared, limit)
     return None
 
 
-def _candidates(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Shared]]:
+def candidates(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Shared]]:
+    """Yield the entities whose quotas may limit a client, the most specific one first."""
     both, whole_user = Shared(user, client_id), Shared(user, "")
     if user:
         if client_id:

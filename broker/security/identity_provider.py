@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.request
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gregor.broker.log import logger
@@ -49,7 +50,7 @@ class IdentityProvider:
         while True:
             self._wanted.clear()
             try:
-                self._keys = keys_of_set(json.loads(await self._run(_read, settings.url)))
+                self._keys = keys_of_set(json.loads(await self._run(partial(_read, settings.tls_texts), settings.url)))
                 retry_ms = 0
                 wait_ms = settings.refresh_ms
             except (OSError, ValueError) as error:
@@ -108,9 +109,15 @@ class IdentityProvider:
             self._wanted.set()
 
 
-def _read(url: str) -> bytes:
-    """Return the bytes of a key set; on a thread."""
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
+def _read(tls_texts: Sequence[tuple[str, str]], url: str) -> bytes:
+    """Return the bytes of a key set; on a thread. The stores of a TLS connection are read anew, as they may have
+    changed."""
+    context = None
+    if url.startswith("https:"):
+        from gregor.config.security.tls import TlsSettings, client_context
+
+        context = client_context(TlsSettings.of_client(dict(tls_texts)))
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_S, context=context) as response:
         data: bytes = response.read(_MAX_SET_BYTES + 1)
     if len(data) > _MAX_SET_BYTES:
         raise ValueError(f"it has more than {_MAX_SET_BYTES} bytes")

@@ -64,6 +64,8 @@ class JwksSettings:
     issuer: str | None
     scope_claim: str
     subject_claim: str
+    tls_texts: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The options `ssl.*` of the login module: those of a connection to https (Kafka's JaasOptionsUtils)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,11 @@ class _Reader:
         if not url.startswith(("https://", "http://", "file://")):
             raise ConfigError(key, url, "must begin with https://, http:// or file://")
 
+        options: Mapping[str, str] = {} if entry is None else entry.options
+        tls_texts = tuple(sorted((option, text) for option, text in options.items() if option.startswith("ssl.")))
+        if tls_texts and url.startswith("https://"):
+            self._check_tls(dict(tls_texts))
+
         def value(key: str) -> Any:
             return self._found(key)[1]
 
@@ -191,4 +198,14 @@ class _Reader:
             issuer=value("sasl.oauthbearer.expected.issuer"),
             scope_claim=value("sasl.oauthbearer.scope.claim.name"),
             subject_claim=value("sasl.oauthbearer.sub.claim.name"),
+            tls_texts=tls_texts,
         )
+
+    def _check_tls(self, texts: Mapping[str, str]) -> None:
+        from gregor.config.security.tls import TlsSettings, client_context
+
+        try:
+            client_context(TlsSettings.of_client(texts))
+        except ConfigError as error:
+            key = f"{LISTENER_PREFIX}{self.listener.lower()}.oauthbearer.{_JAAS}"
+            raise ConfigError(key, "(hidden)", f"the option {error.key} of its login module {error.message}") from None

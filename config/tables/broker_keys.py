@@ -15,7 +15,7 @@ from gregor.config.definitions import (
     RETIRED,
     ConfigDef,
 )
-from gregor.config.listeners import METRICS_LISTENER, is_metrics_address
+from gregor.config.listeners import METRICS_LISTENER, METRICS_PASSWORD_FILE, is_metrics_address
 from gregor.config.tables.authorizer_keys import AUTHORIZER_SETTINGS
 from gregor.config.tables.broker_cluster_keys import CLUSTER_SETTINGS
 from gregor.config.tables.broker_group_keys import GROUP_SETTINGS
@@ -202,9 +202,17 @@ _METRICS = (
         "string",
         "",
         "Address of the HTTP listener with /metrics, /health/live and /health/ready: a port, which serves this machine "
-        "only, or host:port, of which an empty host means all addresses. Empty: there is none. The listener has no TLS "
-        "and no authentication.",
+        "only, or host:port, of which an empty host means all addresses. Empty: there is none. The listener has no "
+        "TLS; an address that other machines reach needs gregor.metrics.password.file.",
         Form(is_metrics_address, "empty, a port from 0 to 65535, or host:port"),
+        visibility=INTERNAL,
+    ),
+    ConfigDef(
+        METRICS_PASSWORD_FILE,
+        "string",
+        "",
+        "File of mode 0600 with one line USER:PASSWORD, which a reader of /metrics must send (basic authentication). "
+        "Empty: everyone on this machine may read it.",
         visibility=INTERNAL,
     ),
 )

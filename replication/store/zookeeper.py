@@ -16,8 +16,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
 from itertools import accumulate
+from operator import or_
 from typing import Any, NamedTuple
 
 from kazoo import exceptions as kazoo_errors
@@ -290,6 +291,19 @@ class ZooKeeperStore:
             return None
         return data or b"", int(stat.mtime)
 
+    async def open_permissions(self, path: str) -> int:
+        """Return what everyone may do with a node: a bit mask of ZooKeeper's permissions (kazoo.security.Permissions).
+
+        It is 0 where the access control list cannot be read either. Raises NoNode.
+        """
+        try:
+            acls, _ = await self._read(path, lambda: self._kazoo.get_acls_async(path))
+        except StoreFailed as error:
+            if isinstance(error.__cause__, kazoo_errors.NoAuthError):
+                return 0
+            raise
+        return reduce(or_, (acl.perms for acl in acls if acl.id.scheme == "world"), 0)
+
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
         found: list[tuple[bytes, Stat] | None] = []
         if watch is None and len(paths) >= MANY and await self._reads_many():
@@ -412,9 +426,7 @@ class ZooKeeperStore:
         doubtful = 0
         while True:
             try:
-                return self._results(
-                    operations, await self._request(operations[0].path, lambda: self._sent(operations))
-                )
+                return _results(operations, await self._request(operations[0].path, lambda: self._sent(operations)))
             except Lost:
                 doubtful += 1
                 if doubtful == LARGE_WRITES_TRIED and (size_bytes := _size_of(operations)) > LARGE_BYTES:
@@ -445,19 +457,6 @@ class ZooKeeperStore:
                 case Delete(path, version):
                     transaction.delete(path, version)
         return transaction.commit_async()
-
-    @staticmethod
-    def _results(operations: Sequence[Operation], answers: Sequence[Any]) -> list[Result]:
-        for operation, answer in zip(operations, answers, strict=True):
-            # The results of the other operations only mean that one has failed.
-            if isinstance(answer, Exception) and type(answer) in _ERRORS:
-                raise _ERRORS[type(answer)](operation.path)
-        if isinstance(answers[0], Exception):
-            raise StoreFailed(operations[0].path, f"ZooKeeper answered {answers}")
-        return [
-            answer if isinstance(answer, str) else _stat(answer) if isinstance(answer, ZnodeStat) else None
-            for answer in answers
-        ]
 
     async def _found_done(self, operations: Sequence[Operation]) -> list[Result] | None:
         """Return the results, if the effect of the operations is there; None if it is not, or is not known."""
@@ -503,6 +502,19 @@ class ZooKeeperStore:
                 raise Lost from error
             except kazoo_errors.KazooException as error:
                 raise _ERRORS.get(type(error), StoreFailed)(path, str(error)) from error
+
+
+def _results(operations: Sequence[Operation], answers: Sequence[Any]) -> list[Result]:
+    for operation, answer in zip(operations, answers, strict=True):
+        # The results of the other operations only mean that one has failed.
+        if isinstance(answer, Exception) and type(answer) in _ERRORS:
+            raise _ERRORS[type(answer)](operation.path)
+    if isinstance(answers[0], Exception):
+        raise StoreFailed(operations[0].path, f"ZooKeeper answered {answers}")
+    return [
+        answer if isinstance(answer, str) else _stat(answer) if isinstance(answer, ZnodeStat) else None
+        for answer in answers
+    ]
 
 
 def _tls_context(security: ZooKeeperSecurity) -> Callable[[], Any] | None:

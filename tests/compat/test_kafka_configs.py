@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.broker.cli.tool import Tool
 from tests.support.kafka_tools import KafkaTools
 from tests.support.processes import BrokerProcess
 
@@ -84,6 +85,19 @@ def test_brokers(configs: Configs) -> None:
     configs("brokers", None, "--alter", "--delete-config", "log.segment.bytes")
     refused = configs("brokers", "0", "--alter", "--add-config", "log.dirs=/x", fails=True)
     assert "InvalidRequestException" in refused and "log.dirs" in refused
+
+
+def test_credentials_of_users(configs: Configs, broker: BrokerProcess) -> None:
+    own = Tool(broker.bootstrap)
+    flags = ("--entity-type", "users", "--entity-name", "alice")
+    done = own.run("configs", "--alter", *flags, "--add-config", "SCRAM-SHA-256=[iterations=8192,password=one]")
+    assert done == configs("users", "alice", "--alter", "--add-config", "SCRAM-SHA-512=[password=two]")
+    shown = configs("users", "alice", "--describe")
+    assert "SCRAM-SHA-256=iterations=8192" in shown and "SCRAM-SHA-512=iterations=4096" in shown
+    assert own.run("configs", "--describe", *flags) == shown
+    deleted = own.run("configs", "--alter", *flags, "--delete-config", "SCRAM-SHA-512")
+    assert deleted == configs("users", "alice", "--alter", "--delete-config", "SCRAM-SHA-256")
+    assert own.run("configs", "--describe", *flags) == configs("users", "alice", "--describe") == ""
 
 
 def test_loggers(configs: Configs) -> None:

@@ -50,6 +50,14 @@ def identity_provider(
             self.end_headers()
             self.wfile.write(data)
 
+        def do_GET(self) -> None:
+            """Serve keys."""
+            status, data = provider.answer()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
         def log_message(self, format: str, *args: Any) -> None:
             pass
 

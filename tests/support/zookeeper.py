@@ -6,12 +6,18 @@ import contextlib
 import os
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 from kazoo.retry import KazooRetry
 
+from gregor.broker.launch.local_zookeeper import four_letter_word
 from gregor.broker.launch.zookeeper_server import server_command
+from gregor.broker.session_watcher.tls import wrap_of
+from gregor.config.broker import BrokerConfig
+from gregor.config.security.zookeeper import zookeeper_security
+from tests.support.certificates import PASSWORD, Certificates
 from tests.support.processes import clean_environment, free_port
 
 START_TIMEOUT_S = 120.0
@@ -61,20 +67,26 @@ class ZooKeeperProcess:
         lines = {
             "tickTime": self._tick_ms,
             "dataDir": self.folder / "data",
-            "clientPort": self.port,
-            "clientPortAddress": "127.0.0.1",
+            **self.port_settings,
             "maxClientCnxns": 0,
             **self.ensemble,
         }
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
-                server_command(config, environ={**os.environ, "SERVER_JVMFLAGS": self.jvm_flags}),
-                env=clean_environment(),
+                self.command(config),
+                env={**clean_environment(), "SERVER_JVMFLAGS": self.jvm_flags},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
             )
+
+    @property
+    def port_settings(self) -> dict[str, object]:
+        return {"clientPort": self.port, "clientPortAddress": "127.0.0.1"}
+
+    def command(self, config: Path) -> list[str]:
+        return server_command(config, environ={**os.environ, "SERVER_JVMFLAGS": self.jvm_flags})
 
     def until_ready(self) -> None:
         """Wait until it serves clients: one of several without a leader responds that it does not."""
@@ -113,6 +125,58 @@ class ZooKeeperProcess:
 
     def __exit__(self, *exception: object) -> None:
         self.kill()
+
+
+class SecuredZooKeeper(ZooKeeperProcess):
+    """A server that is run by `gregor zookeeper FILE`: one port, with TLS and certificates of clients, and users of
+    SASL by name and password."""
+
+    def __init__(self, folder: Path, certificates: Certificates, users: dict[str, str], tick_ms: int = 500) -> None:
+        super().__init__(folder, tick_ms)
+        jaas = folder / "server.jaas"
+        options = "".join(f' user_{name}="{password}"' for name, password in users.items())
+        jaas.write_text(f"Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required{options}; }};\n")
+        self.jvm_flags = f"-Djava.security.auth.login.config={jaas}"
+        store = folder / "server.p12"
+        store.write_bytes(certificates.server.pkcs12())
+        self._certificates = certificates
+        self.ensemble = {
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+            "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+            "ssl.keyStore.location": str(store),
+            "ssl.keyStore.type": "PKCS12",
+            "ssl.keyStore.password": PASSWORD,
+            "ssl.trustStore.location": certificates.ca_file,
+            "ssl.trustStore.type": "PEM",
+            "ssl.clientAuth": "need",
+        }
+
+    @property
+    def port_settings(self) -> dict[str, object]:
+        return {"secureClientPort": self.port, "secureClientPortAddress": "127.0.0.1"}
+
+    def command(self, config: Path) -> list[str]:
+        return [sys.executable, "-m", "gregor.broker", "zookeeper", str(config), "--heap-mb", "128"]
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """Settings of a broker, or of a tool, whose certificate is alice's."""
+        return {
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.protocol": "TLSv1.3",  # the only one of a server of 3.9 without ssl.enabledProtocols
+            "zookeeper.ssl.keystore.location": self._certificates.alice_file,
+            "zookeeper.ssl.keystore.type": "PEM",
+            "zookeeper.ssl.truststore.location": self._certificates.ca_file,
+            "zookeeper.ssl.truststore.type": "PEM",
+        }
+
+    def ask(self, word: bytes) -> bytes:
+        wrap = wrap_of(zookeeper_security(BrokerConfig(self.client_settings)))
+        try:
+            return four_letter_word("127.0.0.1", self.port, word, 5, wrap)
+        except OSError:
+            return b""
 
 
 class ZooKeeperEnsemble:

@@ -54,6 +54,9 @@ class ObservedBroker:
     live: frozenset[int] = frozenset()
     zookeeper: str = ""
     """Its zookeeper.connect, if it has one."""
+    authorizer: str = ""
+    """Its authorizer.class.name, if it has one."""
+    is_gregor: bool = False
     log_dirs: Sequence[DescribeLogDirsResponse.DescribeLogDirsResult] = ()
 
     @property
@@ -78,6 +81,8 @@ class ObservedCluster:
     """The findings about transactions (gregor.broker.cli.doctor.transactions)."""
     groups: Sequence[Finding] = ()
     """The findings about groups (gregor.broker.cli.doctor.groups)."""
+    quotas: Sequence[Finding] = ()
+    """The findings about quotas (gregor.broker.cli.doctor.quotas)."""
     now_ms: int = 0
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import socket
-import ssl
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,13 +17,25 @@ from gregor.broker.cli.command import bootstrap_option, command_config_option, r
 from gregor.broker.cli.doctor.checks import Finding, Level, ObservedBroker, ObservedCluster, check
 from gregor.broker.cli.doctor.groups import examine_groups
 from gregor.broker.cli.doctor.host import check_config, check_limits
+from gregor.broker.cli.doctor.quotas import examine_quotas
+from gregor.broker.cli.doctor.tls_probe import speaks_tls
 from gregor.broker.cli.doctor.transactions import examine_transactions
-from gregor.broker.cli.doctor.zookeeper import all_reachable, check_session, check_zookeeper, check_zookeeper_of_brokers
+from gregor.broker.cli.doctor.zookeeper import (
+    Reach,
+    all_reachable,
+    check_session,
+    check_zookeeper,
+    check_zookeeper_of_brokers,
+    read_registered,
+)
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.tables import on_terminal
 from gregor.broker.cli.wire import WireClient
+from gregor.broker.cli.zookeeper_security import security_of_file, security_of_texts, zk_tls_config_option
 from gregor.broker.launch.local_zookeeper import four_letter_word
+from gregor.config.definitions import ConfigError
 from gregor.config.listeners import address_text
+from gregor.config.security.zookeeper import ZooKeeperSecurity, zookeeper_security
 from gregor.protocol.channel_security import PLAINTEXT
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
@@ -35,17 +47,23 @@ from gregor.protocol.messages import (
 )
 from gregor.protocol.topic_partition import TopicPartition
 
+if TYPE_CHECKING:
+    from gregor.config.broker import BrokerConfig
+
 MAX_TIMESTAMP = -3
 MAX_TIMESTAMP_VERSION = 7
 PARTITIONS_DATED = 200
 """The number of partitions per leader whose largest timestamp is fetched."""
 _TOPIC, _BROKER = 2, 4
+_OWN_KEY = "gregor.allow.unprotected"
+"""A setting that Apache Kafka's brokers do not have."""
 
 EPILOG = """\b
 Examples:
   gregor doctor
   gregor doctor --bootstrap-server kafka1:9092 --zookeeper zoo1:2181,zoo2:2181,zoo3:2181
   gregor doctor --config server.properties
+  gregor doctor --zookeeper zoo1:2182 --zk-tls-config-file zookeeper-client.properties
 """
 
 _MARKS = {Level.OK: ("ok   ", "green"), Level.NOTE: ("note ", "yellow"), Level.WRONG: ("WRONG", "red")}
@@ -55,10 +73,18 @@ _MARKS = {Level.OK: ("ok   ", "green"), Level.NOTE: ("note ", "yellow"), Level.W
 @bootstrap_option()
 @command_config_option()
 @click.option("--zookeeper", metavar="HOST:PORT,..", help="ZooKeeper of the cluster, to check it, too.")
+@zk_tls_config_option
 @click.option("--config", "config_path", metavar="FILE", help="On the machine of a broker: its server.properties.")
-def doctor(bootstrap: str, config_file: str | None, zookeeper: str | None, config_path: str | None) -> None:
+def doctor(
+    bootstrap: str,
+    config_file: str | None,
+    zookeeper: str | None,
+    zk_tls_config_file: str | None,
+    config_path: str | None,
+) -> None:
     """Check a cluster from a client's side: addresses, names, clock, disks, partitions,
-    transactions, groups, ZooKeeper.
+    transactions, groups, quotas, ZooKeeper. The connection to ZooKeeper has the settings of --zk-tls-config-file, else
+    those of --config, else those of --command-config.
 
     Each finding is a line, with a remedy below it. The exit code is 1 if something is wrong.
     """
@@ -76,7 +102,7 @@ def doctor(bootstrap: str, config_file: str | None, zookeeper: str | None, confi
     if any(finding.level is Level.OK for finding in findings):
         try:
             seen = observe_cluster(bootstrap, config_file)
-            report([*check(seen), *seen.transactions, *seen.groups])
+            report([*check(seen), *seen.transactions, *seen.groups, *seen.quotas])
         except CommandError as error:
             report([Finding(Level.WRONG, str(error).rstrip("."), remedy_for_peer(bootstrap, protocol))])
     config = None
@@ -85,17 +111,52 @@ def doctor(bootstrap: str, config_file: str | None, zookeeper: str | None, confi
         at = {} if seen is None else {one.node_id: (one.host, one.port) for one in seen.brokers}
         config, found = check_config(config_path, cluster_id, at)
         report([*found, *check_limits()])
-    connect = zookeeper or (config["zookeeper.connect"] if config is not None else "")
-    found = check_zookeeper(connect) if connect else []
-    if not connect and seen is not None:
-        connect, found = check_zookeeper_of_brokers(seen)
+    security, found = security_for(zk_tls_config_file, config, given)
     report(found)
-    if connect and seen is not None and all_reachable(found):
-        live = [broker.node_id for broker in seen.metadata.brokers]
-        report(check_session(connect, live, seen.metadata.controller_id))
+    if security is not None:
+        connect = zookeeper or (config["zookeeper.connect"] if config is not None else "")
+        report_zookeeper(connect, security, seen, report)
     wrong = sum(finding.level is Level.WRONG for finding in findings)
     if wrong:
         raise CommandError(f"{wrong} of {len(findings)} findings need a change.")
+
+
+def security_for(
+    file: str | None, config: BrokerConfig | None, given: Mapping[str, str]
+) -> tuple[ZooKeeperSecurity | None, list[Finding]]:
+    """Return the security of the connection to ZooKeeper, and None with a finding if the settings cannot be used.
+
+    Raises CommandError for a file that was named for this connection alone.
+    """
+    if file is not None:
+        return security_of_file(file), []
+    try:
+        return zookeeper_security(config) if config is not None else security_of_texts(given), []
+    except ConfigError as error:
+        return None, [Finding(Level.WRONG, str(error), "correct this setting; a broker does not start with it")]
+
+
+def report_zookeeper(
+    connect: str,
+    security: ZooKeeperSecurity,
+    seen: ObservedCluster | None,
+    report: Callable[[Sequence[Finding]], None],
+) -> None:
+    """Check ZooKeeper, at the address that the brokers have if none is given, and the nodes of the brokers in it."""
+    try:
+        reach = Reach.of(security)
+    except ConfigError as error:
+        report([Finding(Level.WRONG, str(error), "correct this setting of the connection to ZooKeeper")])
+        return
+    found = check_zookeeper(connect, reach) if connect else []
+    if not connect and seen is not None:
+        connect, found = check_zookeeper_of_brokers(seen, reach)
+    report(found)
+    if connect and seen is not None and all_reachable(found):
+        live = [broker.node_id for broker in seen.brokers]
+        is_authorized = any(broker.authorizer for broker in seen.brokers)
+        read = partial(read_registered, security=security)
+        report(check_session(connect, live, seen.metadata.controller_id, read, is_authorized=is_authorized))
 
 
 def show(finding: Finding) -> None:
@@ -141,20 +202,6 @@ def remedy_for_peer(bootstrap: str, protocol: str = PLAINTEXT) -> str:
     return "compare security.protocol and the settings ssl.* and sasl.* of --command-config with those of the listener"
 
 
-def speaks_tls(host: str, port: int) -> bool:
-    """Return whether the peer answers the start of a TLS handshake with one, or with an alert."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # no data is sent, so the identity of the peer does not matter
-    try:
-        with socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S) as opened, context.wrap_socket(opened):
-            return True
-    except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")
-    except OSError:
-        return False
-
-
 def observe_cluster(bootstrap: str, config_file: str | None) -> ObservedCluster:
     """Observe the cluster and each of its brokers; raise CommandError if no broker answers."""
     with WireClient(bootstrap, config_file, "gregor-doctor") as client:
@@ -173,6 +220,8 @@ def observe_cluster(bootstrap: str, config_file: str | None) -> ObservedCluster:
         seen.newest_ms = _newest(client, metadata, mute)
         seen.transactions = examine_transactions(client, metadata, mute, seen.now_ms)
         seen.groups = examine_groups(client, mute)
+        is_gregor = bool(seen.brokers) and all(broker.is_gregor for broker in seen.brokers)
+        seen.quotas = examine_quotas(client, is_gregor=is_gregor)
     return seen
 
 
@@ -192,12 +241,17 @@ def _observe_broker(client: WireClient, broker: ObservedBroker) -> None:
     broker.live = frozenset(one.node_id for one in metadata.brokers)
     # A broker describes only its own settings: another broker at this address refuses the request.
     wanted = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=_BROKER, resource_name=str(node_id), configuration_keys=["broker.id", "zookeeper.connect"]
+        resource_type=_BROKER,
+        resource_name=str(node_id),
+        configuration_keys=["broker.id", "zookeeper.connect", "authorizer.class.name", _OWN_KEY],
     )
     (answer,) = client.send(DescribeConfigsRequest(resources=[wanted]), node_id).results
     if answer.error_code in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST):
         broker.answers_as = node_id if answer.error_code == ErrorCode.NONE else -1
-        broker.zookeeper = next((one.value or "" for one in answer.configs if one.name == "zookeeper.connect"), "")
+        texts = {one.name: one.value or "" for one in answer.configs}
+        broker.zookeeper = texts.get("zookeeper.connect", "")
+        broker.authorizer = texts.get("authorizer.class.name", "")
+        broker.is_gregor = _OWN_KEY in texts
     folders = client.send(DescribeLogDirsRequest(topics=None), node_id)
     if not folders.error_code:
         broker.log_dirs = folders.results

@@ -3,23 +3,61 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from gregor.broker.cli.doctor.checks import AHEAD_MS, Finding, Level, ObservedCluster
+from gregor.broker.cli.doctor.tls_probe import speaks_tls
 from gregor.broker.cluster.store_factory import STOCK
 from gregor.broker.launch.local_zookeeper import DEFAULT_PORT, four_letter_word
 from gregor.broker.net.advertised_addresses import is_loopback
+from gregor.broker.session_watcher.tls import wrap_of
 from gregor.config.listeners import address_text
+from gregor.config.security.zookeeper import ZooKeeperSecurity
+from gregor.protocol.channel_security import PLAINTEXT
+from gregor.protocol.client_security import handshake_failure
 
+_GIVE_TLS = (
+    "give --zk-tls-config-file FILE with zookeeper.ssl.client.enable=true and zookeeper.ssl.truststore.location, or"
+    " --config with the server.properties of a broker that has them"
+)
 SESSION_MS = 6000
 CONNECT_MS = 5000
 BEHIND_MS = 60_000
 """More than AHEAD_MS: a broker may have set its timestamp before it waited for its old registration to expire."""
 
+READ = 1
+"""The permission that everyone has on most nodes of a secured ZooKeeper (kazoo.security.Permissions)."""
+SECRET_PATHS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+"""Readable by brokers only (Kafka's ZkData)."""
+GUARDED_PATHS = ("/kafka-acl", "/kafka-acl-extended", "/config/topics", "/brokers/topics", "/admin")
+"""Some of those that only brokers may change."""
+
 SendCommand = Callable[[str, int, bytes], bytes]
+_NO_SECURITY = ZooKeeperSecurity()
+
+
+class Reach(NamedTuple):
+    """How servers are reached: `send` sends a four-letter word, `speaks_tls` tries a handshake."""
+
+    send: SendCommand = four_letter_word
+    speaks_tls: Callable[[str, int], bool] = speaks_tls
+    is_tls: bool = False
+
+    @classmethod
+    def of(cls, security: ZooKeeperSecurity) -> Reach:
+        """Return the way with this security. Raises ConfigError for keys or certificates that cannot be read."""
+        wrap = wrap_of(security)
+        return cls(partial(four_letter_word, wrap=wrap), is_tls=True) if wrap is not None else cls()
+
+
+IN_CLEAR = Reach()
+_TLS = "tls"
+"""The mode of a server that has TLS, where the settings have none."""
 
 
 class Registered(NamedTuple):
@@ -29,6 +67,10 @@ class Registered(NamedTuple):
     controller_id: int
     ahead_ms: Mapping[int, int] = {}
     """How far the clock of each broker was ahead of ZooKeeper's when it registered; negative: behind."""
+    protocols: frozenset[str] = frozenset()
+    """The security protocols of the brokers' listeners."""
+    open_permissions: Mapping[str, int] = {}
+    """What everyone may do with nodes that exist, of SECRET_PATHS and GUARDED_PATHS: a bit mask."""
 
 
 def servers_of(connect: str) -> list[tuple[str, int]]:
@@ -44,7 +86,7 @@ def servers_of(connect: str) -> list[tuple[str, int]]:
     return found
 
 
-def check_zookeeper(connect: str, send: SendCommand = four_letter_word) -> list[Finding]:
+def check_zookeeper(connect: str, reach: Reach = IN_CLEAR) -> list[Finding]:
     """Check each server and the ensemble."""
     try:
         servers = servers_of(connect)
@@ -52,11 +94,17 @@ def check_zookeeper(connect: str, send: SendCommand = four_letter_word) -> list[
         return [
             Finding(Level.WRONG, f"zookeeper.connect={connect}: {error}", "set it to host:port[,host:port][/chroot]")
         ]
+    return _check_servers(servers, reach)[0]
+
+
+def _check_servers(servers: Sequence[tuple[str, int]], reach: Reach) -> tuple[list[Finding], list[str]]:
     found, modes = [], []
     for host, port in servers:
-        finding, mode = _check_server(host, port, send)
+        finding, mode = _check_server(host, port, reach)
         found.append(finding)
         modes.append(mode)
+    if _TLS in modes:
+        return found, modes
     if len(servers) > 1 and modes.count("leader") != 1 and "unknown" not in modes:
         text = f"the ensemble has {modes.count('leader')} leaders and {modes.count('standalone')} standalone servers"
         found.append(
@@ -67,12 +115,10 @@ def check_zookeeper(connect: str, send: SendCommand = four_letter_word) -> list[
     elif len(servers) % 2 == 0:
         text = f"zookeeper.connect has {len(servers)} servers, which survive no more failures than {len(servers) - 1}"
         found.append(Finding(Level.NOTE, text, "run an odd number of servers, and list all of them"))
-    return found
+    return found, modes
 
 
-def check_zookeeper_of_brokers(
-    seen: ObservedCluster, send: SendCommand = four_letter_word
-) -> tuple[str, list[Finding]]:
+def check_zookeeper_of_brokers(seen: ObservedCluster, reach: Reach = IN_CLEAR) -> tuple[str, list[Finding]]:
     """Check the ZooKeeper in the brokers' settings; return its address if a session is possible, and the findings.
 
     It need not serve other machines than the brokers', so that failing to reach it may be only a note.
@@ -83,7 +129,10 @@ def check_zookeeper_of_brokers(
     here = all(is_loopback(host) for host, _ in servers_of(connect))
     if here and not is_loopback(seen.peer):
         return "", []  # a loopback address of the other machine
-    found = check_zookeeper(connect, send)
+    found, modes = _check_servers(servers_of(connect), reach)
+    if _TLS in modes:
+        # This machine need not have the brokers' certificates, so that nothing is known to be wrong.
+        return "", [Finding(Level.NOTE, f"the brokers' ZooKeeper ({connect}) has TLS and is not checked", _GIVE_TLS)]
     if all_reachable(found):
         return connect, found
     text = f"the brokers' ZooKeeper ({connect}) does not answer this machine: {found[0].text}"
@@ -93,14 +142,22 @@ def check_zookeeper_of_brokers(
     return "", [Finding(Level.WRONG if here else Level.NOTE, text, remedy)]
 
 
-def _check_server(host: str, port: int, send: SendCommand) -> tuple[Finding, str]:
+def _check_server(host: str, port: int, reach: Reach) -> tuple[Finding, str]:
     name = f"ZooKeeper {address_text(host, port)}"
     try:
-        answer = send(host, port, b"srvr").decode(errors="replace")
+        answer = reach.send(host, port, b"srvr").decode(errors="replace")
     except socket.gaierror:
         remedy = "correct the name, or add it to DNS or /etc/hosts of this host"
         return Finding(Level.WRONG, f"{name}: {host} is not a known host", remedy), "down"
     except OSError as error:
+        if reach.is_tls and (text := handshake_failure(error)) is not None:
+            remedy = (
+                "compare zookeeper.ssl.* with its zoo.cfg: the authority, the names in its certificate, and whether it"
+                " requires one of its clients (ssl.clientAuth)"
+            )
+            return Finding(Level.WRONG, f"{name}: {re.split('[;:] ', text)[0]}", remedy), "down"
+        if isinstance(error, ConnectionResetError | TimeoutError) and not reach.is_tls and reach.speaks_tls(host, port):
+            return _has_tls(name), _TLS
         remedy = "check that it is up, and firewalls; `gregor zookeeper` runs one on this machine"
         return Finding(Level.WRONG, f"{name} does not answer: {error.strerror or error}", remedy), "down"
     fields = dict(line.partition(": ")[::2] for line in answer.splitlines() if ": " in line)
@@ -114,8 +171,37 @@ def _check_server(host: str, port: int, send: SendCommand) -> tuple[Finding, str
     if "whitelist" in answer:
         remedy = "set 4lw.commands.whitelist=srvr,ruok in its zoo.cfg to allow this check"
         return Finding(Level.NOTE, f"{name} is up, but does not report its state", remedy), "unknown"
+    if not answer and not reach.is_tls and reach.speaks_tls(host, port):
+        return _has_tls(name), _TLS
     remedy = "give the client port of a ZooKeeper, not another port of it or that of a broker"
     return Finding(Level.WRONG, f"{name} does not answer like a ZooKeeper", remedy), "down"
+
+
+def _has_tls(name: str) -> Finding:
+    return Finding(Level.WRONG, f"{name} has TLS, and these settings connect in clear text", _GIVE_TLS)
+
+
+def check_access(registered: Registered, *, is_authorized: bool) -> list[Finding]:
+    """Check that the nodes of secured brokers are closed to others: with them, who reaches ZooKeeper is any user."""
+    protections = sorted(registered.protocols - {PLAINTEXT}) + ["authorizer.class.name"] * is_authorized
+    if not protections:
+        return []
+    permissions = registered.open_permissions
+    readable = [path for path in SECRET_PATHS if permissions.get(path, 0) & READ]
+    changeable = [path for path, mask in sorted(permissions.items()) if mask & ~READ]
+    if not readable and not changeable:
+        text = "the nodes of the brokers in ZooKeeper are closed to others"
+        return [Finding(Level.OK, text)] if permissions else []
+    parts = [f"read {', '.join(readable)}"] * bool(readable) + [f"change {', '.join(changeable)}"] * bool(changeable)
+    text = (
+        f"the brokers are secured ({', '.join(protections)}), and ZooKeeper is open: everyone who reaches it may"
+        f" {' and '.join(parts)}"
+    )
+    remedy = (
+        "set zookeeper.set.acl=true with gregor.zookeeper.jaas.config or a certificate, and close the nodes that exist:"
+        " zookeeper-security-migration.sh --zookeeper.acl=secure; or let only the brokers reach ZooKeeper"
+    )
+    return [Finding(Level.NOTE, text, remedy)]
 
 
 def check_registered(registered: Registered, live: Collection[int], controller_id: int) -> list[Finding]:
@@ -150,7 +236,7 @@ def check_registered(registered: Registered, live: Collection[int], controller_i
     ]
 
 
-def read_registered(connect: str) -> Registered:
+def read_registered(connect: str, security: ZooKeeperSecurity = _NO_SECURITY) -> Registered:
     """Read the nodes in a session that changes nothing; raise OSError with the cause of a failure."""
     from gregor.replication.store import nodes
     from gregor.replication.store.metadata_store import NoNode, StoreError
@@ -160,17 +246,23 @@ def read_registered(connect: str) -> Registered:
     root = f"{slash}{chroot}".rstrip("/")  # not the chroot of the session, which would be created if it is missing
 
     async def read() -> Registered:
-        store = ZooKeeperStore(Settings(servers, SESSION_MS, CONNECT_MS))
+        store = ZooKeeperStore(Settings(servers, SESSION_MS, CONNECT_MS, security=security))
         await store.start()
         try:
             ids = frozenset(int(name) for name in await store.children(f"{root}{nodes.BROKER_IDS}"))
-            ahead_ms = {}
+            ahead_ms, protocols, permissions = {}, set(), {}
             for broker_id in ids:
                 found = await store.get_dated(f"{root}{nodes.broker_path(broker_id)}")
                 if found is not None:
-                    ahead_ms[broker_id] = nodes.decode_broker(broker_id, found[0]).timestamp_ms - found[1]
+                    broker = nodes.decode_broker(broker_id, found[0])
+                    ahead_ms[broker_id] = broker.timestamp_ms - found[1]
+                    protocols |= {one.security_protocol for one in broker.endpoints}
+            for path in (*SECRET_PATHS, *GUARDED_PATHS):
+                with suppress(NoNode):
+                    permissions[path] = await store.open_permissions(f"{root}{path}")
             node = await store.get(f"{root}{nodes.CONTROLLER}")
-            return Registered(ids, -1 if node is None else nodes.decode_controller(node[0]), ahead_ms)
+            controller_id = -1 if node is None else nodes.decode_controller(node[0])
+            return Registered(ids, controller_id, ahead_ms, frozenset(protocols), permissions)
         finally:
             with suppress(StoreError):
                 await store.close()
@@ -188,6 +280,8 @@ def check_session(
     live: Collection[int],
     controller_id: int,
     read: Callable[[str], Registered] = read_registered,
+    *,
+    is_authorized: bool = False,
 ) -> list[Finding]:
     """Open a session, and compare the nodes with the brokers' metadata."""
     try:
@@ -195,7 +289,8 @@ def check_session(
     except OSError as error:
         remedy = "compare it with zookeeper.connect of the brokers, including the chroot"
         return [Finding(Level.WRONG, f"ZooKeeper {connect}: {error}", remedy)]
-    return check_registered(registered, live, controller_id)
+    found = check_registered(registered, live, controller_id)
+    return found + check_access(registered, is_authorized=is_authorized)
 
 
 def all_reachable(findings: Sequence[Finding]) -> bool:

@@ -65,6 +65,24 @@ def test_settings_of_brokers(tool: Tool) -> None:
     until(lambda: "backoff" not in tool.run("configs", "--describe", "--broker-defaults"), "the default")
 
 
+def test_credentials_of_a_user(tool: Tool) -> None:
+    user = f"alice-{time.time_ns()}"
+    of_user = ("configs", "--entity-type", "users", "--entity-name", user)
+    both = "SCRAM-SHA-256=[iterations=8192,password=secret],SCRAM-SHA-512=[password=secret]"
+    done = f"Completed updating config for user {user}.\n"
+    assert tool.run(*of_user, "--alter", "--add-config", both) == done
+    found = f"SCRAM credential configs for user-principal '{user}' are SCRAM-SHA-256=iterations=8192"
+    shown = f"{found}, SCRAM-SHA-512=iterations=4096\n"
+    # A broker of Apache Kafka applies a changed credential a little later.
+    until(lambda: tool.run(*of_user, "--describe") == shown, "the credentials")
+    assert shown in tool.run("configs", "--describe", "--entity-type", "users")
+    assert tool.run(*of_user, "--alter", "--delete-config", "SCRAM-SHA-512") == done
+    until(lambda: tool.run(*of_user, "--describe") == f"{found}\n", "one credential")
+    assert "RESOURCE_NOT_FOUND" in tool.run(*of_user, "--alter", "--delete-config", "SCRAM-SHA-512", code=1)
+    assert tool.run(*of_user, "--alter", "--delete-config", "SCRAM-SHA-256") == done
+    until(lambda: tool.run(*of_user, "--describe") == "", "no credential")
+
+
 def test_offsets_at_all_times(tool: Tool, topic: str) -> None:
     full = full_partition(tool, topic)
     only = ("get-offsets", "--topic-partitions", f"{topic}:{full}")

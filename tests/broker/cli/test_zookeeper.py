@@ -116,7 +116,7 @@ def test_an_address_that_is_not_of_this_machine(host: str, monkeypatch: pytest.M
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     with pytest.raises(NotStarted, match=f"cannot listen on {host}:2181: .*; {host} is not an address of this machine"):
-        zookeeper.check_port({"clientPort": "2181", "clientPortAddress": host})
+        zookeeper.check_ports({"clientPort": "2181", "clientPortAddress": host})
 
 
 @pytest.mark.parametrize("host", ["", "localhost"])
@@ -124,7 +124,7 @@ def test_port_in_use_on_one_of_several_addresses_is_refused(host: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(NotStarted, match="another process, perhaps a ZooKeeper, uses the port"):
-            zookeeper.check_port({"clientPort": str(port), "clientPortAddress": host})
+            zookeeper.check_ports({"clientPort": str(port), "clientPortAddress": host})
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,9 @@ async def test_brokers_that_are_registered(zookeeper: ZooKeeperProcess) -> None:
     client.create(f"/{chroot}/brokers/ids/1", encode_broker(BrokerRegistration(1, second)))
     client.create(f"/{chroot}/brokers/ids/2", b"nonsense")
     assert await brokers_of(f"{zookeeper.connect}/{chroot}/") == "a:2,[::1]:3"
+    assert await brokers_of(f"{zookeeper.connect}/{chroot}", protocol="SSL") == "a:1"
+    with pytest.raises(CommandError, match="Set security.protocol of --command-config to PLAINTEXT or SSL"):
+        await brokers_of(f"{zookeeper.connect}/{chroot}", protocol="SASL_SSL")
     client.stop()
     client.close()
 

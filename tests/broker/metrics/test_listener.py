@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import random
 from collections.abc import Awaitable, Callable
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from gregor.broker.metrics.basic_authentication import BasicAuthentication
 from gregor.broker.metrics.http import MAX_CONNECTIONS, MAX_HEAD_BYTES
 from gregor.broker.net.context import ListenersContext
 from gregor.broker.net.listening import BindError
 from gregor.broker.server import Server
+from gregor.config.definitions import ConfigError
 from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from tests.broker.harness import batch, produce_request
 from tests.broker.metrics.scraped import get, parsed, series_of, server_with_metrics, urls_of
@@ -203,3 +206,73 @@ def test_an_address_that_cannot_be_bound_stops_the_start(tmp_path: Path) -> None
 
     os.mkdir(tmp_path / "one")
     with_server(tmp_path / "one", check)
+
+
+def password_file(folder: Path, content: str = "scraper:pass:word\n", mode: int = 0o600) -> str:
+    folder.mkdir(exist_ok=True)
+    file = folder / "metrics-password"
+    file.write_text(content)
+    file.chmod(mode)
+    return str(file)
+
+
+@pytest.mark.parametrize("address", [":0", "0.0.0.0:0"])
+def test_address_that_other_machines_reach_stops_the_start_without_a_password(tmp_path: Path, address: str) -> None:
+    async def test() -> None:
+        server = server_with_metrics(tmp_path, gregor_metrics_listener=address)
+        with pytest.raises(ConfigError, match="set gregor.metrics.password.file to a file with USER:PASSWORD, or give"):
+            await server.start()
+
+    asyncio.run(asyncio.wait_for(test(), LIMIT_S))
+
+
+def basic(credentials: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}"}
+
+
+def test_metrics_need_the_password_and_health_does_not(tmp_path: Path) -> None:
+    async def check(_server: Server, url: str) -> None:
+        reached = url.replace("0.0.0.0", "127.0.0.1")
+        for headers in ({}, basic("scraper:wrong"), basic("scraper:pass:word "), {"Authorization": "Basic a"}):
+            status, _, text = await get(f"{reached}/metrics", headers)
+            assert (status, "password" in text, "kafka_" in text) == (401, True, False)
+        status, _, text = await get(f"{reached}/metrics", basic("scraper:pass:word"))
+        assert status == 200 and "kafka_brokers 1" in text
+        for path in ("/health/live", "/health/ready"):
+            assert (await get(reached + path))[0] == 200
+
+    with_server(
+        tmp_path / "data",
+        check,
+        gregor_metrics_listener="0.0.0.0:0",
+        gregor_metrics_password_file=password_file(tmp_path),
+        connection_failed_authentication_delay_ms="1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "cause"),
+    [
+        ("scraper:word", 0o640, "has mode 0640"),
+        ("scraper:word", 0o604, "has mode 0604"),
+        ("scraper", 0o600, "does not have this form"),
+        (":word", 0o600, "does not have this form"),
+        ("a:b\nc:d\n", 0o600, "does not have this form"),
+        ("a:" + "b" * 4096, 0o600, "does not have this form"),
+    ],
+)
+def test_unfit_password_file_is_refused_without_its_content(
+    tmp_path: Path, content: str, mode: int, cause: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"gregor.metrics.password.file=.*{cause}") as refused:
+        BasicAuthentication.of_file(password_file(tmp_path, content, mode))
+    assert "word" not in str(refused.value).replace("password", "").replace("PASSWORD", "")
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        BasicAuthentication.of_file(str(tmp_path / "none"))
+
+
+def test_scheme_has_any_case_and_base64_must_be_whole() -> None:
+    authentication = BasicAuthentication(b"a:b")
+    assert authentication.admits(b"Basic YTpi") and authentication.admits(b"bAsIc  YTpi ")
+    for header in (b"", b"Basic", b"Basic YTp", b"Bearer YTpi", b"Basic YTpi!", b"Basic \xff", b"Basic YTpiYg=="):
+        assert not authentication.admits(header)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,8 @@ from gregor.broker.security.signatures import keys_of_set
 from gregor.config.security.sasl import JwksSettings
 from gregor.protocol.sasl.oauthbearer import TokenRefused
 from tests.support import web_tokens
+from tests.support.certificates import Certificates
+from tests.support.identity_provider import identity_provider
 from tests.support.web_tokens import key_set, text_of
 
 NOW_S = 1_700_000_000
@@ -106,6 +109,40 @@ def test_keys_are_read_again_after_a_failure_and_for_an_unknown_key() -> None:
         await subject.until(lambda: subject.accepts(token("ES256")))
 
     running(check, OSError("refused"), b"no json", key_set("r"), key_set("e", "r"))
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+def test_keys_at_https_are_read_from_a_provider_whose_authority_is_trusted(
+    trusts: bool, certificates: Certificates
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server_file)
+    trusted = (("ssl.truststore.location", certificates.ca_file), ("ssl.truststore.type", "PEM"))
+
+    async def check(url: str) -> None:
+        settings = JwksSettings(url, 3_600_000, 1, 1, 30, frozenset(), None, "scope", "sub", trusted if trusts else ())
+        reads: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+
+        async def run(read: Callable[[str], bytes], of: str) -> bytes:
+            try:
+                found = await asyncio.to_thread(read, of)
+            except Exception as error:
+                reads.put_nowait(error)
+                raise
+            reads.put_nowait(found)
+            return found
+
+        following = asyncio.ensure_future(IdentityProvider(settings, lambda: NOW_S * 1000, run).follow())
+        async with asyncio.timeout(LIMIT_S):
+            found = await reads.get()
+        following.cancel()
+        if trusts:
+            assert found == key_set("r")
+        else:
+            assert isinstance(found, OSError) and "certificate verify failed" in str(found)
+
+    with identity_provider(lambda: (200, key_set("r")), context) as provider:
+        asyncio.run(check(provider.url))
 
 
 @pytest.mark.parametrize(

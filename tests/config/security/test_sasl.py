@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gregor.config.broker import BrokerConfig
@@ -113,3 +115,16 @@ def test_key_set_of_an_identity_provider() -> None:
     found = SaslSettings.of_listener(config(texts), "INSIDE").jwks
     assert found is not None
     assert (found.url, found.audiences, found.clock_skew_s) == ("https://a/keys", {"x", "y"}, 30)
+
+
+def test_options_of_the_login_module_are_the_tls_of_the_keys_and_are_checked_at_the_start(tmp_path: Path) -> None:
+    key = f"{PREFIX}oauthbearer.sasl.jaas.config"
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+    options = f'ssl.truststore.location="{tmp_path}/none" ssl.truststore.password="word" scope="x"'
+    texts = {"sasl.enabled.mechanisms": "OAUTHBEARER", key: f"{module} {options};"}
+    plain = config({**texts, "sasl.oauthbearer.jwks.endpoint.url": "http://a/keys"})
+    jwks = SaslSettings.of_listener(plain, "INSIDE").jwks
+    assert jwks is not None and dict(jwks.tls_texts).keys() == {"ssl.truststore.location", "ssl.truststore.password"}
+    assert "word" not in repr(jwks)
+    with pytest.raises(ConfigError, match=r"the option ssl.truststore.location of its login module cannot be read"):
+        config({**texts, "sasl.oauthbearer.jwks.endpoint.url": "https://a/keys"})

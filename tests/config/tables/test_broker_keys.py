@@ -68,6 +68,7 @@ OF_AUTHORIZERS = {"super.users": "", "allow.everyone.if.no.acl.found": False}
 """Apache Kafka's authorizers read these themselves."""
 OURS = {
     "gregor.metrics.listener": "",
+    "gregor.metrics.password.file": "",
     "gregor.allow.unprotected": False,
     "gregor.rebalance.history.enable": True,
     "gregor.session.watcher": True,

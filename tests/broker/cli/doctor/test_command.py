@@ -11,7 +11,8 @@ import pytest
 
 from gregor.broker.__main__ import main
 from gregor.broker.cli.doctor.checks import Level
-from gregor.broker.cli.doctor.command import check_bootstrap, resolve, speaks_tls
+from gregor.broker.cli.doctor.command import check_bootstrap, resolve
+from gregor.broker.cli.doctor.tls_probe import speaks_tls
 from tests.support.processes import BrokerProcess, free_port
 
 

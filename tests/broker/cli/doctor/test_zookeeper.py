@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+import ssl
 
 import pytest
 
 from gregor.broker.cli.doctor.checks import Level, ObservedBroker, ObservedCluster
 from gregor.broker.cli.doctor.zookeeper import (
+    Reach,
     Registered,
     all_reachable,
+    check_access,
     check_registered,
     check_session,
     check_zookeeper,
@@ -23,7 +25,7 @@ from tests.broker.cli.findings import wrong
 SRVR = "Zookeeper version: 3.9.3-abc, built on x\nLatency min/avg/max: 0/0/0\nMode: {}\nNode count: 5\n"
 
 
-def answers(*modes: str) -> Callable[[str, int, bytes], bytes]:
+def answers(*modes: str, tls: bool = False) -> Reach:
     left = iter(modes)
 
     def ask(host: str, port: int, word: bytes) -> bytes:
@@ -34,7 +36,7 @@ def answers(*modes: str) -> Callable[[str, int, bytes], bytes]:
             return SRVR.format(mode).encode()
         return mode.encode()
 
-    return ask
+    return Reach(ask, lambda host, port: tls)
 
 
 def test_addresses() -> None:
@@ -115,7 +117,7 @@ def test_a_name_that_is_none() -> None:
     def ask(host: str, port: int, word: bytes) -> bytes:
         raise socket.gaierror(-2, "Name or service not known")
 
-    (finding,) = wrong(check_zookeeper("nowhere:2181", ask))
+    (finding,) = wrong(check_zookeeper("nowhere:2181", Reach(ask)))
     assert finding.text == "ZooKeeper nowhere:2181: nowhere is not a known host"
 
 
@@ -125,3 +127,67 @@ def test_failed_session_is_reported_with_its_cause() -> None:
 
     (finding,) = wrong(check_session("a:1/kafka", [1], 1, read))
     assert "no node /kafka/brokers/ids" in finding.text
+
+
+@pytest.mark.parametrize("mode", ["", "reset"])
+def test_server_with_tls_is_named_as_such_to_settings_without(mode: str) -> None:
+    def send(host: str, port: int, word: bytes) -> bytes:
+        if mode == "reset":
+            raise ConnectionResetError(104, "Connection reset by peer")
+        return b""
+
+    reach = Reach(send, lambda host, port: True)
+    found = wrong(check_zookeeper("a:1,b:1", reach))
+    assert [one.text for one in found] == [
+        f"ZooKeeper {name}:1 has TLS, and these settings connect in clear text" for name in "ab"
+    ]
+    connect, (finding,) = check_zookeeper_of_brokers(seen("192.0.2.1", "zoo:2182", "zoo:2182"), reach)
+    assert (connect, finding.level) == ("", Level.NOTE)
+    assert "has TLS and is not checked" in finding.text and "--zk-tls-config-file" in finding.remedy
+
+
+def test_failed_handshake_is_reported_with_the_settings_to_compare() -> None:
+    def send(host: str, port: int, word: bytes) -> bytes:
+        error = ssl.SSLError(1, "tlsv13 alert certificate required")
+        error.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+        raise error
+
+    (finding,) = wrong(check_zookeeper("a:1", Reach(send, is_tls=True)))
+    assert finding.text.startswith("ZooKeeper a:1: the TLS handshake failed (") and "ssl.clientAuth" in finding.remedy
+
+
+EVERYONE, READ = 31, 1
+
+
+@pytest.mark.parametrize(
+    ("protocols", "authorized", "permissions", "level", "parts"),
+    [
+        ({"PLAINTEXT"}, False, {"/config/users": EVERYONE}, None, ()),
+        (
+            {"PLAINTEXT", "SASL_SSL"},
+            False,
+            {"/config/users": EVERYONE},
+            Level.NOTE,
+            ("read /config/users", "(SASL_SSL)"),
+        ),
+        ({"PLAINTEXT"}, True, {"/config/users": READ}, Level.NOTE, ("may read /config/users", "authorizer.class.name")),
+        ({"SSL"}, True, {"/config/users": 0, "/kafka-acl": EVERYONE}, Level.NOTE, ("may change /kafka-acl",)),
+        ({"SSL"}, True, {"/config/users": 0, "/kafka-acl": READ}, Level.OK, ("are closed to others",)),
+        ({"SSL"}, True, {}, None, ()),
+    ],
+)
+def test_open_nodes_of_secured_brokers_are_reported(
+    protocols: set[str], authorized: bool, permissions: dict[str, int], level: Level | None, parts: tuple[str, ...]
+) -> None:
+    registered = Registered(frozenset({1}), 1, {}, frozenset(protocols), permissions)
+    found = check_access(registered, is_authorized=authorized)
+    assert [one.level for one in found] == ([] if level is None else [level])
+    for part in parts:
+        assert part in found[0].text
+    wrong(found)
+
+
+def test_session_reports_open_nodes() -> None:
+    registered = Registered(frozenset({1}), 1, {}, frozenset({"SSL"}), {"/config/users": EVERYONE})
+    found = check_session("a:1", [1], 1, lambda connect: registered)
+    assert [one.level for one in found] == [Level.OK, Level.NOTE]
