@@ -5,8 +5,8 @@ or `RULE:pattern/replacement/` with `L` or `U` behind it for lower or upper case
 whole name decides. A slash in a pattern is written with a backslash.
 
 ``sasl.kerberos.principal.to.local.rules`` (Kafka's KerberosRule), for a principal of Kerberos: `DEFAULT`, which fits
-the principals of the default realm, or `RULE:[n:format](pattern)s/from/to/g/L`, of which all behind the format is optional.
-It fits principals of n components, if the pattern fits the whole text of the format.
+the principals of the default realm, or `RULE:[n:format](pattern)s/from/to/g/L`, of which all behind the format is
+optional. It fits principals of n components, if the pattern fits the whole text of the format.
 """
 
 from __future__ import annotations

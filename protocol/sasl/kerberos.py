@@ -25,7 +25,7 @@ _REMEDIES = {
     6: "create the principal in the KDC, or correct the option principal",
     7: "compare sasl.kerberos.service.name and the host name of the address with the principal of the broker",
     24: "the keytab has an old key: export it again",
-    31: "the keytab of the other side has another key than the KDC: export it again",
+    31: "the keytab has another key than the KDC: export it again",
     32: "renew the ticket by kinit, or use a keytab",
     37: "compare the clocks of both machines and of the KDC",
     44: "the keytab has an old key: export it again",

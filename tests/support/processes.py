@@ -56,6 +56,8 @@ class BrokerProcess:
         }
         self.file: pathlib.Path | None = None
         """A server.properties to start with, besides the overrides."""
+        self.environment: dict[str, str] = {}
+        """More variables of its environment."""
         self.process: subprocess.Popen[bytes] | None = None
         self.output = folder / "broker.out"
 
@@ -82,7 +84,12 @@ class BrokerProcess:
         command = self.command()
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command,
+                cwd=ROOT,
+                env={**clean_environment(), **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
             )
         deadline = time.monotonic() + self.start_timeout_s
         while wait_until_ready and not answers_metadata(self.port):
