@@ -99,12 +99,13 @@ class PrincipalRules:
 
 
 _KERBEROS_RULE = re.compile(
-    r"(?:(?P<default>DEFAULT)|RULE:\[(?P<components>[0-9]+):(?P<format>[^\]]*)\](?:\((?P<pattern>[^)]*)\))?"
+    r"(?:(?P<default>DEFAULT)|RULE:\[(?P<components>[0-9]{1,9}):(?P<format>[^\]]*)\](?:\((?P<pattern>[^)]*)\))?"
     r"(?:s/(?P<from>[^/]*)/(?P<to>[^/]*)/(?P<all>g)?)?)/?(?P<lower>L)?"
 )
 _KERBEROS_NAME = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
 _PARAMETER = re.compile(r"\$([0-9]*)")
 _NOT_SIMPLE = re.compile("[/@]")
+_MAX_DIGITS = 9
 
 
 class _KerberosRule(NamedTuple):
@@ -142,7 +143,7 @@ class _KerberosRule(NamedTuple):
         return self.replaced.sub(lambda match: _replaced(match, self.replacement), base, count=count)
 
     def _parameter(self, digits: str, parts: Sequence[str]) -> str:
-        if not digits or int(digits) >= len(parts):
+        if not 0 < len(digits) <= _MAX_DIGITS or int(digits) >= len(parts):
             raise NoMatchingRule(
                 f"the rule {self.text} of {KERBEROS_KEY} refers to ${digits}; there are $0 to ${len(parts) - 1}"
             )
