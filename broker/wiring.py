@@ -381,6 +381,7 @@ class Node:
     def _authentication(self, base: BaseParts) -> Authentication:
         credentials = StoredCredentials(base.credentials, base.tokens)
         authentication = Authentication(self._config, credentials, now_ms, self._background)
+        authentication.check_kerberos()
         base.configs.on_broker_changed.append(authentication.settings_changed)
         return authentication
 

@@ -23,8 +23,8 @@ class ChannelSecurity:
     security_protocol: str = PLAINTEXT
     #: Returns the ssl.SSLContext of a new connection, whose certificates may have been exchanged. None without TLS.
     tls_context: Callable[[], Any] | None = field(default=None, repr=False)
-    #: Makes the mechanism of one connection, which serves its re-authentications too. None without SASL.
-    new_mechanism: Callable[[], ClientMechanism] | None = field(default=None, repr=False)
+    #: Makes the mechanism of one connection to a host, which serves its re-authentications too. None without SASL.
+    new_mechanism: Callable[[str], ClientMechanism] | None = field(default=None, repr=False)
 
 
 PLAINTEXT_CHANNEL = ChannelSecurity()

@@ -78,8 +78,8 @@ def security_of_client(texts: Mapping[str, str]) -> ChannelSecurity:
         name, entry = sasl_of_client(texts)
         _mechanism(name, entry, texts)
 
-        def new_mechanism() -> ClientMechanism:
-            return _mechanism(name, entry, texts)
+        def new_mechanism(host: str) -> ClientMechanism:
+            return _mechanism(name, entry, texts, host)
 
     return ChannelSecurity(protocol, tls_context, new_mechanism)
 
@@ -119,15 +119,18 @@ def sasl_of_client(texts: Mapping[str, str]) -> tuple[str, JaasEntry | None]:
     return name, entries[0]
 
 
-def _mechanism(name: str, entry: JaasEntry | None, texts: Mapping[str, str]) -> ClientMechanism:
+def _mechanism(
+    name: str, entry: JaasEntry | None, texts: Mapping[str, str], host: str = "localhost"
+) -> ClientMechanism:
     from gregor.protocol.sasl.clients import client_mechanism
     from gregor.protocol.sasl.mechanism import AuthenticationFailed
 
     settings = {key: text for key, text in texts.items() if key.startswith("sasl.")}
     try:
-        return client_mechanism(name, entry, settings, now_s=time.time)
+        return client_mechanism(name, entry, settings, host=host, now_s=time.time)
     except AuthenticationFailed as error:
-        raise ConfigError("sasl.mechanism", name, str(error)) from None
+        by_default = "" if texts.get("sasl.mechanism", "").strip() else "; it is the mechanism where none is set"
+        raise ConfigError("sasl.mechanism", name, f"{error}{by_default}") from None
 
 
 def handshake_failure(error: OSError) -> str | None:

@@ -51,6 +51,7 @@ class SyncConnection:
         self.socket.settimeout(timeout_s)
         self._requests = InFlightRequests(client_id)
         self._security = security
+        self._host = host
         self._mechanism: ClientMechanism | None = None
         self._offered: VersionRanges = {}
         self._authenticated_until_s = math.inf
@@ -62,7 +63,7 @@ class SyncConnection:
         """
         if self._security.new_mechanism is not None:
             self._offered = offered
-            self._mechanism = self._security.new_mechanism()
+            self._mechanism = self._security.new_mechanism(self._host)
             self._authenticate()
 
     def _authenticate(self) -> None:

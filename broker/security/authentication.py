@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gregor.broker.security.session import SaslSession, SecuredConnection
-from gregor.protocol.sasl.mechanism import OAUTHBEARER
+from gregor.protocol.sasl.mechanism import GSSAPI, OAUTHBEARER
 from gregor.protocol.sasl.scram import Invented
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ class Authentication:
             return None
         return SaslSession(connection, self._listener(name), loop, self._clock_ms)
 
+    def check_kerberos(self) -> None:
+        """Raise ConfigError where a listener serves GSSAPI and this broker's key, or the library, is not there."""
+        for listener in self._config.listeners:
+            if listener.security_protocol.startswith("SASL_") and GSSAPI in self._settings(listener.name).mechanisms:
+                self._listener(listener.name)
+
     def settings_changed(self) -> None:
         """Drop what was made from the settings, so that new connections have the present ones."""
         self._listeners.clear()
@@ -55,12 +61,16 @@ class Authentication:
         found = self._listeners.get(name)
         if found is None:
             from gregor.broker.security.listener import SaslListener  # a broker without SASL starts faster without
-            from gregor.config.security.sasl import SaslSettings
 
-            settings = SaslSettings.of_listener(self._config, name)
+            settings = self._settings(name)
             found = SaslListener(settings, self._credentials, self._invented, self._validate(settings))
             self._listeners[name] = found
         return found
+
+    def _settings(self, name: str) -> SaslSettings:
+        from gregor.config.security.sasl import SaslSettings
+
+        return SaslSettings.of_listener(self._config, name)
 
     def _validate(self, settings: SaslSettings) -> Validate | None:
         if OAUTHBEARER not in settings.mechanisms:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from gregor.config.security.sasl import SaslSettings
-from gregor.protocol.sasl.mechanism import OAUTHBEARER, PLAIN, ServerMechanism
+from gregor.config.definitions import ConfigError
+from gregor.config.security.principal_rules import NoMatchingRule
+from gregor.config.security.sasl import KerberosSettings, SaslSettings
+from gregor.protocol.sasl.mechanism import GSSAPI, OAUTHBEARER, PLAIN, AuthenticationFailed, ServerMechanism
 from gregor.protocol.sasl.oauthbearer import OAuthBearerServer, Validate
 from gregor.protocol.sasl.plain import PasswordTable, PlainServer
 from gregor.protocol.sasl.scram import MECHANISMS, Invented, Known, ScramServer
@@ -20,7 +22,8 @@ class Credentials(Protocol):
 
 
 class SaslListener:
-    """Makes a server side for each exchange. `validate` checks bearer tokens, where OAUTHBEARER is enabled."""
+    """Makes a server side for each exchange. `validate` checks bearer tokens, where OAUTHBEARER is enabled. Raises
+    ConfigError where GSSAPI is enabled and Kerberos cannot be used."""
 
     def __init__(
         self, settings: SaslSettings, credentials: Credentials, invented: Invented, validate: Validate | None
@@ -43,5 +46,28 @@ class SaslListener:
             validate = self._validate
             assert validate is not None
             return lambda: OAuthBearerServer(validate)
+        if name == GSSAPI:
+            assert self.settings.kerberos is not None
+            return _gssapi_maker(self.settings.kerberos)
         scram = MECHANISMS[name]
         return lambda: ScramServer(scram, lambda user, is_token: credentials.find(name, user, is_token), invented)
+
+
+def _gssapi_maker(settings: KerberosSettings) -> Callable[[], ServerMechanism]:
+    from gregor.protocol.sasl import kerberos  # brokers without it need neither
+    from gregor.protocol.sasl.gssapi import GssapiServer
+
+    try:
+        new_context, realm = kerberos.acceptor(settings.login), kerberos.default_realm()
+    except kerberos.KerberosMissing as error:
+        raise ConfigError("sasl.enabled.mechanisms", GSSAPI, str(error)) from None
+    except AuthenticationFailed as error:
+        raise ConfigError(settings.jaas_key, "(hidden)", f"no client could authenticate with GSSAPI: {error}") from None
+
+    def name_of(principal: str) -> str:
+        try:
+            return settings.rules.name_of(principal, realm)
+        except NoMatchingRule as error:
+            raise AuthenticationFailed(str(error)) from None
+
+    return lambda: GssapiServer(new_context, name_of)

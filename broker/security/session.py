@@ -169,7 +169,7 @@ class SaslSession:
             text = failed.for_peer or self._general_text()
             response = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
             return self._refuse(response, str(failed))
-        return SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
+        return SaslAuthenticateResponse(auth_bytes=token or b"", session_lifetime_ms=lifetime_ms)
 
     def token(self, token: bytes) -> None:
         """Answer a raw token of a client of handshake version 0."""
@@ -181,9 +181,10 @@ class SaslSession:
             # Without Kafka's framing there is no error: the connection just ends (KIP-152).
             self._refuse(None, str(failed))
             return
-        self._connection.send_token(answer)
+        if answer is not None:
+            self._connection.send_token(answer)
 
-    def _evaluate(self, token: bytes) -> tuple[bytes, int]:
+    def _evaluate(self, token: bytes) -> tuple[bytes | None, int]:
         """Return the response to a token, and the session's lifetime in ms once the client is authenticated."""
         server = self._server
         assert server is not None

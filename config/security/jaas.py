@@ -1,7 +1,8 @@
 """JAAS strings, as `sasl.jaas.config` has them: `<login module> <control flag> (<option>=<value>)*;`
 
 The tokens are those of Kafka's JaasConfig, which Java's StreamTokenizer makes: words end at white space, quotes, `=`,
-`;` and `/`; `/` begins a comment; quoted texts know Java's escapes and end with their line at the latest.
+`;` and `/`; `/` begins a comment; quoted texts know Java's escapes and end with their line at the latest. Of the login
+modules, that of Kerberos has options with meanings of their own.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+KERBEROS_MODULE = "Krb5LoginModule"
 CONTROL_FLAGS = ("required", "requisite", "sufficient", "optional")
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _QUOTES = "\"'"
@@ -32,6 +34,46 @@ class JaasEntry:
     def module_name(self) -> str:
         """The name of the login module without its package."""
         return self.login_module.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosLogin:
+    """The options of Java's Krb5LoginModule. Others, such as `storeKey`, `doNotPrompt` and `debug`, have no effect."""
+
+    principal: str = ""
+    """The identity, such as kafka/host@REALM; empty: that of the ticket cache. `*` stands for all keys of the file."""
+    keytab: str = ""
+    """The file with its key; empty: a ticket is used that another program has put into the ticket cache."""
+    ticket_cache: str = ""
+    """The file with tickets, or a name that the Kerberos library knows; empty: the library's default."""
+    service_name: str = ""
+    """Kafka's own option, which `sasl.kerberos.service.name` replaces."""
+
+    @classmethod
+    def of(cls, entry: JaasEntry) -> KerberosLogin:
+        """Raises JaasError."""
+        options = entry.options
+        if entry.module_name != KERBEROS_MODULE:
+            raise JaasError(f"names {entry.login_module}; GSSAPI needs com.sun.security.auth.module.{KERBEROS_MODULE}")
+        with_keytab, with_cache = (options.get(key, "").lower() == "true" for key in ("useKeyTab", "useTicketCache"))
+        found = cls(
+            options.get("principal", ""),
+            _path(options.get("keyTab", "")) if with_keytab else "",
+            _path(options.get("ticketCache", "")) if with_cache else "",
+            options.get("serviceName", ""),
+        )
+        if with_keytab and not (found.keytab and found.principal):
+            raise JaasError(f"{KERBEROS_MODULE} with useKeyTab=true needs the options keyTab and principal")
+        if not with_keytab and not with_cache:
+            raise JaasError(
+                f"{KERBEROS_MODULE} needs useKeyTab=true with keyTab and principal, or for clients useTicketCache=true"
+            )
+        return found
+
+
+def _path(text: str) -> str:
+    """Return the name of a file without the prefix that Java's module permits."""
+    return text[len("file:") :] if text[:5].lower() == "file:" else text
 
 
 @dataclass(frozen=True, slots=True)

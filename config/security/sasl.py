@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gregor.config.definitions import ConfigError
-from gregor.config.security.jaas import JaasEntry, JaasError, parse_jaas
+from gregor.config.security.jaas import KERBEROS_MODULE, JaasEntry, JaasError, KerberosLogin, parse_jaas
+from gregor.config.security.principal_rules import KERBEROS_KEY, KerberosRules
 
 LISTENER_PREFIX = "listener.name."
 _USER = "user_"
@@ -20,14 +21,17 @@ _MODULES = {
     "SCRAM-SHA-256": "ScramLoginModule",
     "SCRAM-SHA-512": "ScramLoginModule",
     "OAUTHBEARER": "OAuthBearerLoginModule",
+    "GSSAPI": KERBEROS_MODULE,
 }
-_NEEDING_JAAS = ("PLAIN",)
+_NEEDING_JAAS = ("PLAIN", "GSSAPI")
 _OAUTH_VALIDATOR = "OAuthBearerValidatorCallbackHandler"
 _UNSECURED = "unsecured"
 _JAAS = "sasl.jaas.config"
 _HANDLER = "sasl.server.callback.handler.class"
 _JWKS = "sasl.oauthbearer.jwks.endpoint.url"
+SERVICE_NAME = "sasl.kerberos.service.name"
 _LOGIN_KEYS = (
+    SERVICE_NAME,
     "sasl.login.connect.timeout.ms",
     "sasl.login.read.timeout.ms",
     "sasl.login.refresh.buffer.seconds",
@@ -41,7 +45,8 @@ _LOGIN_KEYS = (
     "sasl.oauthbearer.scope",
     "sasl.oauthbearer.token.endpoint.url",
 )
-"""They describe how this broker fetches a token for its connections to other brokers."""
+"""They describe how this broker authenticates to other brokers: the name of their service in Kerberos, and how it
+fetches a token."""
 
 
 class Values(Protocol):
@@ -69,6 +74,16 @@ class JwksSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class KerberosSettings:
+    """The identity of this broker in Kerberos, and the names of its clients' principals."""
+
+    login: KerberosLogin
+    rules: KerberosRules
+    jaas_key: str
+    """The key of the login module."""
+
+
+@dataclass(frozen=True, slots=True)
 class SaslSettings:
     """The settings of one listener."""
 
@@ -82,8 +97,11 @@ class SaslSettings:
     """Of requests before authentication."""
     jwks: JwksSettings | None = None
     """None: OAUTHBEARER is off, or its tokens are unsecured."""
+    kerberos: KerberosSettings | None = None
+    """None: GSSAPI is off."""
     login_texts: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """By key, the settings of `sasl.*` with which this broker fetches a token for its connections to other brokers."""
+    """By key, the settings of `sasl.*` with which this broker authenticates to other brokers, beside the options of the
+    login module."""
 
     @classmethod
     def of_listener(cls, config: Values, listener: str) -> SaslSettings:
@@ -117,6 +135,7 @@ class _Reader:
             self.config["connection.failed.authentication.delay.ms"],
             self._found("sasl.server.max.receive.size")[1],
             self._jwks() if "OAUTHBEARER" in names else None,
+            self._kerberos() if "GSSAPI" in names else None,
             {key: str(value) for key in _LOGIN_KEYS if (value := self._found(key)[1]) is not None},
         )
 
@@ -134,14 +153,16 @@ class _Reader:
     def _check(self, key: str, mechanism: str) -> None:
         if mechanism not in _MODULES:
             served = ", ".join(_MODULES)
-            reason = "gregor has no GSSAPI" if mechanism == "GSSAPI" else f"{mechanism} is no mechanism of Apache Kafka"
             raise ConfigError(
-                key, mechanism, f"{reason}; set {LISTENER_PREFIX}{self.listener.lower()}.{key} to some of {served}"
+                key,
+                mechanism,
+                f"{mechanism} is no mechanism of Apache Kafka; set {LISTENER_PREFIX}{self.listener.lower()}.{key} to"
+                f" some of {served}",
             )
         own_key = f"{LISTENER_PREFIX}{self.listener.lower()}.{mechanism.lower()}.{_JAAS}"
         if own_key not in self.config:
             if mechanism in _NEEDING_JAAS:
-                raise ConfigError(own_key, "", "is not set, so no client could authenticate with this mechanism")
+                raise ConfigError(own_key, "", self._without_jaas(key, mechanism))
         else:
             self.jaas[mechanism] = self._entry(own_key, mechanism, self.config[own_key])
         handler_key, handler = self._found(_HANDLER, mechanism)
@@ -164,6 +185,32 @@ class _Reader:
                 key, "(hidden)", f"names {entries[0].login_module}; {mechanism} needs {_MODULES[mechanism]}"
             )
         return entries[0]
+
+    def _without_jaas(self, mechanisms_key: str, mechanism: str) -> str:
+        text = f"is not set, so no client could authenticate with {mechanism}"
+        if mechanism != "GSSAPI":
+            return text
+        others = ", ".join(name for name in _MODULES if name != mechanism)
+        return (
+            f"{text}, which is the default of {mechanisms_key}; set it to com.sun.security.auth.module."
+            f'{KERBEROS_MODULE} required useKeyTab=true storeKey=true keyTab="..." principal="kafka/HOST@REALM"; or'
+            f" set {LISTENER_PREFIX}{self.listener.lower()}.sasl.enabled.mechanisms to some of {others}"
+        )
+
+    def _kerberos(self) -> KerberosSettings:
+        key = f"{LISTENER_PREFIX}{self.listener.lower()}.gssapi.{_JAAS}"
+        try:
+            login = KerberosLogin.of(self.jaas["GSSAPI"])
+        except JaasError as error:
+            raise ConfigError(key, "(hidden)", str(error)) from None
+        if not login.keytab:
+            raise ConfigError(
+                key, "(hidden)", "needs useKeyTab=true with keyTab and principal: clients authenticate to this key"
+            )
+        service_key, service = self._found(SERVICE_NAME)
+        check_service_name(service_key, service or "", login)
+        rules_key, rules = self._found(KERBEROS_KEY)
+        return KerberosSettings(login, KerberosRules(rules, rules_key), key)
 
     def _jwks(self) -> JwksSettings | None:
         key, url = self._found(_JWKS)
@@ -209,3 +256,13 @@ class _Reader:
         except ConfigError as error:
             key = f"{LISTENER_PREFIX}{self.listener.lower()}.oauthbearer.{_JAAS}"
             raise ConfigError(key, "(hidden)", f"the option {error.key} of its login module {error.message}") from None
+
+
+def check_service_name(key: str, given: str, login: KerberosLogin) -> str:
+    """Return the name of the brokers' service in Kerberos, which the login module may have too, as Kafka's
+    KerberosLogin does. Raises ConfigError."""
+    if given and login.service_name and given != login.service_name:
+        raise ConfigError(key, given, f"differs from the option serviceName={login.service_name} of the login module")
+    if not (given or login.service_name):
+        raise ConfigError(key, "", "is not set, nor is the option serviceName of the login module; it is usually kafka")
+    return given or login.service_name

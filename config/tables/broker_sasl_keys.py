@@ -74,6 +74,23 @@ _OAUTHBEARER = (
     ConfigDef("sasl.oauthbearer.sub.claim.name", "string", "sub", "Claim that has the name of the client."),
 )
 
+_KERBEROS = (
+    ConfigDef(
+        "sasl.kerberos.service.name",
+        "string",
+        None,
+        "Name of the brokers' service in Kerberos: kafka, if their principals are kafka/HOST@REALM.",
+        dynamic=PER_BROKER,
+    ),
+    ConfigDef(
+        "sasl.kerberos.principal.to.local.rules",
+        "list",
+        ["DEFAULT"],
+        "Rules that make the name of a client of its principal in Kerberos; the first that fits decides.",
+        dynamic=PER_BROKER,
+    ),
+)
+
 _LOGIN = (
     ConfigDef(
         "sasl.oauthbearer.token.endpoint.url",
@@ -149,10 +166,12 @@ _DELEGATION_TOKENS = (
     ),
 )
 
-SASL_SETTINGS = (*_SASL, *_OAUTHBEARER, *_LOGIN, *_DELEGATION_TOKENS)
+SASL_SETTINGS = (*_SASL, *_OAUTHBEARER, *_KERBEROS, *_LOGIN, *_DELEGATION_TOKENS)
 
 SASL_LISTENER_KEYS = tuple(
-    one.key for one in (*_SASL, *_OAUTHBEARER, *_LOGIN) if one.key != "connection.failed.authentication.delay.ms"
+    one.key
+    for one in (*_SASL, *_OAUTHBEARER, *_KERBEROS, *_LOGIN)
+    if one.key != "connection.failed.authentication.delay.ms"
 )
 MECHANISM_KEYS = ("sasl.jaas.config", "sasl.server.callback.handler.class", "connections.max.reauth.ms")
 _PREFIXES = tuple(f"{name.lower()}." for name in MECHANISM_NAMES)

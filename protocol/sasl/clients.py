@@ -21,7 +21,7 @@ from gregor.protocol.sasl.web_tokens import new_unsecured_token
 if TYPE_CHECKING:
     from gregor.config.security.jaas import JaasEntry
 
-NAMES = (PLAIN, *MECHANISMS, OAUTHBEARER)
+NAMES = (PLAIN, *MECHANISMS, OAUTHBEARER, GSSAPI)
 
 
 def client_mechanism(
@@ -29,18 +29,21 @@ def client_mechanism(
     jaas: JaasEntry | None,
     settings: Mapping[str, str] | None = None,
     *,
+    host: str = "localhost",
     token: Callable[[], str] | None = None,
     now_s: Callable[[], float] | None = None,
 ) -> ClientMechanism:
     """Return the client side of a mechanism for the user of a JAAS entry. Raises AuthenticationFailed, which names the
     remedy, where the entry does not fit the mechanism.
 
-    `settings` are texts of `sasl.*` keys. For OAUTHBEARER `token` returns the present token; without it, the settings
-    must name an identity provider, or the entry describe an unsecured token, which is made at `now_s()`.
+    `settings` are texts of `sasl.*` keys, `host` is that of the broker. For OAUTHBEARER `token` returns the present
+    token; without it, the settings must name an identity provider, or the entry describe an unsecured token, which is
+    made at `now_s()`.
     """
     if name not in NAMES:
-        reason = "gregor has no GSSAPI" if name == GSSAPI else "it is unknown"
-        raise AuthenticationFailed(f"the SASL mechanism {name} cannot be used: {reason}; use one of {', '.join(NAMES)}")
+        raise AuthenticationFailed(f"the SASL mechanism {name} is unknown; use one of {', '.join(NAMES)}")
+    if name == GSSAPI:
+        return _gssapi(jaas, settings or {}, host)
     if name == OAUTHBEARER:
         return _oauthbearer(jaas, settings or {}, token, now_s)
     if jaas is None:
@@ -77,3 +80,20 @@ def _oauthbearer(
             "options unsecuredLoginStringClaim_sub and so on for an unsecured one"
         )
     return OAuthBearerClient(lambda: new_unsecured_token(options, now_s()))
+
+
+def _gssapi(jaas: JaasEntry | None, settings: Mapping[str, str], host: str) -> ClientMechanism:
+    """Without a JAAS entry the ticket is that of the default ticket cache."""
+    from gregor.config.security.jaas import JaasError, KerberosLogin  # most clients need none of these
+    from gregor.config.security.sasl import SERVICE_NAME, check_service_name
+    from gregor.protocol.sasl.gssapi import GssapiClient
+    from gregor.protocol.sasl.kerberos import initiator
+
+    try:
+        login = KerberosLogin() if jaas is None else KerberosLogin.of(jaas)
+        service = check_service_name(SERVICE_NAME, settings.get(SERVICE_NAME, "").strip(), login)
+    except JaasError as error:
+        raise AuthenticationFailed(f"sasl.jaas.config: {error}") from None
+    except ConfigError as error:
+        raise AuthenticationFailed(str(error)) from None
+    return GssapiClient(initiator(login, service, host))

@@ -42,8 +42,9 @@ class ServerMechanism(Protocol):
     token_authenticated: bool
     """Whether the credential is a delegation token, with which no further tokens can be made (KIP-48)."""
 
-    def respond(self, token: bytes) -> bytes:
-        """Return the response to a token of the client. Raises AuthenticationFailed."""
+    def respond(self, token: bytes) -> bytes | None:
+        """Return the response to a token of the client; None if the exchange ends without one, so that no token is sent
+        where tokens have no framing of Kafka's (handshake version 0). Raises AuthenticationFailed."""
 
 
 class ClientMechanism(Protocol):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gregor.config.definitions import ConfigError
 from gregor.protocol.channel_security import PLAINTEXT, PLAINTEXT_CHANNEL, ChannelSecurity
-from gregor.protocol.sasl.mechanism import AuthenticationFailed
+from gregor.protocol.sasl.mechanism import GSSAPI, AuthenticationFailed
 
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
@@ -37,19 +37,20 @@ def security_between_brokers(config: BrokerConfig) -> ChannelSecurity:
     if protocol in _WITH_SASL:
         make_mechanism(config, name)  # so that the broker does not start where no connection could be authenticated
 
-        def new_mechanism() -> ClientMechanism:
+        def new_mechanism(host: str) -> ClientMechanism:
             try:
-                return make_mechanism(config, name)
+                return make_mechanism(config, name, host)
             except ConfigError as error:
                 raise AuthenticationFailed(str(error)) from None
 
     return ChannelSecurity(protocol, None if tls is None else tls.current, new_mechanism)
 
 
-def make_mechanism(config: BrokerConfig, listener: str) -> ClientMechanism:
-    """Return the SASL mechanism with which this broker authenticates to others. Raises ConfigError."""
+def make_mechanism(config: BrokerConfig, listener: str, host: str = "localhost") -> ClientMechanism:
+    """Return the SASL mechanism with which this broker authenticates to one on a host. Raises ConfigError."""
     from gregor.config.security.sasl import SaslSettings
     from gregor.protocol.sasl.clients import client_mechanism
+    from gregor.protocol.sasl.kerberos import KerberosMissing
 
     name: str = config[MECHANISM]
     settings = SaslSettings.of_listener(config, listener)
@@ -62,9 +63,12 @@ def make_mechanism(config: BrokerConfig, listener: str) -> ClientMechanism:
         )
     key = f"listener.name.{listener.lower()}.{name.lower()}.sasl.jaas.config"
     try:
-        return client_mechanism(name, settings.jaas.get(name), settings.login_texts, now_s=time.time)
+        return client_mechanism(name, settings.jaas.get(name), settings.login_texts, host=host, now_s=time.time)
+    except KerberosMissing as error:
+        raise ConfigError(MECHANISM, name, str(error)) from None
     except AuthenticationFailed as error:
-        raise ConfigError(key, "(hidden)", f"{error}; with them this broker authenticates to the others") from None
+        purpose = "" if name == GSSAPI else "; with them this broker authenticates to the others"
+        raise ConfigError(key, "(hidden)", f"{error}{purpose}") from None
 
 
 class _Contexts:

@@ -330,7 +330,7 @@ class Peer:
         self._versions = version_ranges(answer)
         self._authenticated_until_s = math.inf
         if self._security.new_mechanism is not None:
-            self._mechanism = self._security.new_mechanism()
+            self._mechanism = self._security.new_mechanism(self.address[0])
             await self._authenticate()
 
     async def _authenticate(self) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gregor.config.definitions import ConfigError
 from gregor.config.security.jaas import JaasError, parse_jaas
+from gregor.config.security.principal_rules import KerberosRules, NoMatchingRule
+from gregor.protocol.sasl.gssapi import GssapiServer
 from gregor.protocol.sasl.mechanism import SCRAM_SHA_256, AuthenticationFailed
 from gregor.protocol.sasl.oauthbearer import OAuthBearerServer, TokenRefused
 from gregor.protocol.sasl.plain import PasswordTable, PlainServer
@@ -20,6 +23,7 @@ from gregor.protocol.sasl.web_tokens import json_parts, new_unsecured_token, uns
 from gregor.replication.entities.tokens import decode_token
 from gregor.replication.store.nodes import NodeFormatError
 from tests.fuzz.runner import Seed, Target
+from tests.protocol.sasl.test_gssapi import FakeContext
 
 NOW_S = 1_700_000_000
 SCRAM = MECHANISMS[SCRAM_SHA_256]
@@ -35,6 +39,8 @@ def targets() -> list[Target]:
         Target("SCRAM, first", scram_first, lambda: [(None, b"n,,n=a=2C,r=nonce,tokenauth=true")], failed, weight=4),
         Target("SCRAM, last", scram_last, lambda: [(None, b"c=biws,r=nonce,x=y,p=AAAA")], failed, weight=4),
         Target("OAUTHBEARER", oauthbearer, oauthbearer_seeds, failed, weight=4),
+        Target("GSSAPI", gssapi, lambda: [(0, b"hello"), (1, b""), (2, b"wrapped:\1\0\0\0a@R")], failed, weight=4),
+        Target("rules of Kerberos", kerberos_rule, kerberos_seeds, (ConfigError, NoMatchingRule), weight=2, text=True),
         Target("web tokens", web_token, lambda: [(None, TOKEN.encode())], (TokenRefused,), weight=4, text=True),
         Target("credentials", credential, credential_seeds, (ValueError,), weight=2, text=True),
         Target("delegation tokens", delegation_token, delegation_token_seeds, (NodeFormatError,), weight=4, text=True),
@@ -72,6 +78,25 @@ def oauthbearer(_: Any, data: bytes) -> None:
 
 def oauthbearer_seeds() -> list[Seed]:
     return [(None, f"n,,\x01auth=Bearer {TOKEN}\x01x=y\x01\x01".encode())]
+
+
+def gssapi(place: int, data: bytes) -> None:
+    """`place` is the number of right tokens before."""
+    server = GssapiServer(lambda: FakeContext({b"hello": b"welcome"}, b"hello"), lambda name: name)
+    for token in (b"hello", b"")[:place]:
+        server.respond(token)
+    server.respond(data)
+    assert server.done == (place == 2)
+
+
+def kerberos_rule(_: Any, data: bytes) -> None:
+    rule, _, principal = data.decode("latin-1").partition("|")
+    name = KerberosRules([rule]).name_of(principal, "R")
+    assert "@" not in principal or not set("/@") & set(name)
+
+
+def kerberos_seeds() -> list[Seed]:
+    return [(None, b"RULE:[2:$1-$2@$0](a.*)s/(a)-.*/$1/g/L|a/b@R"), (None, b"DEFAULT/L|A@R")]
 
 
 def web_token(_: Any, data: bytes) -> None:

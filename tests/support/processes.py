@@ -56,6 +56,8 @@ class BrokerProcess:
         }
         self.file: pathlib.Path | None = None
         """A server.properties to start with, besides the overrides."""
+        self.environment: dict[str, str] = {}
+        """More variables of its environment."""
         self.process: subprocess.Popen[bytes] | None = None
         self.output = folder / "broker.out"
         self.working_folder = ROOT
@@ -85,7 +87,7 @@ class BrokerProcess:
             self.process = subprocess.Popen(
                 command,
                 cwd=self.working_folder,
-                env=clean_environment(),
+                env={**clean_environment(), **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

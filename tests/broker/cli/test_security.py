@@ -49,7 +49,7 @@ def test_files_of_broker_and_clients_fit_each_other(tmp_path: Path, capsys: pyte
         client = security_of_client(load_properties(str(folder / user / "client.properties")))
         assert client.tls_context is not None and client.new_mechanism is not None
         handshake(server, client.tls_context(), "kafka1.example")
-        password = client.new_mechanism().first().split(b"\0")[2].decode()
+        password = client.new_mechanism("localhost").first().split(b"\0")[2].decode()
         assert f'user_{user}="{password}"' in config["listener.name.sasl_ssl.plain.sasl.jaas.config"]
         assert password in (folder / user / "librdkafka.properties").read_text()
         assert password not in shown.out + shown.err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,14 +11,17 @@ import pytest
 
 from gregor.broker.security.listener import SaslListener
 from gregor.broker.security.session import EXCHANGE_LIMIT_S, SaslSession, State
-from gregor.config.security.jaas import parse_jaas
-from gregor.config.security.sasl import SaslSettings
+from gregor.config.definitions import ConfigError
+from gregor.config.security.jaas import KerberosLogin, parse_jaas
+from gregor.config.security.principal_rules import KerberosRules
+from gregor.config.security.sasl import KerberosSettings, SaslSettings
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
 from gregor.protocol.principal import Principal
-from gregor.protocol.sasl.mechanism import SCRAM_SHA_256
+from gregor.protocol.sasl.mechanism import GSSAPI, SCRAM_SHA_256
 from gregor.protocol.sasl.scram import MECHANISMS, Invented, Known, ScramClient, new_credential
+from tests.support.fake_gssapi import fake_gssapi
 
 NOW_MS = 1_000_000
 SCRAM = MECHANISMS[SCRAM_SHA_256]
@@ -78,10 +81,10 @@ class Credentials:
 
 
 class Subject:
-    def __init__(self, reauth_ms: int = 0) -> None:
+    def __init__(self, reauth_ms: int = 0, settings: SaslSettings | None = None) -> None:
         jaas = {"PLAIN": parse_jaas('x.PlainLoginModule required user_alice="a" user_eve="e";')[0]}
         names = ("PLAIN", SCRAM_SHA_256)
-        settings = SaslSettings(names, jaas, dict.fromkeys(names, reauth_ms), 100, 1000)
+        settings = settings or SaslSettings(names, jaas, dict.fromkeys(names, reauth_ms), 100, 1000)
         self.loop, self.connection = FakeLoop(), FakeConnection()
         listener = SaslListener(settings, Credentials(), Invented(), None)
         self.session = SaslSession(self.connection, listener, self.loop, lambda: NOW_MS)  # type: ignore[arg-type]
@@ -240,3 +243,87 @@ def test_raw_token_that_is_refused_just_ends_the_connection() -> None:
     assert one.connection.events[-1] == "finish"
     one.session.close()
     assert one.connection.events[-1] == "end hold"
+
+
+# ---- GSSAPI ----------------------------------------------------------------------------------------------------------
+
+LAST = b"wrapped:\1\0\0\0"
+
+
+def kerberos(keytab: str = "kafka/h@REALM") -> SaslSettings:
+    login = KerberosLogin("kafka/h@REALM", keytab)
+    settings = KerberosSettings(login, KerberosRules(["RULE:[1:$1](alice|bob)"]), "the key")
+    return SaslSettings((GSSAPI,), {}, {GSSAPI: 9000}, 100, 1000, kerberos=settings)
+
+
+@pytest.fixture
+def of_kerberos() -> Iterator[Subject]:
+    with fake_gssapi():
+        yield Subject(settings=kerberos())
+
+
+def authenticated(one: Subject, client: bytes) -> Any:
+    one.handshake(GSSAPI)
+    assert one.authenticate(client + b" to kafka@h").auth_bytes == b"welcome"
+    assert one.authenticate(b"").auth_bytes == LAST
+    return one.authenticate(LAST)
+
+
+def test_gssapi_session_has_the_short_name_and_can_be_renewed(of_kerberos: Subject) -> None:
+    answer = authenticated(of_kerberos, b"alice@REALM")
+    assert (answer.error_code, answer.auth_bytes, answer.session_lifetime_ms) == (0, b"", 9000)
+    assert of_kerberos.connection.events[-1] == "User:alice"
+    assert authenticated(of_kerberos, b"alice@REALM").session_lifetime_ms == 9000
+
+
+def test_gssapi_session_cannot_be_renewed_as_another(of_kerberos: Subject) -> None:
+    authenticated(of_kerberos, b"alice@REALM")
+    answer = of_kerberos.refused(authenticated(of_kerberos, b"bob@REALM"))
+    assert answer.error_message == "Cannot change principals during re-authentication"
+
+
+def test_raw_tokens_of_gssapi_end_with_that_of_the_client(of_kerberos: Subject) -> None:
+    of_kerberos.handshake(GSSAPI, version=0)
+    for token in (b"alice@REALM to kafka@h", b"", LAST):
+        of_kerberos.session.token(token)
+    assert of_kerberos.connection.events == ["restrict", "tokens", b"welcome", LAST, "User:alice"]
+
+
+@pytest.mark.parametrize("client", [b"eve@REALM", b"junk"])
+def test_gssapi_client_without_a_name_or_a_ticket(
+    of_kerberos: Subject, client: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "gregor.authorizer"):
+        if client == b"junk":
+            of_kerberos.handshake(GSSAPI)
+            refusal = of_kerberos.authenticate(client)
+        else:
+            refusal = authenticated(of_kerberos, client)
+        answer = of_kerberos.refused(refusal)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert answer.error_message == (
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
+    )
+    reason = "Kerberos: Invalid token" if client == b"junk" else "no rule of sasl.kerberos.principal.to.local.rules="
+    assert reason in caplog.text
+
+
+def test_gssapi_exchange_that_stops_in_the_middle_is_given_up(of_kerberos: Subject) -> None:
+    of_kerberos.handshake(GSSAPI)
+    of_kerberos.authenticate(b"alice@REALM to kafka@h")
+    (timer,) = of_kerberos.loop.pending
+    assert timer.delay_s == EXCHANGE_LIMIT_S
+    timer.run()
+    assert of_kerberos.connection.events[-1] == "the client has not authenticated within 30 s"
+
+
+def test_listener_of_gssapi_without_the_package_or_its_key() -> None:
+    with (
+        fake_gssapi(present=False),
+        pytest.raises(ConfigError, match="GSSAPI: .*pip install 'gregor.kerberos.'") as failed,
+    ):
+        Subject(settings=kerberos())
+    assert failed.value.key == "sasl.enabled.mechanisms"
+    with fake_gssapi(), pytest.raises(ConfigError, match="no client could authenticate with GSSAPI: ") as failed:
+        Subject(settings=kerberos("another key"))
+    assert failed.value.key == "the key"

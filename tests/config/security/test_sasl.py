@@ -9,6 +9,7 @@ import pytest
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.describe import describe_broker_key
+from gregor.config.security.principal_rules import KERBEROS_KEY
 from gregor.config.security.sasl import SaslSettings
 
 PREFIX = "listener.name.inside."
@@ -61,7 +62,7 @@ def test_secrets_are_neither_noted_nor_described() -> None:
 @pytest.mark.parametrize(
     ("texts", "reason"),
     [
-        ({}, "gregor has no GSSAPI; set listener.name.inside.sasl.enabled.mechanisms to some of PLAIN, "),
+        ({}, "could authenticate with GSSAPI, .*set listener.name.inside.sasl.enabled.mechanisms to some of PLAIN, "),
         ({"sasl.enabled.mechanisms": "LDAP"}, "LDAP is no mechanism"),
         ({"sasl.enabled.mechanisms": ""}, "one mechanism at least"),
         ({"sasl.enabled.mechanisms": "PLAIN"}, "listener.name.inside.plain.sasl.jaas.config=: is not set"),
@@ -128,3 +129,54 @@ def test_options_of_the_login_module_are_the_tls_of_the_keys_and_are_checked_at_
     assert "word" not in repr(jwks)
     with pytest.raises(ConfigError, match=r"the option ssl.truststore.location of its login module cannot be read"):
         config({**texts, "sasl.oauthbearer.jwks.endpoint.url": "https://a/keys"})
+
+
+KERBEROS = {
+    "sasl.enabled.mechanisms": "GSSAPI",
+    "sasl.kerberos.service.name": "kafka",
+    f"{PREFIX}gssapi.sasl.jaas.config": (
+        'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab="file:/a/b.keytab"'
+        ' principal="kafka/host@REALM";'
+    ),
+}
+
+
+def test_identity_of_a_broker_in_kerberos() -> None:
+    rules = {"sasl.kerberos.principal.to.local.rules": "DEFAULT", f"{PREFIX}{KERBEROS_KEY}": "RULE:[1:x$1], DEFAULT"}
+    found = SaslSettings.of_listener(config({**KERBEROS, **rules}), "INSIDE").kerberos
+    assert found is not None
+    assert (found.login.principal, found.login.keytab) == ("kafka/host@REALM", "/a/b.keytab")
+    assert [found.rules.name_of(name, "R") for name in ("bob@R", "bob/h@R")] == ["xbob", "bob"]
+    assert found.jaas_key == f"{PREFIX}gssapi.sasl.jaas.config"
+
+
+def of_kerberos(options: str) -> dict[str, str]:
+    return {**KERBEROS, f"{PREFIX}gssapi.sasl.jaas.config": f"x.Krb5LoginModule required {options};"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        (KERBEROS | {"sasl.kerberos.service.name": ""}, "sasl.kerberos.service.name=: is not set"),
+        (
+            of_kerberos("useKeyTab=true keyTab=a principal=b serviceName=other"),
+            "differs from the option serviceName=other",
+        ),
+        (
+            of_kerberos("useKeyTab=true keyTab=a"),
+            "gssapi.sasl.jaas.config=.hidden.: Krb5LoginModule with useKeyTab=true",
+        ),
+        (of_kerberos("useKeyTab=true principal=a"), "needs the options keyTab and principal"),
+        (of_kerberos("useTicketCache=true principal=a"), "needs useKeyTab=true with keyTab and principal: clients"),
+        (of_kerberos("principal=a"), "needs useKeyTab=true with keyTab and principal, or for clients useTicketCache"),
+        (
+            KERBEROS | {f"{PREFIX}gssapi.sasl.jaas.config": "x.PlainLoginModule required;"},
+            "GSSAPI needs Krb5LoginModule",
+        ),
+        (KERBEROS | {KERBEROS_KEY: "RULE:[1:$1]/U"}, f"{KERBEROS_KEY}=RULE:.*must be DEFAULT or RULE:"),
+        (KERBEROS | {f"{PREFIX}{KERBEROS_KEY}": "default"}, f"{PREFIX}{KERBEROS_KEY}=default: must be"),
+    ],
+)
+def test_refusals_of_kerberos(texts: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        config(texts)

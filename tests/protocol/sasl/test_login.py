@@ -79,7 +79,7 @@ def test_exchange_without_an_end_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("GSSAPI", "x.Krb5LoginModule required;", "gregor has no GSSAPI"),
+        ("GSSAPI", "x.Krb5LoginModule required;", "needs useKeyTab=true with keyTab and principal, or"),
         ("OTHER", "x.Y required;", "unknown"),
         ("PLAIN", "x.PlainLoginModule required username=a;", "username and password"),
         ("SCRAM-SHA-256", "x.ScramLoginModule required password=a;", "username and password"),

@@ -144,7 +144,7 @@ def test_connections_of_a_client_share_a_token(handler: str) -> None:
         assert provider.requests == []
         assert security.new_mechanism is not None
         for _ in range(2):
-            assert security.new_mechanism().first() == b"n,,\x01auth=Bearer opaque\x01\x01"
+            assert security.new_mechanism("localhost").first() == b"n,,\x01auth=Bearer opaque\x01\x01"
     assert len(provider.requests) == 1
 
 

@@ -44,7 +44,7 @@ def test_connections_of_a_broker_share_a_token(credentials: dict[str, str], pref
         assert provider.requests == []
         assert security.new_mechanism is not None
         for _ in range(2):
-            assert security.new_mechanism().first() == b"n,,\x01auth=Bearer opaque\x01\x01"
+            assert security.new_mechanism("localhost").first() == b"n,,\x01auth=Bearer opaque\x01\x01"
     assert len(provider.requests) == 1
 
 
@@ -55,7 +55,7 @@ def test_token_that_a_provider_refuses_fails_the_connection(caplog: pytest.LogCa
         security = security_between_brokers(BrokerConfig({**BASE, **KEYS, **url}))
         assert security.new_mechanism is not None
         with pytest.raises(AuthenticationFailed, match=r"client broker: .* status 401 \(invalid_client\)") as failed:
-            security.new_mechanism().first()
+            security.new_mechanism("localhost").first()
     assert SECRET not in str(failed.value) + caplog.text
 
 

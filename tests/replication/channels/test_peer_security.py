@@ -78,7 +78,7 @@ class FakeBroker:
 @asynccontextmanager
 async def peer_of(broker: FakeBroker) -> AsyncIterator[Peer]:
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
-    security = ChannelSecurity("SASL_PLAINTEXT", new_mechanism=lambda: PlainClient("broker", PASSWORD))
+    security = ChannelSecurity("SASL_PLAINTEXT", new_mechanism=lambda host: PlainClient("broker", PASSWORD))
     peer = Peer(*server.sockets[0].getsockname()[:2], "test", 30_000, LoopGate(), security=security)
     try:
         yield peer

@@ -80,7 +80,7 @@ def test_unsupported_protocol_is_an_error_and_no_finding(capsys: pytest.CaptureF
     assert main(["doctor", "--command-config", str(tmp_path / "client.properties")]) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert "the SASL mechanism GSSAPI cannot be used: gregor has no GSSAPI" in said.err
+    assert "sasl.mechanism=GSSAPI: sasl.kerberos.service.name=: is not set" in said.err
 
 
 def test_a_name_that_is_none() -> None:

@@ -219,7 +219,7 @@ def done(result: object) -> Any:
 
 
 def refused(*_arguments: object) -> None:
-    raise CommandError("sasl.mechanism=GSSAPI: gregor has no GSSAPI.")
+    raise CommandError("sasl.mechanism=GSSAPI: SASL/GSSAPI needs the package gssapi.")
 
 
 def test_groups_are_shown_without_epochs_where_there_is_no_plaintext_listener(
