@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from gregor.broker.metrics.page import Page
     from gregor.broker.metrics.partitions import Figures
     from gregor.replication.controller.context import Cluster
+    from gregor.replication.controller.loop import ControllerLoop
     from gregor.replication.partition.metadata_image import MetadataImage, TopicState
     from gregor.replication.partition.replica_manager import ReplicaManager
+    from gregor.replication.traffic import TopicTraffic
 
 _REPLICAS = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"
+_UNCLEAN = "kafka_controller_controllerstats_uncleanleaderelections_total"
 _ZERO_ELSEWHERE = "0 on brokers that are not the controller"
 
 FAMILIES = (
@@ -47,6 +50,12 @@ FAMILIES = (
         (),
         f"Partitions that another replica than the first leads; {_ZERO_ELSEWHERE}.",
     ),
+    Family(
+        _UNCLEAN,
+        COUNTER,
+        (),
+        "Leaders that this broker as the controller elected though they were not in sync: committed records may be lost.",
+    ),
     Family("kafka_brokers", GAUGE, (), "Live brokers, shown by the controller."),
     Family("kafka_broker_info", GAUGE, ("id", "address"), "1 for each live broker, shown by the controller."),
     Family(
@@ -67,9 +76,9 @@ class ClusterView:
         self._replicas = replicas
         self._image = image
 
-    def collect(self, page: Page, figures: Figures, cluster: Cluster | None) -> Steps[None]:
-        """Add the families of this module. `cluster`: the controller context, None unless this is the controller."""
-        total = self._replicas.traffic.total()
+    def collect(self, page: Page, figures: Figures, total: TopicTraffic, controller: ControllerLoop) -> Steps[None]:
+        """Add the families of this module. `total`: the sums over all topics."""
+        cluster = controller.cluster
         for name, value in (
             ("partitioncount", figures.partitions),
             ("leadercount", figures.leaders),
@@ -81,6 +90,7 @@ class ClusterView:
             ("isrexpands_total", total.isr_expands),
         ):
             page.add(f"{_REPLICAS}{name}", value)
+        page.add(_UNCLEAN, controller.unclean_elections_count)
         yield from self._controller(page, cluster)
         if cluster is not None:
             self._brokers(page)

@@ -1,11 +1,17 @@
-"""Records, bytes and requests by topic: Kafka's BrokerTopicMetrics."""
+"""Records, bytes and requests by topic: Kafka's BrokerTopicMetrics.
+
+Between two scrapes most topics stay as they are: their lines are kept, and made anew only where a counter has changed.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
-from gregor.broker.metrics.family import COUNTER, Family, label_text
+from gregor.broker.metrics.family import COUNTER, Family
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
+from gregor.replication.traffic import TopicTraffic
 
 if TYPE_CHECKING:
     from gregor.broker.metrics.page import Page
@@ -27,21 +33,54 @@ _OF_BROKER = {
 }
 _BOTH = "per topic, and without the label the sum over all topics since the start, also of deleted ones"
 
+_TOPIC_FAMILIES = tuple(
+    Family(f"{_PREFIX}{name}_total", COUNTER, ("topic",), f"{text}: {_BOTH}.") for name, text in _OF_TOPICS.values()
+)
 FAMILIES = (
-    *(Family(f"{_PREFIX}{name}_total", COUNTER, ("topic",), f"{text}: {_BOTH}.") for name, text in _OF_TOPICS.values()),
+    *_TOPIC_FAMILIES,
     *(Family(f"{_PREFIX}{name}_total", COUNTER, (), f"{text}.") for name, text in _OF_BROKER.values()),
 )
 
+_values = attrgetter(*_OF_TOPICS)
 
-def collect_traffic(page: Page, traffic: Traffic) -> Steps[None]:
-    """Add the counters of each topic, and their sums."""
-    total = traffic.total()
-    for field, (name, _) in (_OF_TOPICS | _OF_BROKER).items():
-        page.add(f"{_PREFIX}{name}_total", getattr(total, field))
-    for count, (topic, counters) in enumerate(list(traffic.topics.items()), 1):
-        labels = label_text(topic=topic)
-        for field, (name, _) in _OF_TOPICS.items():
-            page.add(f"{_PREFIX}{name}_total", getattr(counters, field), labels)
-        if not count % ITEMS_PER_STEP:
+
+class _Row(NamedTuple):
+    values: tuple[int, ...]
+    lines: Sequence[str]
+    """In the order of _TOPIC_FAMILIES."""
+
+
+class TrafficLines:
+    """Makes the lines of the topics and their sums, and keeps the former for the next scrape."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
+        self._rows: dict[str, _Row] = {}
+
+    def collect(self, page: Page) -> Steps[TopicTraffic]:
+        """Add the counters of each topic, and their sums; return the sums."""
+        traffic = self._traffic
+        topics = list(traffic.topics.items())
+        total = TopicTraffic()
+        total.add(traffic.of_removed_topics)  # in the same step as the list: a topic is in one of them
+        known, rows = self._rows, dict[str, _Row]()
+        for count, (topic, counters) in enumerate(topics, 1):
+            total.add(counters)
+            values = _values(counters)
+            row = known.get(topic)
+            rows[topic] = row if row is not None and row.values == values else _Row(values, _lines(topic, values))
+            if not count % ITEMS_PER_STEP:
+                yield None
+        self._rows = rows
+        for field, (name, _) in (_OF_TOPICS | _OF_BROKER).items():
+            page.add(f"{_PREFIX}{name}_total", getattr(total, field))
+        for index, family in enumerate(_TOPIC_FAMILIES):
+            page.extend(family.name, [row.lines[index] for row in rows.values()])
             yield None
-    yield None
+        return total
+
+
+def _lines(topic: str, values: tuple[int, ...]) -> Sequence[str]:
+    # The characters of a topic's name need no escapes.
+    labels = f'{{topic="{topic}"}}'
+    return [f"{family.name}{labels} {value}\n" for family, value in zip(_TOPIC_FAMILIES, values, strict=True)]
