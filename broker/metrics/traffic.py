@@ -1,15 +1,12 @@
-"""Records, bytes and requests by topic: Kafka's BrokerTopicMetrics.
-
-Between two scrapes most topics stay as they are: their lines are kept, and made anew only where a counter has changed.
-"""
+"""Records, bytes and requests by topic: Kafka's BrokerTopicMetrics."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gregor.broker.metrics.family import COUNTER, Family
+from gregor.broker.metrics.kept_lines import KeptLines, batched
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 from gregor.replication.traffic import TopicTraffic
 
@@ -44,18 +41,12 @@ FAMILIES = (
 _values = attrgetter(*_OF_TOPICS)
 
 
-class _Row(NamedTuple):
-    values: tuple[int, ...]
-    lines: Sequence[str]
-    """In the order of _TOPIC_FAMILIES."""
-
-
 class TrafficLines:
-    """Makes the lines of the topics and their sums, and keeps the former for the next scrape."""
+    """Makes the lines of the topics and their sums."""
 
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
-        self._rows: dict[str, _Row] = {}
+        self._lines: KeptLines[str] = KeptLines(_TOPIC_FAMILIES, _labels)
 
     def collect(self, page: Page) -> Steps[TopicTraffic]:
         """Add the counters of each topic, and their sums; return the sums."""
@@ -63,24 +54,16 @@ class TrafficLines:
         topics = list(traffic.topics.items())
         total = TopicTraffic()
         total.add(traffic.of_removed_topics)  # in the same step as the list: a topic is in one of them
-        known, rows = self._rows, dict[str, _Row]()
-        for count, (topic, counters) in enumerate(topics, 1):
-            total.add(counters)
-            values = _values(counters)
-            row = known.get(topic)
-            rows[topic] = row if row is not None and row.values == values else _Row(values, _lines(topic, values))
-            if not count % ITEMS_PER_STEP:
-                yield None
-        self._rows = rows
+        for block in batched(topics, ITEMS_PER_STEP):
+            for _, counters in block:
+                total.add(counters)
+            self._lines.put([topic for topic, _ in block], [_values(counters) for _, counters in block])
+            yield None
         for field, (name, _) in (_OF_TOPICS | _OF_BROKER).items():
             page.add(f"{_PREFIX}{name}_total", getattr(total, field))
-        for index, family in enumerate(_TOPIC_FAMILIES):
-            page.extend(family.name, [row.lines[index] for row in rows.values()])
-            yield None
+        yield from self._lines.end(page)
         return total
 
 
-def _lines(topic: str, values: tuple[int, ...]) -> Sequence[str]:
-    # The characters of a topic's name need no escapes.
-    labels = f'{{topic="{topic}"}}'
-    return [f"{family.name}{labels} {value}\n" for family, value in zip(_TOPIC_FAMILIES, values, strict=True)]
+def _labels(topic: str) -> str:
+    return f'{{topic="{topic}"}}'  # the characters of a topic's name need no escapes

@@ -200,7 +200,9 @@ def scrapes(folder: pathlib.Path, topics: int, each: int, *, count: int = 20) ->
     """Make `topics` with `each` partitions, scrape the metrics `count` times while records come in."""
     share = topics * each / FULL_PARTITIONS
     url = f"http://127.0.0.1:{(port := free_port())}/metrics"
-    broker = BrokerProcess(folder, {"offsets.topic.num.partitions": "1", "gregor.metrics.listener": f"127.0.0.1:{port}"})
+    broker = BrokerProcess(
+        folder, {"offsets.topic.num.partitions": "1", "gregor.metrics.listener": f"127.0.0.1:{port}"}
+    )
     names = [f"scraped-{number}" for number in range(topics)]
     stolen = StolenTime()
     broker.start()
@@ -236,7 +238,9 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=FULL_PARTITIONS)
     parser.add_argument("--connections", type=int, default=FULL_CONNECTIONS)
     parser.add_argument("--megabytes", type=int, default=200, help="to be retained, compacted, recovered (200)")
-    parser.add_argument("--only", choices=["partitions", "connections", "scrapes", "scrapes-topics", "others"], help="one part of it")
+    parser.add_argument(
+        "--only", choices=["partitions", "connections", "scrapes", "scrapes-topics", "others"], help="one part of it"
+    )
     given = parser.parse_args()
     parts: dict[str, Callable[[pathlib.Path], Iterator[Figure]]] = {
         "partitions": lambda folder: partitions(folder, given.partitions),

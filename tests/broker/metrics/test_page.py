@@ -28,7 +28,7 @@ def test_families_stand_in_the_order_of_the_table_and_empty_ones_are_left_out() 
     page = page_of(*(Family(name, GAUGE, (), f"Help of {name}.") for name in ("a", "b", "c")))
     page.add("c", 1.5)
     page.add("a", 2, label_text(x="1"))
-    page.extend("a", ["a 3\n"])
+    page.extend("a", [b"a 3\n"])
     assert text_of(page) == (
         '# HELP a Help of a.\n# TYPE a gauge\na{x="1"} 2\na 3\n# HELP c Help of c.\n# TYPE c gauge\nc 1.5\n'
     )

@@ -40,27 +40,6 @@ def test_topics_and_their_sums_are_shown_also_of_deleted_ones() -> None:
     assert (series["replicationbytesout_total"], total.isr_shrinks) == (7, 1)
 
 
-def test_lines_of_topics_without_a_change_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    traffic = Traffic()
-    counters = [traffic.replica_added(f"t{number}") for number in range(10)]
-    lines = TrafficLines(traffic)
-    collected(lines)
-    made: list[str] = []
-    from gregor.broker.metrics import traffic as module
-
-    make = module._lines
-
-    def recorded(topic: str, values: tuple[int, ...]) -> list[str]:
-        made.append(topic)
-        return list(make(topic, values))
-
-    monkeypatch.setattr(module, "_lines", recorded)
-    counters[4].fetch_requests += 1
-    _, series = collected(lines)
-    assert made == ["t4"]
-    assert series['totalfetchrequests_total{topic="t4"}'] == 1
-
-
 def test_topics_are_walked_once_and_in_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = 20 * ITEMS_PER_STEP
     traffic = Traffic()
