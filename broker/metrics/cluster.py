@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from gregor.replication.partition.metadata_image import MetadataImage, TopicState
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.traffic import TopicTraffic
+    from gregor.storage.folders.manager import LogManager
 
 _REPLICAS = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"
+_OFFLINE_FOLDERS = "kafka_log_logmanager_offlinelogdirectorycount"
 _UNCLEAN = "kafka_controller_controllerstats_uncleanleaderelections_total"
 _ZERO_ELSEWHERE = "0 on brokers that are not the controller"
 
@@ -38,6 +40,7 @@ FAMILIES = (
     ),
     Family(f"{_REPLICAS}atminisrpartitioncount", GAUGE, (), "Led partitions with exactly min.insync.replicas in sync."),
     Family(f"{_REPLICAS}offlinereplicacount", GAUGE, (), "Replicas whose log cannot be served, as its disk failed."),
+    Family(_OFFLINE_FOLDERS, GAUGE, (), "Log directories of this broker whose disk failed."),
     Family(f"{_REPLICAS}isrshrinks_total", COUNTER, (), "Replicas' departures from the sets in sync, at the leader."),
     Family(f"{_REPLICAS}isrexpands_total", COUNTER, (), "Replicas' returns to the sets in sync, at the leader."),
     Family(f"{_CONTROLLER}activecontrollercount", GAUGE, (), "1 if this broker is the controller, else 0."),
@@ -55,7 +58,7 @@ FAMILIES = (
         _UNCLEAN,
         COUNTER,
         (),
-        "Leaders that this broker as the controller elected though they were not in sync: committed records may be lost.",
+        "Leaders that this broker as the controller elected out of sync: committed records may be lost.",
     ),
     Family("kafka_brokers", GAUGE, (), "Live brokers, shown by the controller."),
     Family("kafka_broker_info", GAUGE, ("id", "address"), "1 for each live broker, shown by the controller."),
@@ -94,8 +97,9 @@ def _count(counts: _Counts, cluster: Cluster | None) -> Steps[None]:
 class ClusterView:
     """Reads the controller context, where this broker is the controller, and its metadata image."""
 
-    def __init__(self, replicas: ReplicaManager, image: MetadataImage) -> None:
+    def __init__(self, replicas: ReplicaManager, logs: LogManager, image: MetadataImage) -> None:
         self._replicas = replicas
+        self._logs = logs
         self._image = image
         self._topics_known_as: tuple[int, bool] | None = None
         """The version of the image, and whether this broker was the controller, when `_topic_lines` were made."""
@@ -117,6 +121,8 @@ class ClusterView:
             ("isrexpands_total", total.isr_expands),
         ):
             page.add(f"{_REPLICAS}{name}", value)
+        logs = self._logs
+        page.add(_OFFLINE_FOLDERS, len(logs.folders) - len(logs.online_folders()))
         page.add(_UNCLEAN, controller.unclean_elections_count)
         yield from self._controller(page, cluster)
         if cluster is not None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gregor.replication.controller.loop import ControllerLoop
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
+    from gregor.storage.folders.manager import LogManager
 
 
 class ScrapedBroker(Protocol):
@@ -34,6 +35,8 @@ class ScrapedBroker(Protocol):
     def config(self) -> BrokerConfig: ...
     @property
     def replicas(self) -> ReplicaManager: ...
+    @property
+    def logs(self) -> LogManager: ...
     @property
     def metadata(self) -> MetadataImage: ...
     @property
@@ -52,7 +55,7 @@ class Scraper:
         self._traffic = TrafficLines(broker.replicas.traffic)
         self._controller = controller
         self._partitions = PartitionLines(broker.replicas)
-        self._cluster = ClusterView(broker.replicas, broker.metadata)
+        self._cluster = ClusterView(broker.replicas, broker.logs, broker.metadata)
         security = security_between_brokers(broker.config)
         self._ends = LogEnds(broker.config, broker.replicas, broker.metadata, broker.background, security)
         self._groups = GroupView(broker.groups, self._ends.of)

@@ -199,7 +199,7 @@ def others_served(folder: pathlib.Path, megabytes: int) -> Iterator[Figure]:
 def scrapes(folder: pathlib.Path, topics: int, each: int, *, count: int = 20) -> Iterator[Figure]:
     """Make `topics` with `each` partitions, scrape the metrics `count` times while records come in."""
     share = topics * each / FULL_PARTITIONS
-    url = f"http://127.0.0.1:{(port := free_port())}/metrics"
+    port = free_port()
     broker = BrokerProcess(
         folder, {"offsets.topic.num.partitions": "1", "gregor.metrics.listener": f"127.0.0.1:{port}"}
     )
@@ -210,12 +210,13 @@ def scrapes(folder: pathlib.Path, topics: int, each: int, *, count: int = 20) ->
         with RawConnection(broker.port) as connection:
             for first in range(0, topics, 1000):
                 create_topics(connection, names[first : first + 1000], each)
+            yield from stall_figures(broker, stolen, "making them, before the first scrape")
             places = [(name, index) for name in names for index in range(each)]
             spent_s = size_bytes = 0.0
             for number in range(count):
                 produce_p50_us(connection, places[number * 100 % len(places) :][:100], 100)
                 before_s = processor_s(broker.pid)
-                with urllib.request.urlopen(url, timeout=60) as answer:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
                     size_bytes = len(answer.read())
                 spent_s += processor_s(broker.pid) - before_s
             what = f"scrape of {topics} topics with {topics * each} partitions"
