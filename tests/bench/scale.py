@@ -15,9 +15,11 @@ import shutil
 import sys
 import tempfile
 import time
+import timeit
 import urllib.request
 from collections.abc import Callable, Iterator
 
+from gregor.replication.traffic import TopicTraffic
 from tests.bench.figures import (
     Figure,
     all_topics,
@@ -196,6 +198,19 @@ def others_served(folder: pathlib.Path, megabytes: int) -> Iterator[Figure]:
         broker.kill()
 
 
+def counters() -> Iterator[Figure]:
+    """The counters that a produce and a fetch add to, by themselves."""
+    traffic, rounds = TopicTraffic(), 200_000
+
+    def fetched() -> None:
+        traffic.fetch_requests += 1
+        traffic.bytes_out += 16_384
+
+    for what, count in (("produce", lambda: traffic.appended(1, 100)), ("fetch", fetched)):
+        best_s = min(timeit.repeat(count, number=rounds, repeat=5))
+        yield Figure(f"counters of a {what}, with a call", best_s / rounds * 1e6, "us", 0.5)
+
+
 def scrapes(folder: pathlib.Path, topics: int, each: int, *, count: int = 20) -> Iterator[Figure]:
     """Make `topics` with `each` partitions, scrape the metrics `count` times while records come in."""
     share = topics * each / FULL_PARTITIONS
@@ -240,12 +255,15 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=FULL_CONNECTIONS)
     parser.add_argument("--megabytes", type=int, default=200, help="to be retained, compacted, recovered (200)")
     parser.add_argument(
-        "--only", choices=["partitions", "connections", "scrapes", "scrapes-topics", "others"], help="one part of it"
+        "--only",
+        choices=["partitions", "connections", "counters", "scrapes", "scrapes-topics", "others"],
+        help="one part of it",
     )
     given = parser.parse_args()
     parts: dict[str, Callable[[pathlib.Path], Iterator[Figure]]] = {
         "partitions": lambda folder: partitions(folder, given.partitions),
         "connections": lambda folder: connections(folder, given.connections),
+        "counters": lambda _folder: counters(),
         "scrapes": lambda folder: scrapes(folder, TOPICS, given.partitions // TOPICS),
         "scrapes-topics": lambda folder: scrapes(folder, given.partitions, 1),
         "others": lambda folder: others_served(folder, given.megabytes),

@@ -10,7 +10,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.support.ports import free_port
 from tests.support.processes import clean_environment
@@ -33,16 +33,14 @@ class Series(NamedTuple):
 class Prometheus:
     """Scrapes each second, with its data in `folder`. A context manager."""
 
-    def __init__(self, folder: Path, targets: Sequence[Target], relabelling: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, folder: Path, targets: Sequence[Target], more: str = "") -> None:
+        """`more`: further lines of the scrape configuration, indented by four spaces."""
         self._folder = folder
         self._port = free_port()
-        scrapes = {
-            "job_name": "gregor",
-            "scrape_interval": "1s",
-            "static_configs": [{"targets": [target.address], "labels": dict(target.labels)} for target in targets],
-            "metric_relabel_configs": [dict(rule) for rule in relabelling],
-        }
-        self._config = json.dumps({"scrape_configs": [scrapes]})  # JSON is YAML
+        static = json.dumps([{"targets": [one.address], "labels": dict(one.labels)} for one in targets])  # it is YAML
+        self._config = (
+            f"scrape_configs:\n  - job_name: gregor\n    scrape_interval: 1s\n    static_configs: {static}\n{more}"
+        )
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Prometheus:

@@ -56,6 +56,8 @@ def test_every_family_of_the_table_is_well_named_and_explained() -> None:
     for name, family in FAMILIES.items():
         assert re.fullmatch(r"[a-z][a-z0-9_]*", name)
         assert family.type in TYPES and (family.type == COUNTER) == name.endswith("_total"), name
+        assert family.type == UNTYPED or not name.endswith(("_sum", "_count", "_bucket")), name
+        assert all(re.fullmatch(r"[a-z][a-z0-9_]*", label) for label in family.labels), name
         assert family.help.endswith(".") and "|" not in family.help and "\n" not in family.help
 
 
