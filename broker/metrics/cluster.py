@@ -74,7 +74,7 @@ _NO_LEADER = -1
 
 
 class _Counts:
-    """What the walk over a controller context counts."""
+    """The sums over the partitions of a controller context."""
 
     def __init__(self) -> None:
         self.partitions = self.imbalanced = 0

@@ -200,14 +200,14 @@ def others_served(folder: pathlib.Path, megabytes: int) -> Iterator[Figure]:
 
 def counters() -> Iterator[Figure]:
     """The counters that a produce and a fetch add to, by themselves."""
-    traffic, rounds = TopicTraffic(), 200_000
+    traffic, rounds = TopicTraffic(), 20_000
 
     def fetched() -> None:
         traffic.fetch_requests += 1
         traffic.bytes_out += 16_384
 
     for what, count in (("produce", lambda: traffic.appended(1, 100)), ("fetch", fetched)):
-        best_s = min(timeit.repeat(count, number=rounds, repeat=5))
+        best_s = min(timeit.repeat(count, number=rounds, repeat=25))
         yield Figure(f"counters of a {what}, with a call", best_s / rounds * 1e6, "us", 0.5)
 
 

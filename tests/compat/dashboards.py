@@ -1,4 +1,4 @@
-"""What known dashboards for Kafka query, as expressions of their metrics: one of each panel and of each variable.
+"""Queries of known dashboards for Kafka, as expressions of their metrics: one of each panel and of each variable.
 
 The selectors are those of the dashboards, with their variables replaced by the labels of the test's targets.
 """
@@ -86,4 +86,4 @@ WITHOUT_DATA = (
     "jvm_threads_current",
     "kubelet_volume_stats_available_bytes",
 )
-"""What Strimzi's dashboard queries about a JVM and about containers; docs/metrics.md has the same list."""
+"""Names in queries of Strimzi's dashboard about a JVM and about containers; docs/metrics.md has the same list."""
