@@ -54,8 +54,17 @@ class TopicTraffic:
 
     def add(self, other: TopicTraffic) -> None:
         """Add the counters of another topic to these."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
+        self.failed_fetch_requests += other.failed_fetch_requests
+        self.failed_produce_requests += other.failed_produce_requests
+        self.fetch_requests += other.fetch_requests
+        self.isr_expands += other.isr_expands
+        self.isr_shrinks += other.isr_shrinks
+        self.messages_in += other.messages_in
+        self.produce_requests += other.produce_requests
+        self.replication_bytes_in += other.replication_bytes_in
+        self.replication_bytes_out += other.replication_bytes_out
 
 
 class Traffic:
@@ -64,7 +73,8 @@ class Traffic:
     def __init__(self) -> None:
         self.topics: dict[str, TopicTraffic] = {}
         self._replicas: Counter[str] = Counter()
-        self._of_removed_topics = TopicTraffic()
+        self.of_removed_topics = TopicTraffic()
+        """The sums of the topics that have no replica here any more: with `topics`, all since the start."""
 
     def replica_added(self, topic: str) -> TopicTraffic:
         """Return the counters for one more replica of the topic."""
@@ -79,12 +89,4 @@ class Traffic:
         self._replicas[topic] -= 1
         if self._replicas[topic] <= 0:
             del self._replicas[topic]
-            self._of_removed_topics.add(self.topics.pop(topic))
-
-    def total(self) -> TopicTraffic:
-        """Return the sums of all topics since the start of the broker, also of those that are deleted by now."""
-        total = TopicTraffic()
-        total.add(self._of_removed_topics)
-        for traffic in self.topics.values():
-            total.add(traffic)
-        return total
+            self.of_removed_topics.add(self.topics.pop(topic))

@@ -14,12 +14,18 @@ from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 if TYPE_CHECKING:
     from gregor.broker.metrics.page import Page
     from gregor.broker.metrics.partitions import Figures
+    from gregor.protocol.topic_partition import TopicPartition
     from gregor.replication.controller.context import Cluster
+    from gregor.replication.controller.loop import ControllerLoop
     from gregor.replication.partition.metadata_image import MetadataImage, TopicState
     from gregor.replication.partition.replica_manager import ReplicaManager
+    from gregor.replication.traffic import TopicTraffic
+    from gregor.storage.folders.manager import LogManager
 
 _REPLICAS = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"
+_OFFLINE_FOLDERS = "kafka_log_logmanager_offlinelogdirectorycount"
+_UNCLEAN = "kafka_controller_controllerstats_uncleanleaderelections_total"
 _ZERO_ELSEWHERE = "0 on brokers that are not the controller"
 
 FAMILIES = (
@@ -34,6 +40,7 @@ FAMILIES = (
     ),
     Family(f"{_REPLICAS}atminisrpartitioncount", GAUGE, (), "Led partitions with exactly min.insync.replicas in sync."),
     Family(f"{_REPLICAS}offlinereplicacount", GAUGE, (), "Replicas whose log cannot be served, as its disk failed."),
+    Family(_OFFLINE_FOLDERS, GAUGE, (), "Log directories of this broker whose disk failed."),
     Family(f"{_REPLICAS}isrshrinks_total", COUNTER, (), "Replicas' departures from the sets in sync, at the leader."),
     Family(f"{_REPLICAS}isrexpands_total", COUNTER, (), "Replicas' returns to the sets in sync, at the leader."),
     Family(f"{_CONTROLLER}activecontrollercount", GAUGE, (), "1 if this broker is the controller, else 0."),
@@ -46,6 +53,12 @@ FAMILIES = (
         GAUGE,
         (),
         f"Partitions that another replica than the first leads; {_ZERO_ELSEWHERE}.",
+    ),
+    Family(
+        _UNCLEAN,
+        COUNTER,
+        (),
+        "Leaders that this broker as the controller elected out of sync: committed records may be lost.",
     ),
     Family("kafka_brokers", GAUGE, (), "Live brokers, shown by the controller."),
     Family("kafka_broker_info", GAUGE, ("id", "address"), "1 for each live broker, shown by the controller."),
@@ -60,16 +73,43 @@ FAMILIES = (
 _NO_LEADER = -1
 
 
+class _Counts:
+    """The sums over the partitions of a controller context."""
+
+    def __init__(self) -> None:
+        self.partitions = self.imbalanced = 0
+        self.leaderless: list[tuple[TopicPartition, int]] = []
+        """Partitions that no live broker leads, with the number of their replicas."""
+
+
+def _count(counts: _Counts, cluster: Cluster | None) -> Steps[None]:
+    for count, (key, topic, partition) in enumerate(() if cluster is None else cluster.partitions(), 1):
+        if cluster is not None and not topic.deleting:
+            counts.partitions += 1
+            leader = _NO_LEADER if partition.state is None else partition.state.leader
+            counts.imbalanced += leader != next(iter(partition.assignment.replicas), _NO_LEADER)
+            if leader not in cluster.brokers:
+                counts.leaderless.append((key, len(partition.assignment.replicas)))
+        if not count % ITEMS_PER_STEP:
+            yield None
+
+
 class ClusterView:
     """Reads the controller context, where this broker is the controller, and its metadata image."""
 
-    def __init__(self, replicas: ReplicaManager, image: MetadataImage) -> None:
+    def __init__(self, replicas: ReplicaManager, logs: LogManager, image: MetadataImage) -> None:
         self._replicas = replicas
+        self._logs = logs
         self._image = image
+        self._topics_known_as: tuple[int, bool] | None = None
+        """The version of the image, and whether this broker was the controller, when `_topic_lines` were made."""
+        self._topic_lines: list[bytes] = []
+        self._counted: tuple[Cluster | None, _Counts] = None, _Counts()
+        """A controller context, which never changes, and what was counted in it."""
 
-    def collect(self, page: Page, figures: Figures, cluster: Cluster | None) -> Steps[None]:
-        """Add the families of this module. `cluster`: the controller context, None unless this is the controller."""
-        total = self._replicas.traffic.total()
+    def collect(self, page: Page, figures: Figures, total: TopicTraffic, controller: ControllerLoop) -> Steps[None]:
+        """Add the families of this module. `total`: the sums over all topics."""
+        cluster = controller.cluster
         for name, value in (
             ("partitioncount", figures.partitions),
             ("leadercount", figures.leaders),
@@ -81,15 +121,27 @@ class ClusterView:
             ("isrexpands_total", total.isr_expands),
         ):
             page.add(f"{_REPLICAS}{name}", value)
+        logs = self._logs
+        page.add(_OFFLINE_FOLDERS, len(logs.folders) - len(logs.online_folders()))
+        page.add(_UNCLEAN, controller.unclean_elections_count)
         yield from self._controller(page, cluster)
         if cluster is not None:
             self._brokers(page)
-        for count, topic in enumerate(self._image.topics(), 1):
-            if self._shows(topic, is_controller=cluster is not None):
-                page.add("kafka_topic_partitions", len(topic.partitions), label_text(topic=topic.name))
-            if not count % ITEMS_PER_STEP:
-                yield None
-        yield None
+        yield from self._topics(page, is_controller=cluster is not None)
+
+    def _topics(self, page: Page, *, is_controller: bool) -> Steps[None]:
+        known_as = self._image.version, is_controller
+        if self._topics_known_as != known_as:
+            lines = []
+            for count, topic in enumerate(self._image.topics(), 1):
+                if self._shows(topic, is_controller=is_controller):
+                    labels = label_text(topic=topic.name)
+                    lines.append(f"kafka_topic_partitions{labels} {len(topic.partitions)}\n".encode())
+                if not count % ITEMS_PER_STEP:
+                    yield None
+            self._topic_lines, self._topics_known_as = lines, known_as
+            yield None
+        page.extend("kafka_topic_partitions", self._topic_lines)
 
     def _shows(self, topic: TopicState, *, is_controller: bool) -> bool:
         for index in sorted(topic.partitions):
@@ -99,26 +151,20 @@ class ClusterView:
         return is_controller
 
     def _controller(self, page: Page, cluster: Cluster | None) -> Steps[None]:
-        partitions = offline = imbalanced = 0
-        if cluster is not None:
-            for count, (key, topic, partition) in enumerate(cluster.partitions(), 1):
-                if not topic.deleting:
-                    partitions += 1
-                    leader = _NO_LEADER if partition.state is None else partition.state.leader
-                    preferred = next(iter(partition.assignment.replicas), _NO_LEADER)
-                    imbalanced += leader != preferred
-                    if leader not in cluster.brokers:
-                        offline += 1
-                        self._leaderless(page, *key, len(partition.assignment.replicas))
-                if not count % ITEMS_PER_STEP:
-                    yield None
+        if self._counted[0] is not cluster:
+            counts = _Counts()
+            yield from _count(counts, cluster)
+            self._counted = cluster, counts
+        counts = self._counted[1]
+        for key, replicas in counts.leaderless:
+            self._leaderless(page, *key, replicas)
         for name, value in (
             ("activecontrollercount", int(cluster is not None)),
-            ("offlinepartitionscount", offline),
+            ("offlinepartitionscount", len(counts.leaderless)),
             ("activebrokercount", 0 if cluster is None else len(cluster.brokers)),
             ("globaltopiccount", 0 if cluster is None else len(cluster.topics)),
-            ("globalpartitioncount", partitions),
-            ("preferredreplicaimbalancecount", imbalanced),
+            ("globalpartitioncount", counts.partitions),
+            ("preferredreplicaimbalancecount", counts.imbalanced),
         ):
             page.add(f"{_CONTROLLER}{name}", value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from gregor.broker.metrics.family import GAUGE, Family, label_text
+from gregor.broker.metrics.family import GAUGE, UNTYPED, Family, label_text
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 
@@ -21,14 +21,16 @@ _SHOWN = "shown by the coordinator of the group"
 
 FAMILIES = (
     Family(f"{_PREFIX}current_offset", GAUGE, _PARTITION, f"Committed offset of a group, {_SHOWN}."),
-    Family(f"{_PREFIX}current_offset_sum", GAUGE, _TOPIC, f"Sum of the committed offsets in a topic, {_SHOWN}."),
+    Family(f"{_PREFIX}current_offset_sum", UNTYPED, _TOPIC, f"Sum of the committed offsets in a topic, {_SHOWN}."),
     Family(
         f"{_PREFIX}lag",
         GAUGE,
         _PARTITION,
         f"Offsets from the committed one to the high watermark, {_SHOWN}; missing while the leader does not answer.",
     ),
-    Family(f"{_PREFIX}lag_sum", GAUGE, _TOPIC, f"Sum of the lags in a topic, {_SHOWN}; missing where one of them is."),
+    Family(
+        f"{_PREFIX}lag_sum", UNTYPED, _TOPIC, f"Sum of the lags in a topic, {_SHOWN}; missing where one of them is."
+    ),
     Family(f"{_PREFIX}members", GAUGE, _PARTITION[:1], f"Members of a group, {_SHOWN}."),
 )
 

@@ -20,13 +20,13 @@ class Page:
 
     def __init__(self, families: Mapping[str, Family]) -> None:
         self._families = families
-        self._lines: dict[str, list[str]] = {name: [] for name in families}
+        self._lines: dict[str, list[bytes]] = {name: [] for name in families}
 
     def add(self, name: str, value: float, labels: str = "") -> None:
         """Add a series; `labels` as label_text returns them."""
-        self._lines[name].append(f"{name}{labels} {value}\n")
+        self._lines[name].append(f"{name}{labels} {value}\n".encode())
 
-    def extend(self, name: str, lines: Iterable[str]) -> None:
+    def extend(self, name: str, lines: Iterable[bytes]) -> None:
         """Add whole lines."""
         self._lines[name].extend(lines)
 
@@ -36,7 +36,7 @@ class Page:
         for name, family in self._families.items():
             lines = self._lines[name]
             if lines:
-                pieces.append((_head(family, openmetrics) + "".join(lines)).encode())
+                pieces.append(b"".join((_head(family, openmetrics).encode(), *lines)))
                 yield None
         if openmetrics:
             pieces.append(b"# EOF\n")

@@ -1,15 +1,14 @@
 """The partitions of this broker: their logs, and for those that it leads their replicas and offsets.
 
 Each series of a partition but those of its log comes from the leader alone, so that sums over brokers count it once.
-Between two scrapes most partitions stay as they are: their lines are kept, and made anew only where a value differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gregor.broker.metrics.family import GAUGE, Family
+from gregor.broker.metrics.kept_lines import KeptLines, batched
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 
@@ -79,62 +78,71 @@ class Figures:
         self.offline = self.delayed_produce = self.delayed_fetch = 0
 
 
-class _Row(NamedTuple):
-    values: tuple[int, ...]
-    lines: Sequence[str]
-    """In the order of FAMILIES; for a follower those of LOG_FAMILIES alone."""
-
-
 class PartitionLines:
-    """Makes the lines of the partitions, and keeps them for the next scrape."""
+    """Makes the lines of the partitions."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
-        self._rows: dict[TopicPartitionKey, _Row] = {}
+        self._of_logs: KeptLines[TopicPartitionKey] = KeptLines(LOG_FAMILIES, _labels)
+        self._of_led: KeptLines[TopicPartitionKey] = KeptLines(LEADER_FAMILIES, _labels)
 
     def collect(self, page: Page) -> Steps[Figures]:
         """Add the lines of all partitions; return the sums."""
         figures = Figures()
-        known, rows = self._rows, dict[TopicPartitionKey, _Row]()
-        for count, (key, partition) in enumerate(list(self._replicas.partitions.items()), 1):
-            log = partition.log
-            figures.partitions += 1
-            if log is None:
-                figures.offline += 1
-            else:
-                values = _values(partition, log)
-                row = known.get(key)
-                rows[key] = row if row is not None and row.values == values else _Row(values, _lines(key, values))
-                _add(figures, partition, values)
-            if not count % ITEMS_PER_STEP:
-                yield None
-        self._rows = rows
-        led = [row for row in rows.values() if len(row.lines) == len(FAMILIES)]
-        for index, family in enumerate(FAMILIES):
-            chosen = rows.values() if index < len(LOG_FAMILIES) else led
-            page.extend(family.name, [row.lines[index] for row in chosen])
+        for block in batched(list(self._replicas.partitions.items()), ITEMS_PER_STEP):
+            keys: list[TopicPartitionKey] = []
+            rows, led_keys, led_rows = [], [], []
+            for key, partition in block:
+                log = partition.log
+                figures.partitions += 1
+                if log is None:
+                    figures.offline += 1
+                    continue
+                keys.append(key)
+                rows.append(_values_of_log(log))
+                if partition.is_leader:
+                    values = _values(partition, log)
+                    led_keys.append(key)
+                    led_rows.append(values)
+                    figures.leaders += 1
+                    figures.under_replicated += values[_UNDER_REPLICATED]
+                    figures.under_min_isr += values[_UNDER_MIN_ISR]
+                    figures.at_min_isr += values[_AT_MIN_ISR]
+                delayed = partition.delayed
+                if delayed.active:
+                    figures.delayed_produce += delayed.commits_count
+                    figures.delayed_fetch += delayed.watchers_count
+            self._of_logs.put(keys, rows)
+            self._of_led.put(led_keys, led_rows)
             yield None
+        yield from self._of_logs.end(page)
+        yield from self._of_led.end(page)
         return figures
 
 
-_VALUES_OF_LOG = len(LOG_FAMILIES)
 _UNDER_REPLICATED, _UNDER_MIN_ISR, _AT_MIN_ISR = (
-    FAMILIES.index(family) for family in LEADER_FAMILIES if family.name.endswith(("underreplicated", "minisr"))
+    index for index, family in enumerate(LEADER_FAMILIES) if family.name.endswith(("underreplicated", "minisr"))
 )
 
 
-def _values(partition: Partition, log: Log) -> tuple[int, ...]:
-    """Return the values in the order of FAMILIES."""
+def _labels(key: TopicPartitionKey) -> str:
+    return f'{{topic="{key[0]}",partition="{key[1]}"}}'  # the characters of a topic's name need no escapes
+
+
+def _values_of_log(log: Log) -> tuple[int, ...]:
+    """Return the values in the order of LOG_FAMILIES."""
     offsets = log.offsets
-    of_log = log.size_bytes, offsets.log_start_offset, offsets.log_end_offset, log.segments_count
-    if not partition.is_leader:
-        return of_log
+    return log.size_bytes, offsets.log_start_offset, offsets.log_end_offset, log.segments_count
+
+
+def _values(partition: Partition, log: Log) -> tuple[int, ...]:
+    """Return the values in the order of LEADER_FAMILIES."""
+    offsets = log.offsets
     in_sync = partition.in_sync
     replicas, isr = len(partition.replicas), len(in_sync.isr)
     under_replicated = int(isr < replicas)
     min_isr = in_sync.effective_min_isr(log)
     return (
-        *of_log,
         replicas,
         isr,
         under_replicated,
@@ -149,21 +157,3 @@ def _values(partition: Partition, log: Log) -> tuple[int, ...]:
         int(partition.replicas[:1] == [partition.local_id]),
         under_replicated,
     )
-
-
-def _lines(key: TopicPartitionKey, values: tuple[int, ...]) -> Sequence[str]:
-    # The characters of a topic's name need no escapes.
-    labels = f'{{topic="{key[0]}",partition="{key[1]}"}}'
-    return [f"{family.name}{labels} {value}\n" for family, value in zip(FAMILIES, values, strict=False)]
-
-
-def _add(figures: Figures, partition: Partition, values: tuple[int, ...]) -> None:
-    if len(values) > _VALUES_OF_LOG:
-        figures.leaders += 1
-        figures.under_replicated += values[_UNDER_REPLICATED]
-        figures.under_min_isr += values[_UNDER_MIN_ISR]
-        figures.at_min_isr += values[_AT_MIN_ISR]
-    delayed = partition.delayed
-    if delayed.active:
-        figures.delayed_produce += delayed.commits_count
-        figures.delayed_fetch += delayed.watchers_count

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gregor.broker.jobs.loop_lag import BOUNDS_MS, LagMeter
-from gregor.broker.metrics.family import COUNTER, GAUGE, Family, label_text
+from gregor.broker.metrics.family import COUNTER, GAUGE, UNTYPED, Family, label_text
 from gregor.protocol.turns import Steps
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ _IDLE = "Share of the last seconds, from 0 to 1, in which the event loop had no 
 FAMILIES = (
     Family(_IDLE_NETWORK, GAUGE, (), f"{_IDLE}; one loop serves the network and the requests."),
     Family(_IDLE_HANDLERS, GAUGE, (), f"{_IDLE}; the same figure as that of the network."),
-    Family(_CONNECTIONS, GAUGE, ("listener",), "Open connections of a listener."),
+    Family(_CONNECTIONS, UNTYPED, ("listener",), "Open connections of a listener."),
     Family(
         _PURGATORY,
         GAUGE,
-        ("delayedOperation",),
+        ("delayedoperation",),
         "Waits of delayed operations: of Produce for replicas in sync, of Fetch for records, one for each partition.",
     ),
     Family(_DISK_READ, GAUGE, (), "Bytes that the process made the disks read, since its start."),
@@ -97,8 +97,8 @@ class ProcessView:
         page.add(_IDLE_HANDLERS, idle)
         for listener, count in self._connections.by_listener.items():
             page.add(_CONNECTIONS, count, label_text(listener=listener))
-        page.add(_PURGATORY, figures.delayed_produce, label_text(delayedOperation="Produce"))
-        page.add(_PURGATORY, figures.delayed_fetch, label_text(delayedOperation="Fetch"))
+        page.add(_PURGATORY, figures.delayed_produce, label_text(delayedoperation="Produce"))
+        page.add(_PURGATORY, figures.delayed_fetch, label_text(delayedoperation="Fetch"))
         for bound_ms in BOUNDS_MS:
             labels = label_text(at_least_ms=bound_ms)
             page.add("gregor_event_loop_lags_total", self._lag.total.over(bound_ms), labels)

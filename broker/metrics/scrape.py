@@ -12,7 +12,7 @@ from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.partitions import PartitionLines
 from gregor.broker.metrics.process import ProcessView
 from gregor.broker.metrics.table import FAMILIES
-from gregor.broker.metrics.traffic import collect_traffic
+from gregor.broker.metrics.traffic import TrafficLines
 from gregor.protocol.turns import Steps
 from gregor.replication.channels.inter_broker_security import security_between_brokers
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gregor.replication.controller.loop import ControllerLoop
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
+    from gregor.storage.folders.manager import LogManager
 
 
 class ScrapedBroker(Protocol):
@@ -34,6 +35,8 @@ class ScrapedBroker(Protocol):
     def config(self) -> BrokerConfig: ...
     @property
     def replicas(self) -> ReplicaManager: ...
+    @property
+    def logs(self) -> LogManager: ...
     @property
     def metadata(self) -> MetadataImage: ...
     @property
@@ -49,10 +52,10 @@ class Scraper:
 
     def __init__(self, broker: ScrapedBroker, controller: ControllerLoop, lag: LagMeter) -> None:
         self._background = broker.background
-        self._traffic = broker.replicas.traffic
+        self._traffic = TrafficLines(broker.replicas.traffic)
         self._controller = controller
         self._partitions = PartitionLines(broker.replicas)
-        self._cluster = ClusterView(broker.replicas, broker.metadata)
+        self._cluster = ClusterView(broker.replicas, broker.logs, broker.metadata)
         security = security_between_brokers(broker.config)
         self._ends = LogEnds(broker.config, broker.replicas, broker.metadata, broker.background, security)
         self._groups = GroupView(broker.groups, self._ends.of)
@@ -71,9 +74,9 @@ class Scraper:
 
     def _steps(self, openmetrics: bool) -> Steps[list[bytes]]:
         page = Page(FAMILIES)
-        yield from collect_traffic(page, self._traffic)
+        total = yield from self._traffic.collect(page)
         figures = yield from self._partitions.collect(page)
-        yield from self._cluster.collect(page, figures, self._controller.cluster)
+        yield from self._cluster.collect(page, figures, total, self._controller)
         yield from self._groups.collect(page)
         yield from self._process.collect(page, figures)
         return (yield from page.render(openmetrics=openmetrics))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from gregor.broker.metrics.family import COUNTER, Family, label_text
+from gregor.broker.metrics.family import COUNTER, Family
+from gregor.broker.metrics.kept_lines import KeptLines, batched
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
+from gregor.replication.traffic import TopicTraffic
 
 if TYPE_CHECKING:
     from gregor.broker.metrics.page import Page
@@ -27,21 +30,40 @@ _OF_BROKER = {
 }
 _BOTH = "per topic, and without the label the sum over all topics since the start, also of deleted ones"
 
+_TOPIC_FAMILIES = tuple(
+    Family(f"{_PREFIX}{name}_total", COUNTER, ("topic",), f"{text}: {_BOTH}.") for name, text in _OF_TOPICS.values()
+)
 FAMILIES = (
-    *(Family(f"{_PREFIX}{name}_total", COUNTER, ("topic",), f"{text}: {_BOTH}.") for name, text in _OF_TOPICS.values()),
+    *_TOPIC_FAMILIES,
     *(Family(f"{_PREFIX}{name}_total", COUNTER, (), f"{text}.") for name, text in _OF_BROKER.values()),
 )
 
+_values = attrgetter(*_OF_TOPICS)
 
-def collect_traffic(page: Page, traffic: Traffic) -> Steps[None]:
-    """Add the counters of each topic, and their sums."""
-    total = traffic.total()
-    for field, (name, _) in (_OF_TOPICS | _OF_BROKER).items():
-        page.add(f"{_PREFIX}{name}_total", getattr(total, field))
-    for count, (topic, counters) in enumerate(list(traffic.topics.items()), 1):
-        labels = label_text(topic=topic)
-        for field, (name, _) in _OF_TOPICS.items():
-            page.add(f"{_PREFIX}{name}_total", getattr(counters, field), labels)
-        if not count % ITEMS_PER_STEP:
+
+class TrafficLines:
+    """Makes the lines of the topics and their sums."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
+        self._lines: KeptLines[str] = KeptLines(_TOPIC_FAMILIES, _labels)
+
+    def collect(self, page: Page) -> Steps[TopicTraffic]:
+        """Add the counters of each topic, and their sums; return the sums."""
+        traffic = self._traffic
+        topics = list(traffic.topics.items())
+        total = TopicTraffic()
+        total.add(traffic.of_removed_topics)  # in the same step as the list: a topic is in one of them
+        for block in batched(topics, ITEMS_PER_STEP):
+            for _, counters in block:
+                total.add(counters)
+            self._lines.put([topic for topic, _ in block], [_values(counters) for _, counters in block])
             yield None
-    yield None
+        for field, (name, _) in (_OF_TOPICS | _OF_BROKER).items():
+            page.add(f"{_PREFIX}{name}_total", getattr(total, field))
+        yield from self._lines.end(page)
+        return total
+
+
+def _labels(topic: str) -> str:
+    return f'{{topic="{topic}"}}'  # the characters of a topic's name need no escapes

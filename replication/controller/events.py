@@ -147,6 +147,8 @@ class Write(NamedTuple):
     """Operations on nodes, done under a check of the controller epoch; may be split between any two `parts`."""
 
     parts: tuple[tuple[Operation, ...], ...]
+    unclean_elections: int = 0
+    """Leaders among them that were not in sync before."""
 
 
 class WriteLast(NamedTuple):

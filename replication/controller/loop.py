@@ -102,6 +102,8 @@ class ControllerLoop:
         self.gate = gate
         self.cluster: Cluster | None = None
         """The controller context while this broker is the controller, else None."""
+        self.unclean_elections_count = 0
+        """Leaders that were elected though they were not in sync, since the start, as far as the nodes were written."""
         self._store = store
         self._channels = channels
         self._configs = configs
@@ -359,6 +361,7 @@ class ControllerLoop:
             for action in actions:
                 if isinstance(action, Write):
                     await self._writes.write(action)
+                    self.unclean_elections_count += action.unclean_elections
         except (BadVersion, NoNode, NodeExists) as error:
             # The context was outdated, and so was the decision.
             _log.info("The controller reads all nodes again: %s: %s", type(error).__name__, error)

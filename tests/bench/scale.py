@@ -15,8 +15,11 @@ import shutil
 import sys
 import tempfile
 import time
+import timeit
+import urllib.request
 from collections.abc import Callable, Iterator
 
+from gregor.replication.traffic import TopicTraffic
 from tests.bench.figures import (
     Figure,
     all_topics,
@@ -33,6 +36,7 @@ from tests.bench.figures import (
     stall_figures,
     wait_until_led,
 )
+from tests.support.ports import free_port
 from tests.support.processes import BrokerProcess
 from tests.support.stolen_time import StolenTime
 from tests.support.wire import RawConnection
@@ -42,6 +46,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOPICS = 10
 FULL_PARTITIONS = 10_000
 FULL_CONNECTIONS = 5_000
+SCRAPE_INTERVAL_S = 5
 IDLE_MB = 33.0
 """The memory of a broker without topics, which is added to the share of a limit for smaller counts."""
 
@@ -193,6 +198,50 @@ def others_served(folder: pathlib.Path, megabytes: int) -> Iterator[Figure]:
         broker.kill()
 
 
+def counters() -> Iterator[Figure]:
+    """The counters that a produce and a fetch add to, by themselves."""
+    traffic, rounds = TopicTraffic(), 20_000
+
+    def fetched() -> None:
+        traffic.fetch_requests += 1
+        traffic.bytes_out += 16_384
+
+    for what, count in (("produce", lambda: traffic.appended(1, 100)), ("fetch", fetched)):
+        best_s = min(timeit.repeat(count, number=rounds, repeat=25))
+        yield Figure(f"counters of a {what}, with a call", best_s / rounds * 1e6, "us", 0.5)
+
+
+def scrapes(folder: pathlib.Path, topics: int, each: int, *, count: int = 20) -> Iterator[Figure]:
+    """Make `topics` with `each` partitions, scrape the metrics `count` times while records come in."""
+    share = topics * each / FULL_PARTITIONS
+    port = free_port()
+    broker = BrokerProcess(
+        folder, {"offsets.topic.num.partitions": "1", "gregor.metrics.listener": f"127.0.0.1:{port}"}
+    )
+    names = [f"scraped-{number}" for number in range(topics)]
+    stolen = StolenTime()
+    broker.start()
+    try:
+        with RawConnection(broker.port) as connection:
+            for first in range(0, topics, 1000):
+                create_topics(connection, names[first : first + 1000], each)
+            yield from stall_figures(broker, stolen, "making them, before the first scrape")
+            places = [(name, index) for name in names for index in range(each)]
+            spent_s = size_bytes = 0.0
+            for number in range(count):
+                produce_p50_us(connection, places[number * 100 % len(places) :][:100], 100)
+                before_s = processor_s(broker.pid)
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+                    size_bytes = len(answer.read())
+                spent_s += processor_s(broker.pid) - before_s
+            what = f"scrape of {topics} topics with {topics * each} partitions"
+            yield Figure(f"{what}, each 5 s", spent_s / count / SCRAPE_INTERVAL_S * 100, "%", 2 * share)
+            yield Figure("  size", size_bytes / 1e6, "MB")
+            yield from stall_figures(broker, stolen, "making and scraping them")
+    finally:
+        broker.kill()
+
+
 def report(figures: Iterator[Figure], missed: list[Figure]) -> None:
     for figure in figures:
         print(figure, flush=True)
@@ -205,11 +254,18 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=FULL_PARTITIONS)
     parser.add_argument("--connections", type=int, default=FULL_CONNECTIONS)
     parser.add_argument("--megabytes", type=int, default=200, help="to be retained, compacted, recovered (200)")
-    parser.add_argument("--only", choices=["partitions", "connections", "others"], help="one part of it")
+    parser.add_argument(
+        "--only",
+        choices=["partitions", "connections", "counters", "scrapes", "scrapes-topics", "others"],
+        help="one part of it",
+    )
     given = parser.parse_args()
     parts: dict[str, Callable[[pathlib.Path], Iterator[Figure]]] = {
         "partitions": lambda folder: partitions(folder, given.partitions),
         "connections": lambda folder: connections(folder, given.connections),
+        "counters": lambda _folder: counters(),
+        "scrapes": lambda folder: scrapes(folder, TOPICS, given.partitions // TOPICS),
+        "scrapes-topics": lambda folder: scrapes(folder, given.partitions, 1),
         "others": lambda folder: others_served(folder, given.megabytes),
     }
     missed: list[Figure] = []

@@ -46,6 +46,15 @@ def test_connections(tmp_path: Path) -> None:
     assert missed(scale.connections(tmp_path, 500)) == []
 
 
+def test_counters() -> None:
+    assert missed(scale.counters()) == []
+
+
+def test_scrapes(tmp_path: Path) -> None:
+    assert missed(scale.scrapes(tmp_path / "few", 10, 100, count=10)) == []
+    assert missed(scale.scrapes(tmp_path / "many", 1000, 1, count=10)) == []
+
+
 def test_others_are_served(tmp_path: Path) -> None:
     assert missed(scale.others_served(tmp_path, 20)) == []
 

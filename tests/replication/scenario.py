@@ -189,7 +189,7 @@ class Scenario:
 
     def lines(self, action: Action) -> Iterator[str]:
         match action:
-            case Write(parts):
+            case Write(parts, _):
                 for part in parts:
                     self.do(list(part))
                     yield f"write {self.written(part[-1])}"

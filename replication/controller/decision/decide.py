@@ -260,7 +260,7 @@ class _Decision:
         for name in self._moves.ended_topics:
             draft.write_topic(name, last_writes)
         cluster = draft.finish()
-        actions: list[Action] = [Write(tuple(draft.writes))] if draft.writes else []
+        actions: list[Action] = [Write(tuple(draft.writes), draft.unclean_elections)] if draft.writes else []
         actions += self._notifications(cluster)
         for (id_, delete), keys in sorted(draft.stops.items()):
             request = stop_replicas(cluster, id_, keys, delete) if id_ in cluster.brokers else None

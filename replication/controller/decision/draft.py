@@ -7,6 +7,7 @@ from typing import Any
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.context import NO_NODE, Cluster, Partition, Topic
+from gregor.replication.controller.election import NO_LEADER
 from gregor.replication.controller.reassignment import before_all_have_left, is_moving
 from gregor.replication.store.metadata_store import Create, Operation, Set
 from gregor.replication.store.nodes import (
@@ -36,6 +37,8 @@ class ClusterDraft:
         self.moving = set(cluster.moving)
         self.leaving = dict(cluster.leaving)
         self.writes: list[tuple[Operation, ...]] = []
+        #: Leaders of `writes` that were not in sync before.
+        self.unclean_elections = 0
         #: Partitions with another leader or ISR: brokers and clients are notified.
         self.changed_states: dict[TopicPartition, None] = {}
         #: Partitions whose metadata has changed otherwise: only clients are notified.
@@ -112,6 +115,8 @@ class ClusterDraft:
             self.created.add(key)
             self.put(key, partition._replace(state=state, version=partition.version + 1))
         else:
+            if partition.state is not None and state.leader not in (NO_LEADER, *partition.state.isr):
+                self.unclean_elections += 1
             self.write_state(key, partition, state)
         self.changed_states[key] = None
 

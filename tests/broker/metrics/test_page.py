@@ -28,7 +28,7 @@ def test_families_stand_in_the_order_of_the_table_and_empty_ones_are_left_out() 
     page = page_of(*(Family(name, GAUGE, (), f"Help of {name}.") for name in ("a", "b", "c")))
     page.add("c", 1.5)
     page.add("a", 2, label_text(x="1"))
-    page.extend("a", ["a 3\n"])
+    page.extend("a", [b"a 3\n"])
     assert text_of(page) == (
         '# HELP a Help of a.\n# TYPE a gauge\na{x="1"} 2\na 3\n# HELP c Help of c.\n# TYPE c gauge\nc 1.5\n'
     )
@@ -56,6 +56,8 @@ def test_every_family_of_the_table_is_well_named_and_explained() -> None:
     for name, family in FAMILIES.items():
         assert re.fullmatch(r"[a-z][a-z0-9_]*", name)
         assert family.type in TYPES and (family.type == COUNTER) == name.endswith("_total"), name
+        assert family.type == UNTYPED or not name.endswith(("_sum", "_count", "_bucket")), name
+        assert all(re.fullmatch(r"[a-z][a-z0-9_]*", label) for label in family.labels), name
         assert family.help.endswith(".") and "|" not in family.help and "\n" not in family.help
 
 

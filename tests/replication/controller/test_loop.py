@@ -444,13 +444,16 @@ async def test_unclean_elections_are_enabled_while_there_is_no_leader(tmp_path: 
                     await subject.settle()
 
         # Of one topic, then of all that the brokers' default is for.
+        assert subject.loop.unclean_elections_count == 0
         await switch_on("topics/t")
         await led_by("t", 3)
+        assert subject.loop.unclean_elections_count == 1
         state = await subject.state("t")
         assert (state.isr, state.recovering) == ((3,), True)
         assert (await subject.state("u")).leader == -1
         await switch_on("brokers/<default>")
         await led_by("u", 3)
+        assert subject.loop.unclean_elections_count == 2
 
 
 @pytest.mark.parametrize("extra", ["", "/partitions/0/more", "/more", "/partitions/7"])
