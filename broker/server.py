@@ -50,7 +50,7 @@ def run(
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit status: 1 if it could not start, or has
     failed."""
-    log.configure(label=log_label)
+    log.configure(label=log_label, form=config[log.FORMAT_KEY], broker_id=lambda: config.broker_id)
     manager = ServiceManager()
     logger.info("%s", program_line())
     raise_limit()

@@ -41,7 +41,7 @@ ZOOKEEPER_FOLDER = "zookeeper"
 
 def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
     """Run until SIGTERM or SIGINT; return 1 if a broker could not start, or did not stop cleanly."""
-    log.configure(label="supervisor")
+    log.configure(label="supervisor", form=config[log.FORMAT_KEY])
     manager = ServiceManager()
     for warning in config.warnings:
         logger.warning("%s", warning)

@@ -207,6 +207,14 @@ _METRICS = (
         Form(is_metrics_address, "empty, a port from 0 to 65535, or host:port"),
         visibility=INTERNAL,
     ),
+    ConfigDef(
+        "gregor.log.format",
+        "string",
+        "text",
+        "Form of the log on standard error: text, or json, one object per line.",
+        one_of("text", "json"),
+        visibility=INTERNAL,
+    ),
 )
 
 _TOPICS = (

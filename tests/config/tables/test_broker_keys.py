@@ -67,6 +67,7 @@ ZOOKEEPER_MODE = {
 OF_AUTHORIZERS = {"super.users": "", "allow.everyone.if.no.acl.found": False}
 """Apache Kafka's authorizers read these themselves."""
 OURS = {
+    "gregor.log.format": "text",
     "gregor.metrics.listener": "",
     "gregor.allow.unprotected": False,
     "gregor.rebalance.history.enable": True,
