@@ -21,12 +21,12 @@ from gregor.broker.cluster.membership import until_informed
 from gregor.broker.jobs.descriptors import raise_limit
 from gregor.broker.jobs.gc_policy import GcPolicy
 from gregor.broker.jobs.reload import HangUp, apply, read_again
-from gregor.broker.launch.service_manager import ServiceManager
 from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import leads_astray, own_name, seen_by_clients
 from gregor.broker.net.listening import BindError
 from gregor.broker.net.open_listeners import OpenListeners
 from gregor.broker.node.store import StartError
+from gregor.broker.service_manager import ServiceManager
 from gregor.broker.session_watcher.watcher import SessionWatcher
 from gregor.broker.startup_report import ServerInfo, program_line, ready_status, started_lines
 from gregor.broker.wiring import Node

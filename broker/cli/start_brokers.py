@@ -19,10 +19,10 @@ from gregor.broker import log
 from gregor.broker.cluster.store_factory import NoSuchStore, check_members
 from gregor.broker.jobs.reload import HangUp
 from gregor.broker.launch import local_zookeeper
-from gregor.broker.launch.service_manager import ServiceManager
 from gregor.broker.launch.supervisor import Child, StartFailed, Supervisor, broker_command, cpu_sets, end_of_orphans
 from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from gregor.broker.log import logger
+from gregor.broker.service_manager import ServiceManager
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.listeners import address_text

@@ -72,6 +72,7 @@ OURS = {
     "gregor.allow.unprotected": False,
     "gregor.rebalance.history.enable": True,
     "gregor.session.watcher": True,
+    "gregor.slow.request.log.ms": -1,
     "gregor.zookeeper.jaas.config": None,
 }
 

@@ -1,4 +1,4 @@
-"""gregor.broker.launch.service_manager: datagrams on a socket in the place of systemd's, and the unit in docs/."""
+"""gregor.broker.service_manager: datagrams on a socket in the place of systemd's, and the unit in docs/."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.launch.service_manager import VARIABLE, ServiceManager
+from gregor.broker.service_manager import VARIABLE, ServiceManager
 from tests.support.commands import RunningCommand
 from tests.support.processes import ROOT
 
