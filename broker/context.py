@@ -65,6 +65,8 @@ class ClientConnection(Protocol):
     @property
     def number(self) -> int: ...
     @property
+    def peer(self) -> str: ...
+    @property
     def principal(self) -> Principal: ...
     @property
     def session(self) -> AuthenticationSession | None: ...
@@ -261,11 +263,20 @@ class TransactionContext(GroupContext, ProducerIdContext, Protocol):
     def local_markers(self) -> MarkerWrites: ...
 
 
+class RequestLogging(Protocol):
+    """The log of requests, which levels of loggers switch on and off."""
+
+    def follow(self) -> None: ...
+
+
 class AdminContext(MetadataContext, Protocol):
     """Topics, their settings and their replicas, which the controller changes."""
 
     @property
     def quotas(self) -> Quotas | None: ...
+
+    @property
+    def request_logging(self) -> RequestLogging: ...
 
     @property
     def admin(self) -> Admin: ...

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from gregor.broker.quotas.following import FollowedQuotas
     from gregor.broker.quotas.quotas import Quotas
     from gregor.broker.registry import Entry
+    from gregor.broker.request_log.log import RequestLog
+    from gregor.broker.request_log.switch import RequestLogSwitch
     from gregor.broker.security.authentication import Authentication
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
@@ -115,8 +117,11 @@ class Broker:
     addresses: OwnAddresses
     producer_clients: ProducerClients
     client_quotas: FollowedQuotas
+    request_logging: RequestLogSwitch
     authorizer: Authorizer | None = None
     """None: no authorizer is configured, and every request is allowed."""
+    request_log: RequestLog | None = None
+    """The log of requests; None while it is off."""
     quotas: Quotas | None = None
     """The quotas of clients; None while none is set."""
     acls: AclStore | None = None
@@ -132,6 +137,10 @@ class Broker:
     def enforce(self, quotas: Quotas | None) -> None:
         """Measure clients and throttle them by these quotas from now on."""
         self.quotas = quotas
+
+    def log_requests(self, log: RequestLog | None) -> None:
+        """Log requests from now on, or none."""
+        self.request_log = log
 
     async def write_log_start_offsets(self) -> None:
         """Make the present log start offsets survive a crash of this process. If a write fails, the next checkpoints

@@ -26,8 +26,9 @@ from gregor.broker.net.advertised_addresses import leads_astray, own_name, seen_
 from gregor.broker.net.listening import BindError
 from gregor.broker.net.open_listeners import OpenListeners
 from gregor.broker.node.store import StartError
+from gregor.broker.service_manager import ServiceManager
 from gregor.broker.session_watcher.watcher import SessionWatcher
-from gregor.broker.startup_report import ServerInfo, program_line, started_lines
+from gregor.broker.startup_report import ServerInfo, program_line, ready_status, started_lines
 from gregor.broker.wiring import Node
 from gregor.config.definitions import ConfigError
 
@@ -49,7 +50,8 @@ def run(
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit status: 1 if it could not start, or has
     failed."""
-    log.configure(label=log_label)
+    log.configure(label=log_label, form=config[log.FORMAT_KEY], broker_id=lambda: config.broker_id)
+    manager = ServiceManager()
     logger.info("%s", program_line())
     raise_limit()
     for warning in config.warnings:
@@ -61,9 +63,9 @@ def run(
             import uvloop
 
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                return runner.run(_serve(config, on_ready, first_topics, log_label))
+                return runner.run(_serve(config, manager, on_ready, first_topics, log_label))
         else:
-            return asyncio.run(_serve(config, on_ready, first_topics, log_label))
+            return asyncio.run(_serve(config, manager, on_ready, first_topics, log_label))
     except (StartError, BindError, ConfigError) as error:
         logger.error("%s", error)
         return 1
@@ -71,6 +73,7 @@ def run(
 
 async def _serve(
     config: BrokerConfig,
+    manager: ServiceManager,
     on_ready: Callable[[ServerInfo], None] | None,
     first_topics: Sequence[TopicWish],
     log_label: str,
@@ -84,10 +87,12 @@ async def _serve(
         loop.add_signal_handler(name, stop.set)
     server = Server(config, SessionWatcher(log_label) if config["gregor.session.watcher"] else None)
     loop.add_signal_handler(signal.SIGHUP, HangUp(stop.set, server.begin_reload))
+    manager.status("starting")
     if not await started_unless_stopped(server, stop):
         logger.info("stopped before the start was over")
         return 0
     try:
+        manager.ready(ready_status(server.info))
         if on_ready is not None:
             on_ready(server.info)
         if first_topics:
@@ -95,6 +100,7 @@ async def _serve(
         await stop.wait()
         logger.info("stopping")
     finally:
+        manager.stopping()
         await server.stop()
     logger.info("stopped")
     return int(server.failed)

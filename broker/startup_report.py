@@ -84,11 +84,20 @@ def _commit_of(root: str) -> str:
     return next((words[0][:12] for words in packed if words[1:] == [name]), UNKNOWN)
 
 
+def listeners_text(info: ServerInfo) -> str:
+    return ", ".join(listener_text(*one) for one in info.listeners)
+
+
+def ready_status(info: ServerInfo) -> str:
+    """Return the line that a service manager shows about a broker that serves."""
+    return f"broker {info.broker_id} of cluster {info.cluster_id} serves on {listeners_text(info)}"
+
+
 def started_lines(
     info: ServerInfo, config: BrokerConfig, replicas: ReplicaManager, in_cluster: bool, took_s: float
 ) -> Iterator[str]:
     """Yield the parts of a broker that is ready: listeners, data folders, metadata store, coordinators."""
-    listeners = ", ".join(listener_text(*one) for one in info.listeners)
+    listeners = listeners_text(info)
     yield f"broker {info.broker_id} of cluster {info.cluster_id} started in {took_s:.2f} s, listening on {listeners}"
     folders = ", ".join(os.path.abspath(folder) for folder in info.log_dirs)
     yield f"data folders (log.dirs): {folders}, {len(replicas.partitions)} partitions"

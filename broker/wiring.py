@@ -42,6 +42,7 @@ from gregor.broker.parts import Broker
 from gregor.broker.quotas.following import FollowedQuotas
 from gregor.broker.quotas.quotas import Quotas, settings_of
 from gregor.broker.registry import load_handlers
+from gregor.broker.request_log.switch import RequestLogSwitch
 from gregor.broker.security.authentication import Authentication
 from gregor.broker.security.stored_credentials import StoredCredentials
 from gregor.broker.security.token_expiry import remove_expired_tokens
@@ -234,6 +235,7 @@ class Node:
                 await base.adoption.run()
             await base.configs.start()
             await self.broker.client_quotas.start(base.configs, self.broker.enforce)
+            self.broker.request_logging.start(self.broker.log_requests)
             await base.credentials.start()
             await base.tokens.start()
             await coordinators.group_settings.start()
@@ -373,6 +375,7 @@ class Node:
             client_quotas=FollowedQuotas(
                 QuotaStore(base.store, self._gate), Quotas(settings_of(config), now_ms), self._background
             ),
+            request_logging=self._request_logging(base),
             authorizer=self._access and self._access.authorizer,
             acls=self._access and self._access.acls,
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
@@ -384,6 +387,11 @@ class Node:
         authentication.check_kerberos()
         base.configs.on_broker_changed.append(authentication.settings_changed)
         return authentication
+
+    def _request_logging(self, base: BaseParts) -> RequestLogSwitch:
+        switch = RequestLogSwitch(self._config, asyncio.get_running_loop())
+        base.configs.on_broker_changed.append(switch.follow)
+        return switch
 
     def _follow_settings(self, configs: TopicConfigs) -> None:
         configs.on_broker_changed.append(

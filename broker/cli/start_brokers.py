@@ -22,6 +22,7 @@ from gregor.broker.launch import local_zookeeper
 from gregor.broker.launch.supervisor import Child, StartFailed, Supervisor, broker_command, cpu_sets, end_of_orphans
 from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from gregor.broker.log import logger
+from gregor.broker.service_manager import ServiceManager
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.listeners import address_text
@@ -40,7 +41,8 @@ ZOOKEEPER_FOLDER = "zookeeper"
 
 def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
     """Run until SIGTERM or SIGINT; return 1 if a broker could not start, or did not stop cleanly."""
-    log.configure(label="supervisor")
+    log.configure(label="supervisor", form=config[log.FORMAT_KEY])
+    manager = ServiceManager()
     for warning in config.warnings:
         logger.warning("%s", warning)
     try:
@@ -67,7 +69,7 @@ def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
         return 1
     for line in left_out(config.log_dirs, given.brokers):
         logger.warning("%s", line)
-    return asyncio.run(_supervise(given, settings, zookeeper, probe))
+    return asyncio.run(_supervise(given, settings, zookeeper, probe, manager))
 
 
 def zookeeper_beside(folder: Path, output: Path | None = None) -> tuple[Callable[[], Child], Callable[[], bool], str]:
@@ -134,6 +136,7 @@ async def _supervise(
     settings: Sequence[dict[str, str]],
     zookeeper: Callable[[], Child] | None,
     probe: Callable[[], bool] | None,
+    manager: ServiceManager,
 ) -> int:
     cpus: Sequence[frozenset[int] | None] = [None] * len(settings)
     if given.cpu_affinity:
@@ -154,13 +157,16 @@ async def _supervise(
         if starting.done():
             starting.result()
             are = "broker is" if len(brokers) == 1 else "brokers are"
-            logger.info("%d %s ready: %s", len(brokers), are, bootstrap_of(brokers))
+            status = f"{len(brokers)} {are} ready: {bootstrap_of(brokers)}"
+            logger.info("%s", status)
+            manager.ready(status)
         await first_of(stop.wait(), supervisor.finished.wait())
     except StartFailed as error:
         logger.error("%s", error)
         return 1
     finally:
         starting.cancel()
+        manager.stopping()
         await supervisor.stop()
     logger.info("stopped")
     return 0 if supervisor.clean else 1

@@ -59,6 +59,7 @@ async def _alter(
     if kind == ResourceType.BROKER_LOGGER:
         check_own_number(name, broker.broker_id)
         loggers.alter(changes, validate_only=validate_only)
+        broker.request_logging.follow()
         return
     entity_type = entity_type_of(kind)
     unknown = ErrorCode.INVALID_REQUEST if kind == ResourceType.BROKER else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 
+from gregor.broker.log import TRACE
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
 
 ROOT = "root"
-TRACE = 5
 LEVELS = {
     "DEBUG": logging.DEBUG,
     "ERROR": logging.ERROR,

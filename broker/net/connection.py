@@ -151,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if inbound.queued:
             inbound.unqueue()
-        outbound, pending = self._outbound, self._pending
+        outbound, pending, log = self._outbound, self._pending, self._broker.request_log
         answers = b""  # of requests in one read: they are sent in one write, which wakes the peer once
         try:
             while True:
@@ -163,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
                     stop = begin + size
                     inbound.expects_long_frame = size > SHARED_BYTES
                     answer = None
-                    if key == _PRODUCE:
+                    if key == _PRODUCE and log is None:
                         answer = self._routes.produce(view, begin, stop, version, correlation_id)
                     if type(answer) is bytes and not pending:
                         answers += answer
@@ -176,7 +176,10 @@ class Connection(asyncio.BufferedProtocol):
                         if answer is not None:
                             self._dispatcher.enqueue(answer)
                         else:
-                            self._dispatcher.dispatch(view, begin, stop, key, version, correlation_id)
+                            if log is None:
+                                self._dispatcher.dispatch(view, begin, stop, key, version, correlation_id)
+                            else:
+                                self._dispatcher.dispatch_logged(log, view, begin, stop, key, version, correlation_id)
                             if self.closed:
                                 return
                     start = stop

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.route_slots import RouteSlots
     from gregor.broker.quotas.quotas import Quotas
     from gregor.broker.registry import Entry
+    from gregor.broker.request_log.log import RequestLog
     from gregor.broker.security.authentication import Authentication
     from gregor.protocol.ids import Uuid
     from gregor.protocol.turns import Gate
@@ -53,6 +54,8 @@ class ConnectionContext(Protocol):
     def quotas(self) -> Quotas | None: ...
     @property
     def authorizer(self) -> Authorizer | None: ...
+    @property
+    def request_log(self) -> RequestLog | None: ...
     @property
     def metadata(self) -> MetadataImage: ...
     @property

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.outbound import Chunk, Outbound
     from gregor.broker.net.produce_fast_path import ProduceRoutes
     from gregor.broker.registry import Entry
+    from gregor.broker.request_log.log import RequestLog
     from gregor.broker.security.session import SaslSession
 
 _PRODUCE = ApiKey.PRODUCE.value
@@ -134,6 +135,36 @@ class Dispatcher:
             self._answer(entry, version, correlation_id, result)
         if quotas is not None:
             quotas.metering.end()
+
+    def dispatch_logged(
+        self, log: RequestLog, view: memoryview, start: int, stop: int, key: int, version: int, correlation_id: int
+    ) -> None:
+        """Dispatch a request whose times and whose response are logged. A Deferred before its response delays it until
+        the dispatch has returned: so it is always in the queue of responses, where it can be observed."""
+        handlers = self.handlers
+        entry = handlers.get(key)
+        if entry is None or not entry.min_version <= version <= entry.max_version:
+            self.dispatch(view, start, stop, key, version, correlation_id)  # a token of a login, or refused
+            return
+        request = log.begin(self._client, entry, view[start:stop], version, correlation_id)
+        before: Deferred[Any] = Deferred()
+        self.enqueue(before)
+        answer = self._routes.produce(view, start, stop, version, correlation_id) if key == _PRODUCE else None
+        if answer is not None:
+            request.returned()
+            self.enqueue(answer)
+        else:
+            observing = self.handlers = {key: log.observed(entry)}
+            try:
+                self.dispatch(view, start, stop, key, version, correlation_id)
+            except (FramingError, MalformedMessage):
+                log.forget(self._client)
+                raise
+            finally:
+                if self.handlers is observing:  # a login may have replaced them
+                    self.handlers = handlers
+        self.responses.pending[-1].then(partial(log.end, request, self._client))
+        before.complete([])
 
     def _as_task(self, entry: Entry, result: Awaitable[Any]) -> Deferred[Any]:
         task = asyncio.ensure_future(result, loop=self._broker.loop)

@@ -109,7 +109,7 @@ class Metering:
         return serve
 
     async def _timed(self, coroutine: Coroutine[Any, Any, Any], call: MeteredCall, began_ns: int) -> Any:
-        timed = _Timed(coroutine, perf_counter_ns() - began_ns)
+        timed = TimedCoroutine(coroutine, perf_counter_ns() - began_ns)
         response = await timed
         return self._charge(response, call, timed.busy_ns)
 
@@ -146,8 +146,8 @@ class Metering:
         return with_throttle_time(result, call, throttle_ms)
 
 
-class _Timed:
-    """A coroutine whose steps are timed."""
+class TimedCoroutine:
+    """A coroutine whose steps are timed: `busy_ns` is their sum, and the time before that it is given."""
 
     __slots__ = ("_coroutine", "busy_ns")
 

@@ -33,7 +33,9 @@ def _close(watched: Watched) -> int:
 
     from gregor.broker import log
 
-    log.configure(label=watched.label)
+    settings = watched.settings
+    broker_id = int(settings.get("broker.id", "-1"))
+    log.configure(label=watched.label, form=settings.get(log.FORMAT_KEY, log.TEXT), broker_id=lambda: broker_id)
     if cause:
         log.logger.error(
             "%s has ended without closing its ZooKeeper session %s, and no ZooKeeper closed it within %.0f s (%s):"

@@ -23,7 +23,7 @@ class Watched:
         self.broker = "the broker"
         self.label = ""
         self.settings: dict[str, str] = {}
-        """The settings that a connection to ZooKeeper needs."""
+        """The settings that a connection to ZooKeeper and the log need."""
         self.session: Session | None = None
         """The session to close when the broker has ended; None before the first, and after a farewell."""
         for line in received.split(b"\n")[:-1]:

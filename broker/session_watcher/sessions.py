@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from gregor.broker.log import logger
+from gregor.broker.log import FORMAT_KEY, logger
 from gregor.broker.session_watcher.predecessor import close_noted, forget_session, note_session, noted_session
 from gregor.broker.session_watcher.session_end import Session
 from gregor.broker.session_watcher.tls import connection_settings, zookeeper_wrap
@@ -30,8 +30,12 @@ class WatchedSessions:
 
     def begin(self) -> None:
         """Start the watcher, and remember the session of the last process. Inside a running loop."""
-        self._watcher.start(connection_settings(self._config.static_texts))
+        self._watcher.start(connection_settings(self._config.static_texts) | self._log_settings())
         self._predecessor = noted_session(self._folder)
+
+    def _log_settings(self) -> dict[str, str]:
+        """Return the settings by which the watcher logs as the broker does."""
+        return {FORMAT_KEY: self._config[FORMAT_KEY], "broker.id": str(self._config.broker_id)}
 
     def begun(self, session_id: int, password: bytes, servers: Sequence[tuple[str, int]]) -> None:
         """Hand over a session that begins."""

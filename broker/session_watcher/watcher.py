@@ -45,7 +45,7 @@ class SessionWatcher:
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Start the process, inside a running loop. A failure is logged: a broker that dies is replaced at the end of
-        its session then. `settings`: those of the connection to ZooKeeper."""
+        its session then. `settings`: those of the connection to ZooKeeper and of the log."""
         self._settings = dict(settings)
         ours, theirs = socket.socketpair()
         try:

@@ -215,6 +215,23 @@ _METRICS = (
         "Empty: everyone on this machine may read it.",
         visibility=INTERNAL,
     ),
+    ConfigDef(
+        "gregor.log.format",
+        "string",
+        "text",
+        "Form of the log on standard error: text, or json, one object per line.",
+        one_of("text", "json"),
+        visibility=INTERNAL,
+    ),
+    ConfigDef(
+        "gregor.slow.request.log.ms",
+        "long",
+        -1,
+        "Time from which on a request is written to the log as a slow one, at most 100 in a second; -1: none is.",
+        at_least(0, also=(-1,)),
+        dynamic=_W,
+        visibility=INTERNAL,
+    ),
 )
 
 _TOPICS = (

@@ -63,6 +63,7 @@ class FakeConnection:
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.listener = "PLAINTEXT"
         self.host = host
+        self.peer = f"{host}:5555"
         self.sockname = ("127.0.0.1", PORT)
         self.number = 0
         self.principal = ANONYMOUS

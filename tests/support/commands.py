@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,13 +29,14 @@ def alone_at_zookeepers_port() -> Iterator[None]:
 class RunningCommand:
     """`gregor <words>`, its output in a file below `folder`. A context manager, at whose end it is stopped."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *words: str, environment: Mapping[str, str] | None = None) -> None:
+        """`environment`: further variables."""
         self._output = folder / f"output-{time.monotonic_ns()}"
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "gregor.broker", *words],
                 cwd=ROOT,
-                env=clean_environment(),
+                env={**clean_environment(), **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -17,6 +17,7 @@ from gregor.broker.net.receive_buffers import SHARED_BYTES, BufferPool, ReceiveB
 from gregor.broker.net.request_turns import RequestTurns
 from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.registry import Entry
+from gregor.broker.request_log.log import RequestLog
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import (
     ApiVersionsRequest,
@@ -97,7 +98,7 @@ class Connections:
 class Harness:
     """A connection with fake surroundings. Heartbeat answers at once; SyncGroup when the test lets it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, budget: int = -1) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, budget: int = -1, request_log: Any = None) -> None:
         self.parked: list[asyncio.Future[SyncGroupResponse]] = []
         self.seen: list[str] = []
         self.connections = Connections()
@@ -110,6 +111,7 @@ class Harness:
         gate = LoopGate()
         self.broker: Any = SimpleNamespace(
             **dict.fromkeys(("authorizer", "authentication", "quotas")),
+            request_log=request_log,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
             route_slots=RouteSlots(),
@@ -175,9 +177,9 @@ def loop() -> Any:
     loop.close()
 
 
-@pytest.fixture
-def harness(loop: asyncio.AbstractEventLoop) -> Harness:
-    return Harness(loop)
+@pytest.fixture(params=[None, RequestLog], ids=["plain", "logged"])
+def harness(loop: asyncio.AbstractEventLoop, request: pytest.FixtureRequest) -> Harness:
+    return Harness(loop, request_log=request.param and request.param(loop))
 
 
 def turn(loop: asyncio.AbstractEventLoop) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from gregor.broker.net.request_turns import BYTES_PER_COUNT, MAX_IN_A_TURN
 from gregor.broker.registry import Entry
+from gregor.broker.request_log.log import RequestLog
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import (
     ApiVersionsRequest,
@@ -29,9 +30,9 @@ def loop() -> Any:
     loop.close()
 
 
-@pytest.fixture
-def harness(loop: asyncio.AbstractEventLoop) -> Harness:
-    return Harness(loop)
+@pytest.fixture(params=[None, RequestLog], ids=["plain", "logged"])
+def harness(loop: asyncio.AbstractEventLoop, request: pytest.FixtureRequest) -> Harness:
+    return Harness(loop, request_log=request.param and request.param(loop))
 
 
 def test_eager_requests_are_answered_in_their_turn_but_not_too_many(

@@ -73,6 +73,7 @@ class World:
             now_ms=lambda: 5,
             loop=None,
             quotas=None,
+            request_log=None,
         )
         self.client = SimpleNamespace(principal=Principal("User", "alice"), throttle=self._throttle)
         self.throttled_ms: list[int] = []

@@ -67,11 +67,13 @@ ZOOKEEPER_MODE = {
 OF_AUTHORIZERS = {"super.users": "", "allow.everyone.if.no.acl.found": False}
 """Apache Kafka's authorizers read these themselves."""
 OURS = {
+    "gregor.log.format": "text",
     "gregor.metrics.listener": "",
     "gregor.metrics.password.file": "",
     "gregor.allow.unprotected": False,
     "gregor.rebalance.history.enable": True,
     "gregor.session.watcher": True,
+    "gregor.slow.request.log.ms": -1,
     "gregor.zookeeper.jaas.config": None,
 }
 

@@ -1,0 +1,1 @@
+"""The log of requests and the log of slow ones."""
