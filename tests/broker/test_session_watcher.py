@@ -12,23 +12,11 @@ import pytest
 
 from gregor.broker.session_watcher.predecessor import FILE_NAME
 from tests.support.gregor_cluster import GregorCluster
+from tests.support.session_watchers import watcher_of
 
 SESSION = {"zookeeper.session.timeout.ms": "60000"}
 WELL_BEFORE_S = 40.0
 """Less than the session, and far more than the watcher needs on a busy machine."""
-
-
-def watcher_of(broker_pid: int) -> int | None:
-    """Return the process of the watcher that is a child of a broker."""
-    for entry in os.listdir("/proc"):
-        try:
-            command = Path(f"/proc/{entry}/cmdline").read_bytes()
-            parent = int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            continue
-        if parent == broker_pid and b"session_watcher" in command:
-            return int(entry)
-    return None
 
 
 def pid_of(cluster: GregorCluster, broker_id: int) -> int:
