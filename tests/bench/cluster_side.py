@@ -7,7 +7,7 @@ import os
 import pathlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.messages import MetadataRequest, MetadataResponse, ProduceRequest
@@ -53,10 +53,19 @@ def children(pid: int) -> list[int]:
 class Side:
     """A context manager: ZooKeeper runs, the brokers not yet."""
 
-    def __init__(self, folder: pathlib.Path, kind: str, overrides: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        kind: str,
+        overrides: dict[str, str] | None = None,
+        *,
+        kinds: Sequence[str] | None = None,
+        tick_ms: int = 500,
+    ) -> None:
+        """`kinds`: of the brokers one by one, instead of three of one kind. `tick_ms`: of ZooKeeper."""
         self.kind = kind
         settings = {**(SETTINGS if kind == KAFKA else {}), **(overrides or {})}
-        self.cluster = MixedCluster(folder, [kind] * BROKERS, settings, jvm=KAFKA_JVM)
+        self.cluster = MixedCluster(folder, kinds or [kind] * BROKERS, settings, jvm=KAFKA_JVM, tick_ms=tick_ms)
 
     def __enter__(self) -> Side:
         begin = time.monotonic()
@@ -167,8 +176,8 @@ class Side:
 
     # -- failover ------------------------------------------------------------------------------------------------
 
-    def failover(self, topic: str, killed: int) -> tuple[float, float]:
-        """Kill a broker with SIGKILL.
+    def failover(self, topic: str, killed: int, *, restart: bool = False) -> tuple[float, float]:
+        """Kill a broker with SIGKILL; `restart` starts it again at once.
 
         Return the seconds until every partition has accepted a record again that all in-sync replicas have, and how
         many of these seconds follow the end of the broker's session in ZooKeeper.
@@ -181,6 +190,8 @@ class Side:
         assert self.cluster.store.exists(path, watch=lambda _: ended.append(time.monotonic()))
         self.cluster.brokers[killed].kill()
         begin = time.monotonic()
+        if restart:
+            self.cluster.brokers[killed].start(wait_until_ready=False)
         # Partitions that keep their leader wait until the dead follower is out of the in-sync replicas.
         kept = [
             threading.Thread(target=self._write_all, args=(topic, {p for p in places if places[p] == port}))
