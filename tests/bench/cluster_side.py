@@ -8,6 +8,7 @@ import pathlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.messages import MetadataRequest, MetadataResponse, ProduceRequest
@@ -48,6 +49,15 @@ def children(pid: int) -> list[int]:
         with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/task/{thread}/children") as names:
             found += map(int, names.read().split())
     return found
+
+
+class Failover(NamedTuple):
+    """When a broker was killed, in seconds since 1970; the seconds from then on; and how many of them follow the end
+    of its session in ZooKeeper."""
+
+    killed_s: float
+    total_s: float
+    beyond_s: float
 
 
 class Side:
@@ -176,12 +186,9 @@ class Side:
 
     # -- failover ------------------------------------------------------------------------------------------------
 
-    def failover(self, topic: str, killed: int, *, restart: bool = False) -> tuple[float, float]:
-        """Kill a broker with SIGKILL; `restart` starts it again at once.
-
-        Return the seconds until every partition has accepted a record again that all in-sync replicas have, and how
-        many of these seconds follow the end of the broker's session in ZooKeeper.
-        """
+    def failover(self, topic: str, killed: int, *, restart: bool = False) -> Failover:
+        """Kill a broker with SIGKILL; `restart` starts it again at once. Return the times until every partition has
+        accepted a record again that all in-sync replicas have."""
         places = self.leaders(topic)
         dead_port = self.port(killed)
         survivors = {self.port(number) for number in self.running()} - {dead_port}
@@ -189,7 +196,7 @@ class Side:
         path = f"/brokers/ids/{killed}"
         assert self.cluster.store.exists(path, watch=lambda _: ended.append(time.monotonic()))
         self.cluster.brokers[killed].kill()
-        begin = time.monotonic()
+        begin, killed_s = time.monotonic(), time.time()
         if restart:
             self.cluster.brokers[killed].start(wait_until_ready=False)
         # Partitions that keep their leader wait until the dead follower is out of the in-sync replicas.
@@ -199,11 +206,13 @@ class Side:
         ]
         for thread in kept:
             thread.start()
-        self._write_all(topic, {partition for partition in places if places[partition] == dead_port}, dead_port)
+        led = {partition for partition in places if places[partition] == dead_port}
+        # A broker that is back may lead again.
+        self._write_all(topic, led, -1 if restart else dead_port)
         for thread in kept:
             thread.join()
         end = time.monotonic()
-        return end - begin, end - (ended[0] if ended else end)
+        return Failover(killed_s, end - begin, end - (ended[0] if ended else end))
 
     def _write_all(self, topic: str, pending: set[int], dead_port: int = -1) -> None:
         def attempt() -> bool:

@@ -177,8 +177,7 @@ class Kills:
         """Kill the broker, wait until all is whole again, and return the times."""
         side = self._side
         self._until_writing(time.time())
-        killed_s = time.time()
-        total_s, _ = side.failover(TOPIC, number, restart=restarted)
+        killed_s, total_s, _ = side.failover(TOPIC, number, restart=restarted)
         self._until_writing(killed_s + max(total_s, OVERLAP_S))
         clients_s = {writer.name: resumed_s(writer.acks(), killed_s) for writer in self._writers}
         if not restarted:
