@@ -153,6 +153,9 @@ class Server:
             await self._node.open_storage()
             await self._node.join(self.listeners.bind, self.listeners.check)
             await self.listeners.accept(self._node.broker)
+            if self.metrics is not None:
+                node = self._node
+                self.metrics.serve(node.broker, node.controller, node.loop_lag, lambda: node.is_fenced)
             if not await until_informed(self._node.broker.metadata):
                 logger.warning("no controller has sent UpdateMetadata yet; clients wait for metadata until one does")
         except BaseException:
@@ -176,8 +179,6 @@ class Server:
         self._control_socket = ControlSocket(self._node.control, self._config.log_dirs[0])
         await self._control_socket.start()
         took_s = time.monotonic() - self._began_s
-        if self.metrics is not None:
-            self.metrics.serve(broker, self._node.controller, self._node.loop_lag)
         for line in started_lines(self.info, self._config, broker.replicas, self._node.in_cluster, took_s):
             logger.info("%s", line)
         self._log_addresses(broker)
@@ -220,9 +221,9 @@ class Server:
             apply(self._config, texts, broker.topic_configs.broker_changed, self.listeners.check)
 
     async def stop(self) -> None:
+        await self._node.controlled_shutdown()
         if self.metrics is not None:
             self.metrics.stopping()
-        await self._node.controlled_shutdown()
         self.listeners.close()
         self._node.loop_lag.stop()
         if self._control_socket is not None:

@@ -415,6 +415,11 @@ class Node:
             await register(self.store, self._addresses.registration())
 
     @property
+    def is_fenced(self) -> bool:
+        """Whether this broker is cut off from its cluster, which considers it dead."""
+        return self._member is not None and self._member.is_fenced
+
+    @property
     def store(self) -> MetadataStore:
         """The metadata store, once the storage is open."""
         assert self._store is not None

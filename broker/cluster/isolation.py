@@ -59,6 +59,12 @@ class Isolation:
         self._session_timeout_s = session_timeout_ms / 1000
         self._listener = listener
         self._security = security
+        self._fenced = False
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the cluster considers this broker dead, by the last check, and ZooKeeper still does not answer."""
+        return self._fenced and self._silent_s() > self._session_timeout_s
 
     async def watch(self) -> None:
         """Check every second."""
@@ -69,9 +75,13 @@ class Isolation:
     async def check(self) -> None:
         """Stop leading if the cluster considers this broker dead."""
         if self._silent_s() <= self._session_timeout_s:
+            self._fenced = False
             return
         leading = [key for key, partition in self._replicas.partitions.items() if partition.is_leader]
-        if not leading or not await self._is_considered_dead():
+        if self._fenced and not leading:
+            return
+        self._fenced = await self._is_considered_dead()
+        if not self._fenced:
             return
         logger.warning(
             "fenced: the cluster considers this broker dead, as ZooKeeper has not answered it for %.0f s; it stops"

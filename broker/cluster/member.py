@@ -86,7 +86,7 @@ class Member:
             session_timeout_ms=session_timeout_ms,
             end=end,
         )
-        isolation = Isolation(
+        isolation = self._isolation = Isolation(
             replicas,
             image,
             background.gate,
@@ -107,6 +107,11 @@ class Member:
             config, replicas, image, background, clock_ms, broker_epoch, withdraw, alter_partition, state.security
         )
         state.configs.on_broker_changed.append(self._replicating.settings_changed)
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the cluster considers this broker dead, which ZooKeeper cannot report to it."""
+        return self._isolation.is_fenced
 
     @property
     def follower_sessions(self) -> FollowerSessions:

@@ -1,10 +1,11 @@
 """A broker's membership in the cluster of a ZooKeeper: its registration, until the broker stops.
 
-The registration lasts as long as the session. A broker that was killed and restarted finds its last session still in
-ZooKeeper, and waits until that ends. A broker whose session ended while it ran (it was suspended, or cut off) is dead
-for the cluster, which has elected other leaders: it stops leading at once and registers again with another broker
-epoch, upon which the controller sends it the partitions that it leads. gregor.broker.cluster.isolation handles the time
-in which ZooKeeper does not answer.
+The registration lasts as long as the session. That of a broker that was killed is closed by its session watcher, or by
+its next process (gregor.broker.session_watcher); where neither could close it, a broker that starts again waits until
+it ends. A broker whose session ended while it ran (it was suspended, or cut off) is dead for the cluster, which has
+elected other leaders: it stops leading at once and registers again with another broker epoch, upon which the controller
+sends it the partitions that it leads. gregor.broker.cluster.isolation handles the time in which ZooKeeper does not
+answer.
 """
 
 from __future__ import annotations

@@ -124,7 +124,9 @@ class Maintenance:
             try:
                 await job()
             except (KafkaError, OSError) as error:
-                logger.error("this round of the job %s failed: %s; the next is in %g s", job.__name__, error, interval_s)
+                logger.error(
+                    "this round of the job %s failed: %s; the next is in %g s", job.__name__, error, interval_s
+                )
             except Exception:  # a bug: this round is lost, the next ones must not be
                 logger.exception("%s failed", job.__name__)
             await asyncio.sleep(interval_s)

@@ -4,12 +4,23 @@ An address that other machines reach is served to readers of /metrics with a pas
 nothing but whether the broker serves, and are open to all.
 
 It is open from before the start of the broker's parts until after their end, so that readiness is false, with the
-reason, exactly while the broker does not serve.
+reason, exactly while the broker does not serve:
+
+    state of the broker                                            ready
+    starting, until its listeners accept                           no
+    its listeners accept, no UpdateMetadata yet: clients wait      no
+    registered, with the metadata of the cluster                   yes
+    its ZooKeeper session has ended, until it is registered again  no
+    fenced: ZooKeeper does not answer, and the cluster leads on    no
+    ZooKeeper answers no broker: all of them continue to serve     yes
+    controlled shutdown: clients are served meanwhile              yes
+    its listeners are closed, until the process ends               no
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
@@ -58,6 +69,7 @@ class MetricsListener:
         self._servers: list[asyncio.Server] = []
         self._broker: ObservedBroker | None = None
         self._scraper: Scraper | None = None
+        self._is_fenced: Callable[[], bool] = bool
         self._not_serving = "the broker is starting"
 
     async def open(self) -> None:
@@ -97,13 +109,21 @@ class MetricsListener:
             found.append(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
         return found
 
-    def serve(self, broker: ObservedBroker, controller: ControllerLoop, lag: LagMeter) -> None:
-        """Show the metrics of this broker: it serves its clients."""
+    def serve(
+        self,
+        broker: ObservedBroker,
+        controller: ControllerLoop,
+        lag: LagMeter,
+        is_fenced: Callable[[], bool] = bool,
+    ) -> None:
+        """Show the metrics of this broker: its listeners are open. `is_fenced`: whether the cluster considers it dead
+        while ZooKeeper does not answer it."""
+        self._is_fenced = is_fenced
         self._broker = broker
         self._scraper = Scraper(broker, controller, lag)
 
     def stopping(self) -> None:
-        """Show that the broker is about to end."""
+        """Show that the broker ends: its listeners are about to be closed."""
         self._not_serving = "the broker is stopping"
         self._broker = None
 
@@ -124,13 +144,14 @@ class MetricsListener:
         if request.path == "/health/live":
             return text_response(HTTPStatus.OK, "live\n")
         if request.path == "/health/ready":
-            reason = self._why_not_ready()
+            reason = self.why_not_ready()
             if reason:
                 return text_response(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready: {reason}\n")
             return text_response(HTTPStatus.OK, "ready\n")
         return text_response(HTTPStatus.NOT_FOUND, _PATHS)
 
-    def _why_not_ready(self) -> str:
+    def why_not_ready(self) -> str:
+        """Return why the broker does not serve; "" while it does."""
         broker = self._broker
         if broker is None:
             return self._not_serving
@@ -138,7 +159,7 @@ class MetricsListener:
             return "the broker is not registered in its cluster: its ZooKeeper session has ended"
         if not broker.metadata.is_informed:
             return "no controller has sent the metadata of the cluster yet"
-        if not broker.metadata.is_alive(broker.broker_id):
+        if not broker.metadata.is_alive(broker.broker_id) or self._is_fenced():
             return "the cluster considers this broker dead"
         return ""
 

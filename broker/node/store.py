@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.store_factory import NO_ANSWER, zookeeper_store
+from gregor.broker.session_watcher.predecessor import SessionNote
 from gregor.broker.session_watcher.sessions import WatchedSessions
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
 from gregor.replication.store.features import LEVELS_OF_NEW_STORE, create_feature_node
@@ -50,10 +51,11 @@ async def open_zookeeper(
     """Connect to ZooKeeper; return the store and the cluster's id, which the data folders must agree with. Set the
     broker id. `watcher`: closes the session if this process dies."""
     store = zookeeper_store(config)
-    sessions = WatchedSessions(config, logs.online_folders()[0].path, watcher) if watcher is not None else None
-    if sessions is not None:
+    sessions: WatchedSessions | None = None
+    if watcher is not None:
+        sessions = WatchedSessions(config, SessionNote(logs.online_folders()[0].path), watcher)
         sessions.begin()
-        lifetimes.callback(sessions.end)
+        lifetimes.callback(_end_sessions, sessions, store)
         store.on_new_session.append(sessions.begun)
     lifetimes.push_async_callback(store.close)
     try:
@@ -71,6 +73,10 @@ async def open_zookeeper(
     assert logs.broker_id is not None
     config.broker_id = logs.broker_id
     return store, agreed_id
+
+
+def _end_sessions(sessions: WatchedSessions, store: ZooKeeperStore) -> None:
+    sessions.end(store.session_closed)
 
 
 def home_of_store(logs: LogManager, files: Files) -> DataFolder:

@@ -10,8 +10,9 @@ from gregor.broker.session_watcher.session_end import SessionNotClosed, close_se
 if TYPE_CHECKING:
     from gregor.broker.session_watcher.session_end import Wrap
 
-LONGEST_S = 10.0
-"""A session is closed within this time or left to its timeout."""
+LONGEST_S = 30.0
+"""A session is closed within this time or left to its timeout. It may be longer than the timeout: while no ZooKeeper
+runs, no session ends, and at its return each lasts for its timeout again."""
 
 
 def end_session(received: bytes) -> int:
@@ -24,10 +25,9 @@ def end_session(received: bytes) -> int:
 def _close(watched: Watched) -> int:
     session = watched.session
     assert session is not None
-    limit_s = min(session.timeout_ms / 1000, LONGEST_S)
     cause = ""
     try:
-        was_open = close_session(session, limit_s, _wrap(watched))
+        was_open = close_session(session, LONGEST_S, _wrap(watched))
     except SessionNotClosed as error:
         cause, was_open = str(error), False
 
@@ -40,7 +40,7 @@ def _close(watched: Watched) -> int:
         log.logger.error(
             "%s has ended without closing its ZooKeeper session %s, and no ZooKeeper closed it within %.0f s (%s):"
             " its partitions have no leader until it ends, zookeeper.session.timeout.ms=%d after its last ping",
-            *(watched.broker, session.name, limit_s, cause, session.timeout_ms),
+            *(watched.broker, session.name, LONGEST_S, cause, session.timeout_ms),
         )
         return 1
     if was_open:

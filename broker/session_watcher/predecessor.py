@@ -16,43 +16,48 @@ from typing import Any
 
 from gregor.broker.log import logger
 from gregor.broker.session_watcher.messages import encode_session, session_of
-from gregor.broker.session_watcher.session_end import Session, SessionNotClosed, Wrap, close_session
+from gregor.broker.session_watcher.session_end import Close, Session, SessionNotClosed, Wrap, close_session
 
 FILE_NAME = "zookeeper-session.json"
 LIMIT_S = 2.0
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-def note_session(folder: str, session: Session) -> None:
-    """Write the file, readable by its owner only. Raises OSError."""
-    if not (boot := _boot_id()):
-        return
-    forget_session(folder)
-    descriptor = os.open(f"{folder}/{FILE_NAME}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(encode_session(session) + json.dumps(_origin(descriptor, boot)).encode() + b"\n")
+class SessionNote:
+    """The file. To be used with the folder locked."""
+
+    def __init__(self, folder: str) -> None:
+        """`folder`: the first data folder."""
+        self._path = f"{folder}/{FILE_NAME}"
+
+    def write(self, session: Session) -> None:
+        """Write the file, readable by its owner only. Raises OSError."""
+        if not (boot := _boot_id()):
+            return
+        self.remove()
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(encode_session(session) + json.dumps(_origin(descriptor, boot)).encode() + b"\n")
+
+    def remove(self) -> None:
+        """Remove the file, if there is one."""
+        with suppress(OSError):
+            os.unlink(self._path)
+
+    def read(self) -> Session | None:
+        """Return the session that the file names, if it counts."""
+        try:
+            with open(self._path, "rb") as file:
+                session, origin = map(json.loads, file.read().splitlines())
+                return session_of(session) if origin == _origin(file.fileno(), _boot_id()) else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # there is none, or half of one: the process died while it wrote
 
 
-def forget_session(folder: str) -> None:
-    """Remove the file, if there is one."""
-    with suppress(OSError):
-        os.unlink(f"{folder}/{FILE_NAME}")
-
-
-def noted_session(folder: str) -> Session | None:
-    """Return the session that the file names, if it counts. To be called with the folder locked."""
-    try:
-        with open(f"{folder}/{FILE_NAME}", "rb") as file:
-            session, origin = map(json.loads, file.read().splitlines())
-            return session_of(session) if origin == _origin(file.fileno(), _boot_id()) else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # there is none, or half of one: the process died while it wrote
-
-
-def close_noted(session: Session, wrap: Wrap | None) -> None:
+def close_noted(session: Session, wrap: Wrap | None, close: Close = close_session) -> None:
     """Close the session; blocks for LIMIT_S at most. A line in the log has the result."""
     try:
-        was_open = close_session(session, LIMIT_S, wrap)
+        was_open = close(session, LIMIT_S, wrap)
     except SessionNotClosed as error:
         logger.warning(
             "The ZooKeeper session %s of this broker's last process could not be closed (%s); the broker registers"
@@ -62,6 +67,8 @@ def close_noted(session: Session, wrap: Wrap | None) -> None:
         return
     if was_open:
         logger.info("Closed the ZooKeeper session %s, which this broker's last process has left open", session.name)
+    else:
+        logger.info("The ZooKeeper session %s of this broker's last process has ended already", session.name)
 
 
 def _origin(descriptor: int, boot: str) -> dict[str, Any]:

@@ -50,6 +50,10 @@ class Session(NamedTuple):
         return f"0x{self.session_id & 0xFFFFFFFFFFFFFFFF:x}"
 
 
+Close = Callable[[Session, float, Wrap | None], bool]
+"""`close_session`, or what stands for it."""
+
+
 class SessionNotClosed(Exception):
     """No server has closed the session; the text has the cause. It ends at its timeout."""
 

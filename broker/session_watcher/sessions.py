@@ -6,32 +6,38 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gregor.broker.log import FORMAT_KEY, logger
-from gregor.broker.session_watcher.predecessor import close_noted, forget_session, note_session, noted_session
-from gregor.broker.session_watcher.session_end import Session
+from gregor.broker.session_watcher.predecessor import close_noted
+from gregor.broker.session_watcher.session_end import Session, close_session
 from gregor.broker.session_watcher.tls import connection_settings, zookeeper_wrap
 from gregor.storage.fs.disk_errors import error_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gregor.broker.session_watcher.predecessor import SessionNote
+    from gregor.broker.session_watcher.session_end import Close
     from gregor.broker.session_watcher.watcher import SessionWatcher
     from gregor.config.broker import BrokerConfig
 
 
 class WatchedSessions:
-    """`begin` before the store connects, `close_predecessor` once it has, `end` when it has closed its session."""
+    """`begin` before the store connects, `close_predecessor` once it has, `end` when the store is closed."""
 
-    def __init__(self, config: BrokerConfig, folder: str, watcher: SessionWatcher) -> None:
-        """`folder`: the first data folder, which this process has locked."""
+    def __init__(
+        self, config: BrokerConfig, note: SessionNote, watcher: SessionWatcher, close: Close = close_session
+    ) -> None:
+        """`note`: of the first data folder, which this process has locked."""
         self._config = config
-        self._folder = folder
+        self._note = note
         self._watcher = watcher
+        self._close_session = close
         self._predecessor: Session | None = None
+        self._has_begun = False
 
     def begin(self) -> None:
         """Start the watcher, and remember the session of the last process. Inside a running loop."""
         self._watcher.start(connection_settings(self._config.static_texts) | self._log_settings())
-        self._predecessor = noted_session(self._folder)
+        self._predecessor = self._note.read()
 
     def _log_settings(self) -> dict[str, str]:
         """Return the settings by which the watcher logs as the broker does."""
@@ -41,9 +47,10 @@ class WatchedSessions:
         """Hand over a session that begins."""
         timeout_ms: int = self._config["zookeeper.session.timeout.ms"]
         session = Session(session_id, password, timeout_ms, tuple(servers))
+        self._has_begun = True
         self._watcher.watch(session)
         try:
-            note_session(self._folder, session)
+            self._note.write(session)
         except OSError as error:
             logger.warning(
                 "The ZooKeeper session cannot be noted (%s): if this broker dies together with its session watcher,"
@@ -57,9 +64,15 @@ class WatchedSessions:
             await asyncio.to_thread(self._close, self._predecessor)
 
     def _close(self, session: Session) -> None:
-        close_noted(session, zookeeper_wrap(self._config))
+        close_noted(session, zookeeper_wrap(self._config), self._close_session)
 
-    def end(self) -> None:
-        """Part from the watcher: the store has closed its session."""
-        forget_session(self._folder)
-        self._watcher.close()
+    def end(self, session_closed: bool) -> None:
+        """Part from the watcher. A session that could not be closed, as ZooKeeper did not answer, is left to it, and to
+        the next process of this broker."""
+        if not self._has_begun:
+            self._watcher.close()  # the note is still that of the last process
+        elif session_closed:
+            self._note.remove()
+            self._watcher.close()
+        else:
+            self._watcher.leave_session()

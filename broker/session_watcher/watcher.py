@@ -79,6 +79,12 @@ class SessionWatcher:
         self._session = session
         self._send(encode_session(session))
 
+    def leave_session(self) -> None:
+        """Part from the watcher without a farewell, as a broker that dies does: the session is still open."""
+        if self._restart is not None:
+            self._restart.cancel()
+        self._disconnect()
+
     def close(self) -> None:
         """Part from the watcher, which ends: the broker has closed its session itself."""
         if self._restart is not None:

@@ -122,6 +122,9 @@ class ZooKeeperStore:
         self._can_read_many: bool | None = None  # None: not known yet
         self._expired = False
         self._closed = False
+        self.session_closed = False
+        """Whether `close` has ended the session: a server has confirmed that."""
+        self._lost_while_closing = False
         self._lost_at: float | None = None
         self._kazoo: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -153,11 +156,13 @@ class ZooKeeperStore:
         return 0.0 if self._lost_at is None else time.monotonic() - self._lost_at
 
     async def close(self) -> None:
-        """End the session, which deletes its ephemeral nodes."""
+        """End the session, which deletes its ephemeral nodes, if a server answers; see `session_closed`."""
         self._closed = True
         self._connected.set()  # calls that wait for a connection fail
         if self._kazoo is not None:
-            await asyncio.to_thread(self._end, self._kazoo)
+            ended = await asyncio.to_thread(self._end, self._kazoo)
+            # What kazoo's thread has posted until its end has been handled by now.
+            self.session_closed = ended and not self._lost_while_closing
 
     def _client(self, hosts: str) -> Any:
         retry = KazooRetry(max_tries=-1, delay=RECONNECT_FIRST_S, backoff=2, max_delay=RECONNECT_MOST_S)
@@ -184,14 +189,19 @@ class ZooKeeperStore:
             raise StoreFailed(self._settings.connect, f"no ZooKeeper answered within {timeout_ms} ms{cause}") from None
 
     @staticmethod
-    def _end(client: Any) -> None:
-        """Called on a thread, as it may last as long as an attempt to connect."""
-        if not client.connected:
+    def _end(client: Any) -> bool:
+        """Called on a thread, as it may last as long as an attempt to connect. Return whether there was a connection
+        to send the request on, and kazoo's own thread has ended after it."""
+        connected: bool = client.connected
+        if not connected:
             # A process may have accepted the connection and not answer: kazoo would wait for the whole session timeout.
             client.handler.shut_connection()
-        with suppress(kazoo_errors.WriterNotClosedException):
+        try:
             client.stop()
+        except kazoo_errors.WriterNotClosedException:
+            connected = False
         client.close()
+        return connected
 
     def _post(self, call: Callable[..., None], *arguments: Any) -> None:
         """Pass a call from kazoo's thread to the loop, unless that has ended."""
@@ -215,7 +225,10 @@ class ZooKeeperStore:
             if expired:
                 for callback in self.on_session_expired:
                     callback()
-        elif not self._closed:
+        elif self._closed:
+            # A session that is closed in order ends without the loss of its connection.
+            self._lost_while_closing |= state == KazooState.SUSPENDED
+        else:
             self._connected.clear()
             if state == KazooState.LOST:
                 self._expired = True

@@ -2,6 +2,8 @@
 
     make bench-cluster                                      3 rounds, then failover of 5,000 partitions once
     make bench-cluster ARGS="--rounds 1 --only load"        the effect of a new change on the throughput
+    make bench-cluster ARGS="--only kills --kills 100"      gregor's alone: writes after kill -9, see failover.py
+    make bench-cluster ARGS="--only mixed --kills 20"       the same under Apache Kafka's controller
 
 Each side begins each round with new processes, a ZooKeeper of its own and empty folders; the other side does not run
 meanwhile. All topics have three replicas, and all writes wait for all in-sync replicas. Only ratios mean something.
@@ -25,7 +27,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from tests.bench import raw_load
+from tests.bench import failover, raw_load
 from tests.bench.cluster_side import Side
 from tests.support.mixed_cluster import GREGOR, KAFKA
 
@@ -36,6 +38,13 @@ FAILOVER_PARTITIONS = 300
 """A third of them is led by each broker."""
 MANY_PARTITIONS = 5000
 PARTS = ("load", "failover", "many")
+KILLS = {"kills": (GREGOR, GREGOR, GREGOR), "mixed": (KAFKA, GREGOR, GREGOR)}
+"""The parts that are kills of gregor's brokers alone, and the brokers of their clusters."""
+KILL_PARTITIONS = 1000
+KILL_LIMITS_S = {"kills": (0.5, 1.5), "mixed": (2.5, 2.5)}
+"""The longest that writes may stand still: the median, and the worst."""
+SESSION_MS = 18_000
+"""The default."""
 IDLE_S = 3.0
 MIN_WARM_UP_PASSES = 2
 MAX_WARM_UP_PASSES = 5
@@ -145,7 +154,7 @@ def one_failover(side: Side, partitions: int, role: str) -> Iterator[Figure]:
     controller = side.cluster.controller()
     assert controller is not None
     killed = controller if role == "the controller" else next(n for n in side.running() if n != controller)
-    total_s, beyond_s = side.failover(topic, killed)
+    _, total_s, beyond_s = side.failover(topic, killed)
     led = partitions // 3
     yield Figure(f"kill of {role}, {led} led: all take writes, s beyond the session", beyond_s, asked=1.0)
     yield Figure("  in all, s", total_s)
@@ -210,25 +219,52 @@ def table(values: Values) -> str:
     return "\n".join(lines)
 
 
+def play_kills(part: str, partitions: int, count: int) -> None:
+    """Print each kill, and then the table of all."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="gregor-bench-"))
+    found: list[failover.Killed] = []
+    try:
+        with failover.sides(folder, KILLS[part], SESSION_MS) as side:
+            side.start()
+            victims = None
+            if part == "mixed":
+                side.cluster.force_controller(0)
+                victims = (1, 2)
+            for killed in failover.kills(side, partitions, count, victims):
+                found.append(killed)
+                clients = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in killed.clients_s.items())
+                again = ", started at once" if killed.restarted else ""
+                print(f"# kill of {killed.role}{again}: {killed.cluster_s:.2f} s; {clients}", flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if found:
+            print("\n".join(["", f"{part}, {partitions} partitions", *failover.summary(found, *KILL_LIMITS_S[part])]))
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="of load and failover (3)")
-    parser.add_argument("--only", action="append", choices=PARTS, help="parts of it")
+    parser.add_argument("--only", action="append", choices=[*PARTS, *KILLS], help="parts of it")
     parser.add_argument("--side", choices=[GREGOR, KAFKA], help="one side only")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each pass of a load (8)")
     parser.add_argument("--partitions", type=int, default=MANY_PARTITIONS, help="of the part `many` (5000)")
+    parser.add_argument("--kills", type=int, default=20, help="of the parts `kills` and `mixed` (20)")
+    parser.add_argument("--killed-partitions", type=int, default=KILL_PARTITIONS, help="of these two (1000)")
     given = parser.parse_args(arguments)
     parts = given.only or list(PARTS)
     kinds = [given.side] if given.side else [GREGOR, KAFKA]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # with an end to all brokers
     values: Values = {}
     most: Values = {}
-    often = [part for part in parts if part != "many"]
+    often = [part for part in parts if part != "many" and part not in KILLS]
     try:
         for number in range(given.rounds if often else 0):
             play(values, kinds if number % 2 == 0 else kinds[::-1], often, given, f"round {number + 1}")
         if "many" in parts:
             play(most, kinds, ["many"], given, f"{given.partitions} partitions")
+        for part in parts:
+            if part in KILLS:
+                play_kills(part, given.killed_partitions, given.kills)
     finally:
         print(f"\n{table(values)}" if values else "")
         print(f"\nwith {given.partitions} partitions\n{table(most)}" if most else "")

@@ -7,7 +7,8 @@ import os
 import pathlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.messages import MetadataRequest, MetadataResponse, ProduceRequest
@@ -50,13 +51,31 @@ def children(pid: int) -> list[int]:
     return found
 
 
+class Failover(NamedTuple):
+    """When a broker was killed, in seconds since 1970; the seconds from then on; and how many of them follow the end
+    of its session in ZooKeeper."""
+
+    killed_s: float
+    total_s: float
+    beyond_s: float
+
+
 class Side:
     """A context manager: ZooKeeper runs, the brokers not yet."""
 
-    def __init__(self, folder: pathlib.Path, kind: str, overrides: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        kind: str,
+        overrides: dict[str, str] | None = None,
+        *,
+        kinds: Sequence[str] | None = None,
+        tick_ms: int = 500,
+    ) -> None:
+        """`kinds`: of the brokers one by one, instead of three of one kind. `tick_ms`: of ZooKeeper."""
         self.kind = kind
         settings = {**(SETTINGS if kind == KAFKA else {}), **(overrides or {})}
-        self.cluster = MixedCluster(folder, [kind] * BROKERS, settings, jvm=KAFKA_JVM)
+        self.cluster = MixedCluster(folder, kinds or [kind] * BROKERS, settings, jvm=KAFKA_JVM, tick_ms=tick_ms)
 
     def __enter__(self) -> Side:
         begin = time.monotonic()
@@ -167,12 +186,9 @@ class Side:
 
     # -- failover ------------------------------------------------------------------------------------------------
 
-    def failover(self, topic: str, killed: int) -> tuple[float, float]:
-        """Kill a broker with SIGKILL.
-
-        Return the seconds until every partition has accepted a record again that all in-sync replicas have, and how
-        many of these seconds follow the end of the broker's session in ZooKeeper.
-        """
+    def failover(self, topic: str, killed: int, *, restart: bool = False) -> Failover:
+        """Kill a broker with SIGKILL; `restart` starts it again at once. Return the times until every partition has
+        accepted a record again that all in-sync replicas have."""
         places = self.leaders(topic)
         dead_port = self.port(killed)
         survivors = {self.port(number) for number in self.running()} - {dead_port}
@@ -180,7 +196,9 @@ class Side:
         path = f"/brokers/ids/{killed}"
         assert self.cluster.store.exists(path, watch=lambda _: ended.append(time.monotonic()))
         self.cluster.brokers[killed].kill()
-        begin = time.monotonic()
+        begin, killed_s = time.monotonic(), time.time()
+        if restart:
+            self.cluster.brokers[killed].start(wait_until_ready=False)
         # Partitions that keep their leader wait until the dead follower is out of the in-sync replicas.
         kept = [
             threading.Thread(target=self._write_all, args=(topic, {p for p in places if places[p] == port}))
@@ -188,11 +206,13 @@ class Side:
         ]
         for thread in kept:
             thread.start()
-        self._write_all(topic, {partition for partition in places if places[partition] == dead_port}, dead_port)
+        led = {partition for partition in places if places[partition] == dead_port}
+        # A broker that is back may lead again.
+        self._write_all(topic, led, -1 if restart else dead_port)
         for thread in kept:
             thread.join()
         end = time.monotonic()
-        return end - begin, end - (ended[0] if ended else end)
+        return Failover(killed_s, end - begin, end - (ended[0] if ended else end))
 
     def _write_all(self, topic: str, pending: set[int], dead_port: int = -1) -> None:
         def attempt() -> bool:

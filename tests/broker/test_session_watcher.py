@@ -10,25 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.session_watcher.predecessor import FILE_NAME
+from gregor.broker.session_watcher.predecessor import FILE_NAME, SessionNote
+from gregor.broker.session_watcher.session_end import close_session
+from gregor.replication.store import nodes
 from tests.support.gregor_cluster import GregorCluster
+from tests.support.session_watchers import watcher_of
+from tests.support.zookeeper import ZooKeeperProcess
+
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.very_slow]
 
 SESSION = {"zookeeper.session.timeout.ms": "60000"}
 WELL_BEFORE_S = 40.0
 """Less than the session, and far more than the watcher needs on a busy machine."""
-
-
-def watcher_of(broker_pid: int) -> int | None:
-    """Return the process of the watcher that is a child of a broker."""
-    for entry in os.listdir("/proc"):
-        try:
-            command = Path(f"/proc/{entry}/cmdline").read_bytes()
-            parent = int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            continue
-        if parent == broker_pid and b"session_watcher" in command:
-            return int(entry)
-    return None
 
 
 def pid_of(cluster: GregorCluster, broker_id: int) -> int:
@@ -110,3 +103,35 @@ def test_a_broker_that_starts_again_closes_the_session_of_its_last_process(clust
     # It finds no session any more, and logs nothing.
     until_gone(cluster, watcher)
     assert cluster.registered() == {0, 1}
+
+
+def session_of(cluster: GregorCluster, broker_id: int) -> int:
+    stat = cluster.nodes.retry(cluster.nodes.exists, nodes.broker_path(broker_id))
+    return 0 if stat is None else int(stat.ephemeralOwner)
+
+
+def test_the_session_that_is_closed_is_the_newest(cluster: GregorCluster) -> None:
+    noted = SessionNote(str(cluster.brokers[1].folder / "data"))
+    first = noted.read()
+    assert first is not None and first.session_id == session_of(cluster, 1)
+    assert close_session(first, WELL_BEFORE_S)  # the broker registers anew, in another session
+    cluster.until(lambda: session_of(cluster, 1) not in (0, first.session_id), "the broker is registered again")
+    second = noted.read()
+    assert second is not None and second.session_id == session_of(cluster, 1)
+    cluster.kill(1)
+    cluster.until(lambda: cluster.registered() == {0}, "the second session is closed", WELL_BEFORE_S)
+    cluster.start(1)
+
+
+def test_a_clean_stop_without_zookeeper_leaves_the_session_to_the_watcher(cluster: GregorCluster) -> None:
+    watcher = watcher_of(pid_of(cluster, 1))
+    assert watcher is not None
+    assert isinstance(cluster.zookeeper, ZooKeeperProcess)
+    cluster.zookeeper.kill()
+    assert cluster.stop(1) == 0
+    assert is_alive(watcher)
+    assert (cluster.brokers[1].folder / "data" / FILE_NAME).exists()  # for the next process, if the watcher gives up
+    cluster.zookeeper.start()
+    cluster.until(lambda: cluster.registered() == {0}, "the watcher closes the session", WELL_BEFORE_S)
+    until_gone(cluster, watcher)
+    cluster.start(1)

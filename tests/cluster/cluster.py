@@ -96,6 +96,13 @@ class Cluster:
         except (NoNodeError, KazooTimeoutError, KazooException):
             return None
 
+    def session_of(self, number: int) -> int | None:
+        """Return the id of the session in which a broker is registered; None where it is not. Raises the errors of
+        kazoo."""
+        with self._nodes() as nodes:
+            stat = nodes.exists(f"/brokers/ids/{number}")
+            return None if stat is None else int(stat.ephemeralOwner)
+
     def wait_until_whole(self, timeout_s: float) -> float:
         """Wait until every broker is there and every replica is in sync in the metadata of all brokers.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,13 @@ from tests.cluster.servers import SESSION_MS
 
 WHOLE_TIMEOUT_S = 120.0
 SESSION_S = SESSION_MS / 1000
+CLOSED_WITHIN_S = SESSION_S / 2
+"""After a kill; the timeout itself ends a session after two thirds of it at the earliest, as its client pings after a
+third."""
+LEFT_OPEN = "which this broker's last process has left open"
+ENDED_ALREADY = "of this broker's last process has ended already"
+STILL_REGISTERED = "is still registered"
+"""Parts of lines of a broker that starts."""
 
 
 class Fault(NamedTuple):
@@ -39,10 +47,40 @@ Act = Callable[[Scene, Fault], None]
 
 
 def _kill(scene: Scene, fault: Fault) -> None:
+    """As kill -9 does: the session watcher stays, and closes the session at once."""
     broker = scene.cluster.brokers[fault.victim]
     broker.kill()
+    killed_s = time.monotonic()
+    if broker.is_watched and fault.hold_s > CLOSED_WITHIN_S:
+        closed = functools.partial(_is_gone, scene, fault.victim)
+        scene.cluster.wait_until(closed, CLOSED_WITHIN_S, f"the session of {broker.name}, which was killed, is closed")
+    time.sleep(max(0.0, killed_s + fault.hold_s - time.monotonic()))
+    broker.start()
+
+
+def _is_gone(scene: Scene, number: int) -> bool:
+    return scene.cluster.session_of(number) is None
+
+
+def _kill_with_watcher(scene: Scene, fault: Fault) -> None:
+    """The broker closes the session of its last process when it starts again."""
+    broker = scene.cluster.brokers[fault.victim]
+    session = scene.cluster.session_of(fault.victim)
+    broker.kill_with_watcher()
     time.sleep(fault.hold_s)
     broker.start()
+    _wait_until_registered(scene, fault.victim, session)
+    printed = broker.printed(broker.starts)
+    if broker.is_watched and LEFT_OPEN not in printed and (ENDED_ALREADY not in printed or STILL_REGISTERED in printed):
+        raise AssertionError(f"{broker.name} has not closed the session of its last process")
+
+
+def _wait_until_registered(scene: Scene, number: int, last_session: int | None) -> None:
+    def registered() -> bool:
+        return scene.cluster.session_of(number) not in (None, last_session)
+
+    name = scene.cluster.brokers[number].name
+    scene.cluster.wait_until(registered, WHOLE_TIMEOUT_S, f"{name} is registered in another session")
 
 
 def _kill_all(scene: Scene, fault: Fault) -> None:
@@ -55,12 +93,20 @@ def _kill_all(scene: Scene, fault: Fault) -> None:
 
 
 def _cut_power(scene: Scene, fault: Fault) -> None:
-    """Lose all data that the broker had not flushed, or a part of it."""
+    """Lose all data that the broker had not flushed, or a part of it. Nothing is left that could close the session: it
+    ends at its timeout, and the note of it is of an earlier boot."""
     broker = scene.cluster.brokers[fault.victim]
-    broker.kill()
+    session = scene.cluster.session_of(fault.victim)
+    broker.kill_with_watcher()
     broker.lose_unflushed(random.Random(str(fault)))
+    broker.boot_machine()
     time.sleep(fault.hold_s)
+    if fault.hold_s < CLOSED_WITHIN_S and session not in (None, scene.cluster.session_of(fault.victim)):
+        raise AssertionError(f"the session of {broker.name}, whose machine lost power, has been closed")
     broker.start()
+    _wait_until_registered(scene, fault.victim, session)
+    if LEFT_OPEN in broker.printed(broker.starts):
+        raise AssertionError(f"{broker.name} has closed a session that its note has from an earlier boot")
 
 
 def _kill_member(scene: Scene, fault: Fault) -> None:
@@ -157,6 +203,7 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {
     "kill": Kind(_kill, 0, SESSION_S + 4),
     "kill controller": Kind(_kill_controller, 0, SESSION_S + 4),
+    "kill with its watcher": Kind(_kill_with_watcher, 0, 1),
     "kill all brokers": Kind(_kill_all, 0, SESSION_S + 4),
     "cut the power": Kind(_cut_power, 0, SESSION_S + 4),
     "kill a group's member": Kind(_kill_member, 0, 0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import random
@@ -12,9 +13,11 @@ import sys
 import time
 
 from gregor.broker.launch.zookeeper_server import server_command
+from gregor.broker.session_watcher.predecessor import FILE_NAME
 from tests.cluster.network import Network
 from tests.support.kafka import java_command
 from tests.support.processes import ROOT, clean_environment
+from tests.support.session_watchers import watcher_of
 
 PORT = 9092
 CLIENT_PORT = 2181
@@ -183,6 +186,33 @@ class Broker(Server):
             return [sys.executable, "-m", "gregor.broker", "start", str(self._config)]
         command = java_command("kafka.Kafka", str(self._config), version="3.9.1")
         return [command[0], f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}", *command[1:]]
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether something else than the timeout ends its ZooKeeper session when it has died."""
+        return self.kind == "gregor"
+
+    def kill_with_watcher(self) -> None:
+        """Kill the broker and its session watcher, which is in a process group of its own, at one moment: the broker
+        stands still meanwhile, so neither acts on the end of the other."""
+        self.pause()
+        watcher = watcher_of(self.pid) if self.running and self.is_watched else None
+        if watcher is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(watcher, signal.SIGKILL)
+        self.kill()
+
+    def boot_machine(self) -> None:
+        """Let the note of its last session be of an earlier boot of the machine. The broker must not run."""
+        path = self.data / FILE_NAME
+        if path.exists():
+            session, origin = path.read_text().splitlines()
+            # In place: the note counts only in the file that it names.
+            path.write_text(f"{session}\n{json.dumps(json.loads(origin) | {'boot': 'an earlier one'})}\n")
+
+    def printed(self, start: int) -> str:
+        """Return what it has printed since that start."""
+        return self.output.read_text(errors="replace").rpartition(f"===== start {start}\n")[2]
 
     def lose_unflushed(self, dice: random.Random) -> None:
         """Cut a part off each log, as a power cut would: of the last segment, as those before were flushed when it

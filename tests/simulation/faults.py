@@ -152,7 +152,7 @@ class Faults:
         node = world.machines[broker_id].running
         if node is None or self._lossy is not None or not self._all_well_but(broker_id):
             return False
-        world.kill(broker_id)
+        world.lose_power(broker_id)
         self._lossy = broker_id
         files = node.files
         if self._rng.random() < 0.5:

@@ -148,14 +148,25 @@ class Ledger:
     # -- what the cluster writes -----------------------------------------------------------------------------------
 
     def written(self, operations: list[Operation], session_id: int) -> None:
-        """Check state nodes: epochs only grow, a leader is in sync, a new ISR member has all promised records."""
+        """Check state nodes: epochs only grow, a leader is in sync, a new ISR member has all promised records. Check
+        registrations: a broker that begins one leads nothing, as its last one has ended."""
         for operation in operations:
+            if isinstance(operation, Create) and operation.path.startswith(f"{nodes.BROKER_IDS}/"):
+                self._registered(int(operation.path.rpartition("/")[2]), session_id)
             if isinstance(operation, (Create, Set)) and operation.path.endswith("/state"):
                 words = operation.path.split("/")
                 self._state_written((words[3], int(words[5])), nodes.decode_state(operation.data), session_id)
             elif isinstance(operation, Delete) and operation.path.endswith("/state"):
                 words = operation.path.split("/")
                 self._forget((words[3], int(words[5])))
+
+    def _registered(self, broker_id: int, session_id: int) -> None:
+        node = self._world.machines[broker_id].running
+        session = None if node is None else node.store.client.session
+        if node is not None and session is not None and session.id == session_id:
+            led = [key for key, partition in node.replicas.partitions.items() if partition.is_leader]
+            if led:
+                self.violation(f"broker {broker_id} registers anew and still leads {led}")
 
     def _forget(self, key: Key) -> None:
         """The topic is deleted: another of its name begins anew."""

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.simulation.edits import MODULE, Edit, Mutant, apply
 from tests.simulation.group_mutants import GROUP_MUTANTS
+from tests.simulation.session_mutants import SESSION_MUTANTS
 from tests.simulation.transaction_mutants import TRANSACTION_MUTANTS
 from tests.support.processes import ROOT
 
@@ -303,6 +304,7 @@ MUTANTS = (
         Edit("replication", "_must_wait", "followed.not_before_ms = ANY", "followed.not_before_ms = now_ms + 86400000"),
     ),
     *GROUP_MUTANTS,
+    *SESSION_MUTANTS,
     *TRANSACTION_MUTANTS,
 )
 
@@ -317,7 +319,8 @@ def outcome(mutant: Mutant, seeds: int = SEEDS, timeout_s: float = TIMEOUT_S) ->
         shutil.copy(ROOT / "__init__.py", tree / "gregor")
         shutil.copytree(ROOT / "tests/simulation", tree / "tests/simulation")
         for path, text in changed.items():
-            (tree / "gregor" / path.relative_to(ROOT)).write_text(text)
+            relative = path.relative_to(ROOT)
+            (tree / relative if relative.parts[0] == "tests" else tree / "gregor" / relative).write_text(text)
         command = [sys.executable, "-P", "-m", "tests.simulation.run", "--seeds", str(seeds), "--quiet"]
         command += ["--first", str(mutant.seed)]
         try:

@@ -24,6 +24,7 @@ from gregor.broker.node.coordinators import Coordinators, make_coordinators
 from gregor.broker.node.topic_events import TopicEvents
 from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
+from gregor.broker.session_watcher.sessions import WatchedSessions
 from gregor.config.broker import BrokerConfig
 from gregor.config.listeners import Listener
 from gregor.protocol.api_keys import ApiKey
@@ -57,6 +58,7 @@ from tests.simulation.compacting import Cleaner
 from tests.simulation.disks import Disk
 from tests.simulation.loop import Process, VirtualLoop
 from tests.simulation.network import Network
+from tests.simulation.session_watchers import Note, SessionWatchers, Watcher
 from tests.simulation.virtual_time import wall_ms
 from tests.simulation.zookeeper import Ensemble, SimulatedStore
 
@@ -102,9 +104,12 @@ class Node:
         network: Network,
         zk: Ensemble,
         settings: dict[str, str],
+        note: Note,
+        watchers: SessionWatchers,
         loading_s: float = 0.0,
     ) -> None:
-        """`loading_s`: the duration of the check of each log, at least of the first."""
+        """`note`: of the sessions of this machine's brokers. `loading_s`: the duration of the check of each log, at
+        least of the first."""
         self.broker_id = broker_id
         self.process = process
         self.files = files
@@ -125,6 +130,11 @@ class Node:
         self.gate = gate = LoopGate(loop.time)
         self.logs = LogManager(config, cast("Any", files), clock_ms)
         self.store = SimulatedStore(zk, process, config["zookeeper.session.timeout.ms"])
+        self.session_watcher = Watcher(watchers)
+        self._sessions: WatchedSessions | None = None
+        if watchers.are_used:
+            to_watcher = cast("Any", self.session_watcher)
+            self._sessions = WatchedSessions(config, cast("Any", note), to_watcher, watchers.close_session)
         self.image = MetadataImage()
         self.configs = TopicConfigs(self.store, config, broker_id, self.spawn, clock_ms, gate)
         self.features = FinalizedFeatures(self.store, self.spawn)
@@ -205,7 +215,12 @@ class Node:
         for _ in self._loading:
             if self._loading_s and self.logs.listed:
                 break
+        if self._sessions is not None:
+            self._sessions.begin()
+            store.on_new_session.append(self._sessions.begun)
         await store.start()
+        if self._sessions is not None:
+            await self._sessions.close_predecessor()
         await make_persistent_nodes(store)
         await join_cluster(store)
         self.replicating = replicating = Replicating(
@@ -315,6 +330,8 @@ class Node:
         await self.controller.stop()
         await self.replicating.close()
         await self.store.close()
+        if self._sessions is not None:
+            self._sessions.end(self.store.session_closed)
         self.logs.close_all(self.local.broker_epoch)
 
     async def _checkpoint(self) -> None:

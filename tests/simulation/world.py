@@ -32,6 +32,7 @@ from tests.simulation.ledger import MIN_IN_SYNC, Ledger, Violated, is_compacted
 from tests.simulation.loop import Process, Stuck, VirtualLoop
 from tests.simulation.network import Network
 from tests.simulation.node import SETTINGS, Node, host_of
+from tests.simulation.session_watchers import Note, SessionWatchers
 from tests.simulation.throttles import Throttles
 from tests.simulation.transaction_ambush import is_ambushed
 from tests.simulation.transaction_ledger import TransactionLedger
@@ -65,6 +66,7 @@ class Machine:
         self.broker_id = broker_id
         self.files = Disk()
         self.files.make_directory("/data")
+        self.note = Note()
         self.node: Node | None = None
         self.lives = 0
         self.booted_s = 0.0
@@ -118,6 +120,7 @@ class World:
         self._loading = self.rng("loading")
         self.chaos_s = chaos_s
         self.faults = Faults(self, self.rng("faults"))
+        self.session_watchers = SessionWatchers(self, self.rng("session watchers"))
         self.throttles = Throttles(self, self.rng("throttles"))
         self.settings |= self.throttles.broker_settings
         if self.transactional_names:
@@ -253,6 +256,8 @@ class World:
             self.network,
             self.zk,
             self.settings,
+            machine.note,
+            self.session_watchers,
             loading_s,
         )
         node.replicas.on_leadership.append(self.ledger.roles)
@@ -267,13 +272,24 @@ class World:
             self.kill(node.broker_id)
             self.loop.call_later(1.0, self.boot, node.broker_id, context=self.loop.nobodys)
 
+    def lose_power(self, broker_id: int) -> None:
+        """Crash the machine of a broker: its session watcher ends with it, and its note counts no more."""
+        machine = self.machines[broker_id]
+        machine.note.remove()
+        if machine.running is not None:
+            self._kill(machine.running)
+
     def kill(self, broker_id: int) -> None:
         """Kill a broker as by kill -9: written data remains."""
         node = self.machines[broker_id].running
         if node is not None:
-            self.trace(f"broker {broker_id} is killed")
-            self.loop.kill(node.process)
-            self.network.stop_listening(host_of(broker_id), node.process)
+            self._kill(node)
+            node.session_watcher.broker_ended()
+
+    def _kill(self, node: Node) -> None:
+        self.trace(f"broker {node.broker_id} is killed")
+        self.loop.kill(node.process)
+        self.network.stop_listening(host_of(node.broker_id), node.process)
 
     def stop(self, broker_id: int) -> None:
         """Stop a broker as by SIGTERM, or kill it if it needs too long."""

@@ -168,6 +168,7 @@ class Client:
     """
 
     chroot = ""
+    hosts = (("zk", 2181),)
     client_state = "CONNECTED"
     """As long as no authentication fails, which is not simulated."""
 
@@ -199,12 +200,15 @@ class Client:
     def start_async(self) -> None:
         self._later(self._delay(), self._live)
 
-    def end(self) -> None:
-        """stop() and close() of a client whose process ends in order."""
+    def end(self) -> bool:
+        """stop() and close() of a client whose process ends in order. Return whether the session is over."""
         self._closed = True
         session = self.session
-        if session is not None and not session.over and self._ensemble.reachable(self._process):
+        if session is None:
+            return False
+        if self._connection and not session.over and self._ensemble.reachable(self._process):
             self._ensemble.end(session)
+        return session.over
 
     def get_async(self, path: str, watch: Any) -> _Result:
         return self.ask(lambda: self._got(path, watch))
@@ -400,4 +404,4 @@ class SimulatedStore(ZooKeeperStore):
     async def close(self) -> None:
         self._closed = True
         self._connected.set()
-        self.client.end()
+        self.session_closed = self.client.end()

@@ -61,9 +61,10 @@ class MixedCluster:
         kinds: Sequence[str],
         overrides: dict[str, str] | None = None,
         jvm: tuple[str, ...] = SMALL_JVM,
+        tick_ms: int = 500,
     ) -> None:
         self.folder = folder
-        self.zookeeper = ZooKeeperProcess(folder / "zookeeper")
+        self.zookeeper = ZooKeeperProcess(folder / "zookeeper", tick_ms)
         self._overrides = overrides or {}
         self._jvm = jvm
         self._ports = [free_port() for _ in kinds]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,9 @@ from gregor.broker.cli.start_brokers import (
 )
 from gregor.broker.launch.supervisor import Child
 from tests.support.commands import RunningCommand, alone_at_zookeepers_port, pid_of, until
+
+WELL_BEFORE_S = 20.0
+"""Less than a session of 40 s."""
 
 
 @pytest.fixture(autouse=True)
@@ -140,11 +144,15 @@ def test_wrong_words_are_refused(words: list[str], message: str, capsys: pytest.
 @pytest.mark.very_slow
 def test_start_with_several_brokers_restarts_a_dead_broker(tmp_path: Path) -> None:
     listeners = ("--override", "listeners=PLAINTEXT://127.0.0.1:0")
-    quick = ("--override", "zookeeper.session.timeout.ms=4000")
-    arguments = ("start", "--brokers", "2", "--override", f"log.dirs={tmp_path / 'data'}", *listeners, *quick)
+    session = ("--override", "zookeeper.session.timeout.ms=40000")
+    arguments = ("start", "--brokers", "2", "--override", f"log.dirs={tmp_path / 'data'}", *listeners, *session)
     with alone_at_zookeepers_port(), RunningCommand(tmp_path, *arguments) as running:
         said = running.until("2 brokers are ready: ")
-        os.kill(pid_of(said, "broker 1"), signal.SIGKILL)
+        killed = pid_of(said, "broker 1")
+        os.kill(killed, signal.SIGKILL)
+        killed_s = time.monotonic()
+        running.until(f"The broker (pid {killed}) has ended without closing its ZooKeeper session")
+        assert time.monotonic() - killed_s < WELL_BEFORE_S
         running.until("broker 1 is started again")
         until(lambda: running.said.count("] broker 1 of cluster") == 2, lambda: f"it serves again:\n{running.said}")
         assert running.stop(signal.SIGTERM) == 0

@@ -72,5 +72,6 @@ def test_metadata_of_other_brokers_decides_whether_it_leads(
         harness.run(watched.check())
         refused = ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert [harness.produce("t", b"x", partition=index).error_code for index in (0, 1)] == [refused] * 2
-        # A broker that leads nothing sends no request.
+        assert watched.is_fenced is not leads
+        # A fenced broker that leads nothing sends no request.
         assert others.asked == asked * (2 if leads else 1)

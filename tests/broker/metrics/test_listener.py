@@ -11,13 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from gregor.broker import server as server_module
+from gregor.broker.cluster.membership import until_informed
 from gregor.broker.metrics.basic_authentication import BasicAuthentication
 from gregor.broker.metrics.http import MAX_CONNECTIONS, MAX_HEAD_BYTES
 from gregor.broker.net.context import ListenersContext
 from gregor.broker.net.listening import BindError
 from gregor.broker.server import Server
+from gregor.broker.wiring import Node
 from gregor.config.definitions import ConfigError
 from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from gregor.replication.partition.metadata_image import MetadataImage
 from tests.broker.harness import batch, produce_request
 from tests.broker.metrics.scraped import get, parsed, series_of, server_with_metrics, urls_of
 from tests.broker.test_server import Client
@@ -119,6 +123,51 @@ def test_health_is_ready_exactly_while_the_broker_serves(tmp_path: Path, monkeyp
         *[("before live", 200), ("before ready", 503)],
         *[("while live", 200), ("while ready", 200)],
         *[("after live", 200), ("after ready", 503)],
+    ]
+
+
+def test_a_broker_is_ready_as_soon_as_it_serves_and_until_it_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first UpdateMetadata on, and through a controlled shutdown."""
+    seen: list[tuple[str, int]] = []
+
+    async def test() -> None:
+        server = server_with_metrics(tmp_path)
+
+        async def ready(moment: str) -> None:
+            seen.append((moment, (await get(f"{urls_of(server)[0]}/health/ready"))[0]))
+
+        async def informed(image: MetadataImage) -> bool:
+            assert await until_informed(image)
+            image.expect_topics(True)  # as if the controller's request were still under way
+            await ready("not informed")
+            image.expect_topics(False)
+            await ready("informed")
+            return True
+
+        async def leads_elsewhere(_node: Node) -> None:
+            await ready("controlled shutdown")
+
+        monkeypatch.setattr(server_module, "until_informed", informed)
+        monkeypatch.setattr(Node, "controlled_shutdown", leads_elsewhere)
+        await server.start()
+        monkeypatch.setattr(Node, "is_fenced", True)
+        await ready("fenced")
+        monkeypatch.setattr(Node, "is_fenced", False)
+        close = server.listeners.close
+
+        def closing() -> None:
+            close()
+            seen.append(("listeners are closed", 200 if server.metrics and not server.metrics.why_not_ready() else 503))
+
+        monkeypatch.setattr(server.listeners, "close", closing)
+        await server.stop()
+
+    asyncio.run(asyncio.wait_for(test(), LIMIT_S))
+    assert seen == [
+        *[("not informed", 503), ("informed", 200), ("fenced", 503)],
+        *[("controlled shutdown", 200), ("listeners are closed", 503)],
     ]
 
 
