@@ -32,7 +32,7 @@ KEY_PROTECTOR = bytes.fromhex("300e060a2b060104012a021101010500")
 """AlgorithmIdentifier of Java's KeyProtector, 1.3.6.1.4.1.42.2.17.1.1."""
 ENCODERS = {cipher: PasswordEncoder("a secret", "PBKDF2WithHmacSHA512", cipher, 128, 1) for cipher in (CBC, GCM)}
 MAX_ITERATIONS = 100_000
-"""More are legal, and take longer than an input may here."""
+"""More are legal, and need more time than an input may have here."""
 
 
 def targets() -> list[Target]:

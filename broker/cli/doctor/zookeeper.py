@@ -70,7 +70,7 @@ class Registered(NamedTuple):
     protocols: frozenset[str] = frozenset()
     """The security protocols of the brokers' listeners."""
     open_permissions: Mapping[str, int] = {}
-    """What everyone may do with nodes that exist, of SECRET_PATHS and GUARDED_PATHS: a bit mask."""
+    """The permissions of everyone on nodes that exist, of SECRET_PATHS and GUARDED_PATHS: bit masks."""
 
 
 def servers_of(connect: str) -> list[tuple[str, int]]:
