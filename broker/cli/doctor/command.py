@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 MAX_TIMESTAMP = -3
 MAX_TIMESTAMP_VERSION = 7
+DOCUMENTATION_VERSION = 3
 PARTITIONS_DATED = 200
 """The number of partitions per leader whose largest timestamp is fetched."""
 _TOPIC, _BROKER = 2, 4
@@ -244,7 +245,9 @@ def _observe_broker(client: WireClient, broker: ObservedBroker) -> None:
         resource_name=str(node_id),
         configuration_keys=["broker.id", "zookeeper.connect", _AUTHORIZER],
     )
-    (answer,) = client.send(DescribeConfigsRequest(resources=[wanted], include_documentation=True), node_id).results
+    is_documented = client.version(DescribeConfigsRequest, node_id) >= DOCUMENTATION_VERSION
+    request = DescribeConfigsRequest(resources=[wanted], include_documentation=is_documented)
+    (answer,) = client.send(request, node_id).results
     if answer.error_code in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST):
         broker.answers_as = node_id if answer.error_code == ErrorCode.NONE else -1
         texts = {one.name: one.value or "" for one in answer.configs}
