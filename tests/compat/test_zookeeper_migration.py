@@ -12,6 +12,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
+from gregor.broker.cli.doctor.checks import Level
+from gregor.broker.cli.doctor.zookeeper import check_access, read_registered
 from gregor.config.security.zookeeper import JAAS
 from gregor.replication.store.zookeeper_connection import node_acl
 from tests.broker.cli.tool import Tool
@@ -106,6 +108,8 @@ def test_migration_of_a_live_broker_there_and_back(
 
         work("before")
         assert set(map(tuple, lists_of(nodes).values())) == {tuple(plain(OPEN_ACL_UNSAFE))}
+        (warning,) = check_access(read_registered(zookeeper.connect), is_authorized=True)
+        assert warning.level is Level.NOTE and "may read /config/users" in warning.text
 
         migrate(zookeeper, "secure")
         secured = lists_of(nodes)
@@ -114,6 +118,8 @@ def test_migration_of_a_live_broker_there_and_back(
         # Each list is the one that gregor gives to a new node.
         assert closed == {path: plain(node_acl(path, set_acl=True)) for path in closed}
         assert secured["/kafka-acl/Topic/before"] == plain(node_acl("/kafka-acl/Topic/before", set_acl=True))
+        (closed_to_others,) = check_access(read_registered(zookeeper.connect), is_authorized=True)
+        assert closed_to_others.level is Level.OK
         work("within")
         assert broker.stop() == 0
         with broker.file.open("a") as file:
