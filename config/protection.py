@@ -1,7 +1,7 @@
 """Settings that request a protection which gregor does not have, so that no broker starts open unnoticed.
 
-Listeners of TLS or SASL, and such a protocol between brokers, are refused in ``addresses.py``, whatever is allowed
-here: their clients could not connect to a listener in clear text.
+The settings of TLS and SASL are checked in ``gregor.config.security``, whatever is allowed here: a listener that could
+authenticate no client stops the start.
 """
 
 from __future__ import annotations

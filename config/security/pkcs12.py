@@ -39,10 +39,10 @@ def read_pkcs12(store: StoreSettings, data: bytes) -> Pkcs12Entries:
             key = found.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
         own = None if found.cert is None else found.cert.certificate.public_bytes(Encoding.DER)
         others = [one.certificate.public_bytes(Encoding.DER) for one in found.additional_certs]
+        chain = [] if own is None else in_order(own, others)
     except ValueError as error:
         remedy = f"check ssl.{store.purpose}.password, or make the file anew with keytool"
         raise ConfigError(
             store.location_key, store.location, f"the PKCS12 store cannot be read: {error}; {remedy}"
         ) from None
-    chain = [] if own is None else in_order(own, others)
     return Pkcs12Entries(key, chain, others)

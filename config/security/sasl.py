@@ -255,7 +255,7 @@ class _Reader:
             client_context(TlsSettings.of_client(texts))
         except ConfigError as error:
             key = f"{LISTENER_PREFIX}{self.listener.lower()}.oauthbearer.{_JAAS}"
-            raise ConfigError(key, "(hidden)", f"the option {error.key} of its login module {error.message}") from None
+            raise ConfigError(key, "(hidden)", f"the option {error.key}: {error.message}") from None
 
 
 def check_service_name(key: str, given: str, login: KerberosLogin) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from gregor.config.definitions import ConfigError
-
-if TYPE_CHECKING:
-    from gregor.config.broker import BrokerConfig
+from gregor.config.listeners import Listener
 
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 """The security protocols of listeners whose connections are encrypted."""
@@ -80,6 +78,15 @@ def _text(value: object) -> str | None:
     return None if value is None or value == "" else str(value)
 
 
+class ListenerValues(Protocol):
+    """The settings of a broker: the value of a key for one listener, with or without that of all listeners."""
+
+    @property
+    def listeners(self) -> Sequence[Listener]: ...
+    def listener_setting(self, listener: str, key: str) -> Any: ...
+    def listener_value(self, listener: str, key: str) -> Any: ...
+
+
 @dataclass(frozen=True)
 class TlsSettings:
     """The settings of one listener. `prefix` is `listener.name.<name>.`; it stands before the keys in messages."""
@@ -117,7 +124,7 @@ class TlsSettings:
         )
 
     @classmethod
-    def of_listener(cls, config: BrokerConfig, listener_name: str) -> TlsSettings:
+    def of_listener(cls, config: ListenerValues, listener_name: str) -> TlsSettings:
         """Return the settings of a listener, each with its own value or that of all listeners.
 
         As in Apache Kafka, clients of SASL_SSL listeners need a certificate only where the listener's own

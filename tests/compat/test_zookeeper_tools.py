@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from tests.broker.cli.tool import Tool
 from tests.support.gregor_cluster import PATIENCE_S, GregorCluster, until
 from tests.support.kafka import java_command, kafka_jars
 from tests.support.kafka_tools import KafkaTools, Said
@@ -120,6 +121,29 @@ def test_settings_are_taken_over_by_every_broker(zoo: Zoo) -> None:
     first, second = (broker.bootstrap for broker in zoo.cluster.brokers.values())
     until(lambda: config_of(second, ConfigResource(ResourceType.BROKER, "1"), rate) == "1000000", "broker 1 has it")
     assert config_of(first, ConfigResource(ResourceType.BROKER, "0"), rate) != "1000000"
+
+
+def test_quotas_of_users_and_clients_are_in_effect_on_every_broker(zoo: Zoo) -> None:
+    user, client = ("--entity-type", "users", "--entity-name"), ("--entity-type", "clients", "--entity-name")
+    entities = {
+        (*user, "anna"): "user-principal 'anna'",
+        (*client, "etl"): "client-id 'etl'",
+        (*user, "anna", *client, "etl"): "user-principal 'anna', client-id 'etl'",
+        ("--entity-type", "clients", "--entity-default"): "the default client-id",
+    }
+    tools = [Tool(broker.bootstrap) for broker in zoo.cluster.brokers.values()]
+
+    def described(flags: tuple[str, ...]) -> set[str]:
+        return {tool.run("configs", "--describe", *flags) for tool in tools}
+
+    for number, (flags, title) in enumerate(entities.items(), 1):
+        zoo(CONFIGS, "--alter", *flags, "--add-config", f"producer_byte_rate={number}000,consumer_byte_rate=5000")
+        line = f"Quota configs for {title} are consumer_byte_rate=5000.0, producer_byte_rate={number}000.0\n"
+        until(lambda f=flags, shown=line: described(f) == {shown}, "each broker has it")  # type: ignore[misc]
+        assert f"producer_byte_rate={number}000" in zoo(CONFIGS, "--describe", *flags)
+    for flags in entities:
+        zoo(CONFIGS, "--alter", *flags, "--delete-config", "producer_byte_rate,consumer_byte_rate")
+        until(lambda f=flags: described(f) == {""}, "no broker has it")  # type: ignore[misc]
 
 
 def test_partitions_move(zoo: Zoo, admin: AdminClient, tmp_path: pathlib.Path) -> None:

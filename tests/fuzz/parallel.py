@@ -17,6 +17,7 @@ from tests.fuzz import (
     group_targets,
     record_targets,
     sasl_targets,
+    security_targets,
     storage_targets,
     store_targets,
     text_targets,
@@ -39,6 +40,7 @@ def all_targets(only: str = "") -> list[Target]:
         group_targets,
         text_targets,
         sasl_targets,
+        security_targets,
         transaction_targets,
         broker_targets,
     )

@@ -1,7 +1,7 @@
 """The guards of records: Produce, ListOffsets, DeleteRecords, OffsetForLeaderEpoch and DescribeProducers.
 
 Kafka: KafkaApis. Fetch checks the partitions of a session itself (broker.fetch), and so do the routes of the fast path
-of Produce (broker.net.authorized_routes).
+of Produce (broker.net.produce_fast_path).
 """
 
 from __future__ import annotations

@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 
 MAX_TIMESTAMP = -3
 MAX_TIMESTAMP_VERSION = 7
+DOCUMENTATION_VERSION = 3
 PARTITIONS_DATED = 200
 """The number of partitions per leader whose largest timestamp is fetched."""
 _TOPIC, _BROKER = 2, 4
-_OWN_KEY = "gregor.allow.unprotected"
-"""A setting that Apache Kafka's brokers do not have."""
+_AUTHORIZER = "authorizer.class.name"
 
 EPILOG = """\b
 Examples:
@@ -243,15 +243,20 @@ def _observe_broker(client: WireClient, broker: ObservedBroker) -> None:
     wanted = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_BROKER,
         resource_name=str(node_id),
-        configuration_keys=["broker.id", "zookeeper.connect", "authorizer.class.name", _OWN_KEY],
+        configuration_keys=["broker.id", "zookeeper.connect", _AUTHORIZER],
     )
-    (answer,) = client.send(DescribeConfigsRequest(resources=[wanted]), node_id).results
+    is_documented = client.version(DescribeConfigsRequest, node_id) >= DOCUMENTATION_VERSION
+    request = DescribeConfigsRequest(resources=[wanted], include_documentation=is_documented)
+    (answer,) = client.send(request, node_id).results
     if answer.error_code in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST):
         broker.answers_as = node_id if answer.error_code == ErrorCode.NONE else -1
         texts = {one.name: one.value or "" for one in answer.configs}
         broker.zookeeper = texts.get("zookeeper.connect", "")
-        broker.authorizer = texts.get("authorizer.class.name", "")
-        broker.is_gregor = _OWN_KEY in texts
+        broker.authorizer = texts.get(_AUTHORIZER, "")
+        # The help of this key names a command of gregor's own; Apache Kafka's does not.
+        broker.is_gregor = any(
+            one.name == _AUTHORIZER and "gregor" in (one.documentation or "") for one in answer.configs
+        )
     folders = client.send(DescribeLogDirsRequest(topics=None), node_id)
     if not folders.error_code:
         broker.log_dirs = folders.results

@@ -70,7 +70,7 @@ class Registered(NamedTuple):
     protocols: frozenset[str] = frozenset()
     """The security protocols of the brokers' listeners."""
     open_permissions: Mapping[str, int] = {}
-    """What everyone may do with nodes that exist, of SECRET_PATHS and GUARDED_PATHS: a bit mask."""
+    """The permissions of everyone on nodes that exist, of SECRET_PATHS and GUARDED_PATHS: bit masks."""
 
 
 def servers_of(connect: str) -> list[tuple[str, int]]:
@@ -152,8 +152,9 @@ def _check_server(host: str, port: int, reach: Reach) -> tuple[Finding, str]:
     except OSError as error:
         if reach.is_tls and (text := handshake_failure(error)) is not None:
             remedy = (
-                "compare zookeeper.ssl.* with its zoo.cfg: the authority, the names in its certificate, and whether it"
-                " requires one of its clients (ssl.clientAuth)"
+                "compare zookeeper.ssl.* with its zoo.cfg: the authority, the names in its certificate, whether it"
+                " requires one of its clients (ssl.clientAuth), and zookeeper.ssl.protocol, as servers of 3.9 have"
+                " TLSv1.3 only"
             )
             return Finding(Level.WRONG, f"{name}: {re.split('[;:] ', text)[0]}", remedy), "down"
         if isinstance(error, ConnectionResetError | TimeoutError) and not reach.is_tls and reach.speaks_tls(host, port):

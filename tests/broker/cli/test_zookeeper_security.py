@@ -113,7 +113,7 @@ def test_client_without_a_certificate_is_refused(zookeeper: SecuredZooKeeper) ->
 
 
 @pytest.mark.jvm
-@pytest.mark.slow
+@pytest.mark.very_slow
 def test_broker_commands_and_doctor_with_a_secured_zookeeper(
     zookeeper: SecuredZooKeeper, tmp_path: Path, certificates: Certificates, capsys: pytest.CaptureFixture[str]
 ) -> None:

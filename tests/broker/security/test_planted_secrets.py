@@ -34,10 +34,11 @@ from gregor.protocol.messages import (
 )
 from gregor.protocol.sasl.scram import MECHANISMS, salted_password
 from gregor.protocol.sync_client import ConnectionEnded, SyncConnection
+from tests.broker.metrics.scraped import fetched
 from tests.support.certificates import Certificates
 from tests.support.identity_provider import identity_provider, token_body
 from tests.support.planted import Arguments, Secrets
-from tests.support.processes import BrokerProcess
+from tests.support.processes import BrokerProcess, free_port
 from tests.support.secured_broker import SCRAM, USER, SecuredBroker, login, signed_token, unsigned_token
 from tests.support.wire import RawConnection
 
@@ -66,6 +67,11 @@ class Run:
         store = folder / "server.p12"
         self.store_password = secrets.plant("store password")
         store.write_bytes(certificates.server.pkcs12(self.store_password))
+        self.metrics_password = secrets.plant("password of metrics")
+        metrics_file = folder / "metrics-password"
+        metrics_file.write_text(f"scraper:{self.metrics_password}\n")
+        metrics_file.chmod(0o600)
+        self.metrics_url = f"http://127.0.0.1:{free_port()}"
         for line in certificates.server.key_pem.splitlines()[1:-1]:
             secrets.add("private key", line)
         self.broker = SecuredBroker(
@@ -88,6 +94,8 @@ class Run:
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": f"User:ANONYMOUS;User:{USER};User:broker",
                 "connection.failed.authentication.delay.ms": "1",
+                "gregor.metrics.listener": self.metrics_url.removeprefix("http://"),
+                "gregor.metrics.password.file": str(metrics_file),
             },
         )
 
@@ -281,6 +289,31 @@ def use_admin_socket(run: Run) -> None:
         run.show(f"admin socket {order}", output)
 
 
+def scrape(run: Run) -> None:
+    """Metrics in both formats, refusals, and health."""
+
+    def credentials(password: str) -> dict[str, str]:
+        basic = base64.b64encode(f"scraper:{password}".encode())
+        run.secrets.add("header of a scraper", basic)
+        return {"Authorization": f"Basic {basic.decode()}"}
+
+    right, wrong = credentials(run.metrics_password), credentials(run.secrets.plant("wrong password of metrics"))
+    openmetrics = {"Accept": "application/openmetrics-text"}
+    for path, headers, status in (
+        ("/metrics", right, 200),
+        ("/metrics", right | openmetrics, 200),
+        ("/metrics", wrong, 401),
+        ("/metrics", {}, 401),
+        ("/health/live", {}, 200),
+        ("/health/ready", {}, 200),
+        (f"/{run.metrics_password}", {}, 404),
+    ):
+        found, kind, text = fetched(run.metrics_url + path, headers)
+        assert found == status, (path, found, text)
+        assert ("kafka_brokers 1" in text) == (path == "/metrics" and status == 200)
+        run.show(f"{path} ({status})", f"{kind}\n{text}")
+
+
 # ---- commands ------------------------------------------------------------------------------------------------------
 
 COMMANDS = (
@@ -331,6 +364,20 @@ def run_commands(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
             elif command != "doctor":
                 assert not output.startswith("0\n"), (name, command, output)
     config = str(run.broker.file)
+    password = run.secrets.plant("password of gregor configs")
+    right = ("--bootstrap-server", address, "--command-config", run.file_of(settings["right"]))
+    for value, code in (
+        (f"SCRAM-SHA-256=[iterations=4096,password={password}]", 0),
+        (f"SCRAM-SHA-256=[iterations=1,password={password}]", 1),
+        (f"SCRAM-SHA-1=[password={password}]", 1),
+        (f"SCRAM-SHA-256=[{password}]", 1),
+        (f"SCRAM-SHA-256=password={password}", 1),
+        (f"SCRAM-SHA-256=[password={password}],producer_byte_rate=1", 1),
+    ):
+        words = ["configs", "--alter", "--user", "dora", "--add-config", value, *right]
+        output = shown_by(capfd, lambda words=words: main(words))  # type: ignore[misc]
+        run.show("gregor configs with a credential", output)
+        assert output.startswith(f"{code}\n"), output
     run.show(
         "doctor --config", shown_by(capfd, lambda: main(["doctor", "--bootstrap-server", address, "--config", config]))
     )
@@ -430,6 +477,7 @@ def test_planted_secrets_are_nowhere_else(
         change_settings(run)
         describe_settings(run)
         use_admin_socket(run)
+        scrape(run)
         run_commands(run, capfd)
         use_an_identity_provider(run, capfd)
         run.show("files of a running broker", repr(files_with_secrets(run)))

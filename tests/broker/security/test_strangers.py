@@ -247,8 +247,8 @@ def renegotiation(server: SecuredBroker) -> None:
 
 
 def unauthenticated_requests(server: SecuredBroker) -> None:
-    """Every API but the three of the handshake ends the connection without an answer."""
-    for key in range(70):
+    """Every API but the three of the handshake ends the connection without an answer, and so do numbers of none."""
+    for key in (*ApiKey, max(ApiKey) + 1, 0x7FFF, -1):
         if key in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
             continue
         with encrypted(server) as peer:

@@ -127,7 +127,7 @@ def test_options_of_the_login_module_are_the_tls_of_the_keys_and_are_checked_at_
     jwks = SaslSettings.of_listener(plain, "INSIDE").jwks
     assert jwks is not None and dict(jwks.tls_texts).keys() == {"ssl.truststore.location", "ssl.truststore.password"}
     assert "word" not in repr(jwks)
-    with pytest.raises(ConfigError, match=r"the option ssl.truststore.location of its login module cannot be read"):
+    with pytest.raises(ConfigError, match=r"the option ssl.truststore.location: the file cannot be read"):
         config({**texts, "sasl.oauthbearer.jwks.endpoint.url": "https://a/keys"})
 
 

@@ -34,6 +34,21 @@ def test_a_healthy_broker_and_its_folder(
     assert any(f"{broker.folder / 'data'} belongs to broker 0 of cluster" in line for line in lines)
 
 
+@pytest.mark.slow
+def test_quota_above_all_time_of_a_gregor_broker_is_named(
+    broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ("--bootstrap-server", broker.bootstrap)
+    alter = ("configs", *at, "--alter", "--user", "doctored")
+    assert main([*alter, "--add-config", "request_percentage=400"]) == 0
+    try:
+        main(["doctor", *at])
+        line = "note  request_percentage=400 of user doctored never acts: 100 is all the time of one broker"
+        assert line in capsys.readouterr().out.splitlines()
+    finally:
+        main([*alter, "--delete-config", "request_percentage"])
+
+
 def test_unreachable_broker_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     port = free_port()
     assert main(["doctor", "--bootstrap-server", f"127.0.0.1:{port}"]) == 1
