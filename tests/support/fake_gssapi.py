@@ -1,4 +1,4 @@
-"""What gregor uses of the package `gssapi`, without Kerberos: tokens are texts, keytabs are names of principals."""
+"""The part of the package `gssapi` that gregor uses, without Kerberos: tokens are texts, keytabs are names of principals."""
 
 from __future__ import annotations
 
