@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from gregor.config.properties import load_properties
 from tests.compat.records import WAIT_S
 from tests.support.gregor_cluster import GregorCluster
 from tests.support.kafka import run_kafka_tool
@@ -216,6 +218,31 @@ def test_commands_of_gregor_with_the_ticket_cache(secured: Secured) -> None:
     secured.realm.get_ticket(f"{ADMIN}@{REALM}", secured.realm.folder / "0.keytab")
     found = secured.gregor("acls", "--list", file=None)
     assert found.returncode == 0 and "User:Alice" in found.stdout, found.stdout + found.stderr
+    doctor = secured.gregor("doctor", file=None)
+    assert doctor.returncode == 0 and "WRONG" not in doctor.stdout, doctor.stdout + doctor.stderr
+
+
+READ_TOPICS = """
+import json, sys
+from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.client.settings import ClientSettings
+
+print(*Cluster(ClientSettings.from_options(json.loads(sys.argv[1]))).topics())
+"""
+
+
+def test_the_client_of_spark_jobs_sees_the_topics_of_its_rules(secured: Secured) -> None:
+    for principal, seen in ((ALICE, TOPIC), (BOB, "")):
+        given = load_properties(str(secured.files[principal]))
+        options = {f"kafka.{key}": text for key, text in {**given, "bootstrap.servers": secured.bootstrap}.items()}
+        done = subprocess.run(
+            [sys.executable, "-c", READ_TOPICS, json.dumps(options)],
+            env=environment(secured.realm),
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, seen), done.stderr
 
 
 def test_commands_of_gregor_say_why_they_are_refused(secured: Secured) -> None:

@@ -156,6 +156,21 @@ def test_scram_user_and_delegation_token(tmp_path: Path) -> None:
     serve(tmp_path, check)
 
 
+def test_request_behind_the_last_raw_token_in_the_same_bytes(tmp_path: Path) -> None:
+    """A client of GSSAPI has no response to its last token to wait for."""
+
+    async def check(connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        assert (await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 0)).error_code == 0
+        token = b"\0alice\0s3cret"
+        client.writer.write(len(token).to_bytes(4) + token + request_frame(ApiVersionsRequest(), 0))
+        assert await client.frame() == b""
+        assert (await client.frame())[4:6] == bytes(2)
+        assert (await client.ask(MetadataRequest(topics=None), 9)).brokers
+
+    serve(tmp_path, check)
+
+
 def test_raw_tokens_of_handshake_version_0(tmp_path: Path) -> None:
     async def check(connect: Callable[[], Awaitable[Client]]) -> None:
         client = await connect()
