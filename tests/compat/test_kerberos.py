@@ -176,6 +176,7 @@ def test_java_of_handshake_version_0(secured: Secured) -> None:
         run_kafka_tool(
             "kafka.tools.ConsoleProducer",
             *("--broker-list", secured.bootstrap, "--topic", TOPIC, "--producer.config", str(file)),
+            *("--request-timeout-ms", "60000"),
             stdin="of old Java\n",
             version="0.10.2.2",
             timeout_s=WAIT_S,

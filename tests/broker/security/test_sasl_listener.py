@@ -13,6 +13,7 @@ import pytest
 
 from gregor.broker.server import Server
 from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
 from gregor.protocol.client import version_ranges
 from gregor.protocol.messages import (
     AlterUserScramCredentialsRequest,
@@ -30,6 +31,7 @@ from gregor.protocol.sasl.mechanism import AuthenticationFailed, ClientMechanism
 from gregor.protocol.sasl.plain import PlainClient
 from gregor.protocol.sasl.scram import MECHANISMS, ScramClient, salted_password
 from tests.broker.harness import LIMIT_S, QUICK, request_frame
+from tests.support.fake_gssapi import fake_gssapi
 
 SETTINGS = {
     **QUICK,
@@ -102,6 +104,25 @@ def serve(folder: Path, check: Callable[[Callable[[], Awaitable[Client]]], Await
             await server.stop()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("cause", ["no package", "no key"])
+def test_broker_that_can_authenticate_no_client_of_kerberos_does_not_start(tmp_path: Path, cause: str) -> None:
+    settings = {
+        **QUICK,
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(tmp_path),
+        "sasl.kerberos.service.name": "kafka",
+        "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": (
+            'x.Krb5LoginModule required useKeyTab=true keyTab="/no/keytab" principal="kafka/a@R";'
+        ),
+    }
+    expected = {
+        "no package": r"^sasl.enabled.mechanisms=GSSAPI: .* install it with: pip install 'gregor\[kerberos\]'",
+        "no key": r"^listener.name.sasl_plaintext.gssapi.sasl.jaas.config=\(hidden\): no client could authenticate",
+    }
+    with fake_gssapi(cause == "no key"), pytest.raises(ConfigError, match=expected[cause]):
+        asyncio.run(Server(BrokerConfig(settings)).start())
 
 
 def test_nothing_is_served_before_authentication(tmp_path: Path) -> None:
