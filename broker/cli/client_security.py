@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.cli.errors import CommandError
 from gregor.config.definitions import ConfigError
-from gregor.config.security.jaas import KERBEROS_MODULE, JaasError, KerberosLogin
-from gregor.config.security.sasl import SERVICE_NAME, check_service_name
 from gregor.protocol.client_security import SECRETS, refuse_classes, sasl_of_client, security_of_client
 from gregor.protocol.sasl.mechanism import OAUTHBEARER, AuthenticationFailed
 from gregor.protocol.sasl.oauthbearer import TOKEN_ENDPOINT
@@ -31,6 +29,7 @@ _TRANSLATED = (
     "ssl.truststore.password",
     "ssl.truststore.type",
 )
+_KERBEROS_MODULE = "Krb5LoginModule"
 _OF_TICKETS = ("sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.ticket.renew.window.factor")
 _OF_TOKENS = (
     "sasl.login.callback.handler.class",
@@ -82,7 +81,7 @@ def for_librdkafka(given: Mapping[str, str]) -> dict[str, str]:
         raise _refusal(error) from None
     if found.get("ssl.endpoint.identification.algorithm") == "":
         found["ssl.endpoint.identification.algorithm"] = "none"
-    if entry is not None and entry.module_name == KERBEROS_MODULE:
+    if entry is not None and entry.module_name == _KERBEROS_MODULE:
         found.update(_kerberos(given, entry))
     elif entry is not None and not fetches_tokens(given):
         if "username" not in entry.options or "password" not in entry.options:
@@ -95,6 +94,9 @@ def for_librdkafka(given: Mapping[str, str]) -> dict[str, str]:
 
 def _kerberos(given: Mapping[str, str], entry: JaasEntry) -> dict[str, str]:
     """Return the settings of librdkafka for the identity of a JAAS entry; it runs kinit with a keytab."""
+    from gregor.config.security.jaas import JaasError, KerberosLogin  # most commands need neither
+    from gregor.config.security.sasl import SERVICE_NAME, check_service_name
+
     try:
         login = KerberosLogin.of(entry)
         service = check_service_name(SERVICE_NAME, given.get(SERVICE_NAME, "").strip(), login)
