@@ -38,6 +38,8 @@ _RENAMED = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
 }
+_WITHOUT_GSSAPI = "No provider for SASL mechanism GSSAPI"
+"""The text of librdkafka."""
 _JAVA_ONLY = frozenset(
     [
         *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),
@@ -124,6 +126,13 @@ def make_client(kind: Callable[[dict[str, Any]], V], settings: dict[str, Any]) -
         return kind(settings)
     except (KafkaException, ValueError, TypeError) as error:
         inner = kafka_error(error) if isinstance(error, KafkaException) else None
+        if _WITHOUT_GSSAPI in str(error):
+            raise CommandError(
+                "sasl.mechanism=GSSAPI: the client library of this command, confluent-kafka, was built without it, as"
+                " its wheels are. Build librdkafka with libsasl2, then: pip install --no-binary confluent-kafka"
+                " confluent-kafka. The commands with a client of their own, such as acls, need only"
+                " pip install 'gregor[kerberos]'."
+            ) from None
         raise CommandError(f"{inner.str() if inner else error}. Correct the client settings of the command.") from None
 
 

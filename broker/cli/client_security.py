@@ -12,6 +12,7 @@ from gregor.protocol.sasl.mechanism import OAUTHBEARER, AuthenticationFailed
 from gregor.protocol.sasl.oauthbearer import TOKEN_ENDPOINT
 
 if TYPE_CHECKING:
+    from gregor.config.security.jaas import JaasEntry
     from gregor.protocol.channel_security import ChannelSecurity
 
 # Keys of Java's clients that librdkafka does not have; others replace them.
@@ -28,6 +29,8 @@ _TRANSLATED = (
     "ssl.truststore.password",
     "ssl.truststore.type",
 )
+_KERBEROS_MODULE = "Krb5LoginModule"
+_OF_TICKETS = ("sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.ticket.renew.window.factor")
 _OF_TOKENS = (
     "sasl.login.callback.handler.class",
     "sasl.login.connect.timeout.ms",
@@ -63,10 +66,10 @@ def channel_security(given: Mapping[str, str]) -> ChannelSecurity:
 def for_librdkafka(given: Mapping[str, str]) -> dict[str, str]:
     """Return client settings with the names and forms of librdkafka; its own names stay. Raises CommandError."""
     if not fetches_tokens(given) and not any(
-        key in given for key in (*_TRANSLATED, *_REFUSED, "ssl.endpoint.identification.algorithm")
+        key in given for key in (*_TRANSLATED, *_REFUSED, *_OF_TICKETS, "ssl.endpoint.identification.algorithm")
     ):
         return dict(given)
-    without = (*_TRANSLATED, *_OF_TOKENS) if fetches_tokens(given) else _TRANSLATED
+    without = (*_TRANSLATED, *_OF_TICKETS, *(_OF_TOKENS if fetches_tokens(given) else ()))
     found = {key: text for key, text in given.items() if key not in without}
     try:
         for key, reason in _REFUSED.items():
@@ -78,12 +81,36 @@ def for_librdkafka(given: Mapping[str, str]) -> dict[str, str]:
         raise _refusal(error) from None
     if found.get("ssl.endpoint.identification.algorithm") == "":
         found["ssl.endpoint.identification.algorithm"] = "none"
-    if entry is not None and not fetches_tokens(given):
+    if entry is not None and entry.module_name == _KERBEROS_MODULE:
+        found.update(_kerberos(given, entry))
+    elif entry is not None and not fetches_tokens(given):
         if "username" not in entry.options or "password" not in entry.options:
             raise CommandError("sasl.jaas.config: this command needs a login module with username and password.")
         if entry.options.get("tokenauth", "").lower() == "true":
             raise CommandError("sasl.jaas.config: the client library of this command has no delegation tokens.")
         found["sasl.username"], found["sasl.password"] = entry.options["username"], entry.options["password"]
+    return found
+
+
+def _kerberos(given: Mapping[str, str], entry: JaasEntry) -> dict[str, str]:
+    """Return the settings of librdkafka for the identity of a JAAS entry; it runs kinit with a keytab."""
+    from gregor.config.security.jaas import JaasError, KerberosLogin  # most commands need neither
+    from gregor.config.security.sasl import SERVICE_NAME, check_service_name
+
+    try:
+        login = KerberosLogin.of(entry)
+        service = check_service_name(SERVICE_NAME, given.get(SERVICE_NAME, "").strip(), login)
+    except JaasError as error:
+        raise CommandError(f"sasl.jaas.config: {error}.") from None
+    except ConfigError as error:
+        raise _refusal(error) from None
+    found = {SERVICE_NAME: service}
+    if login.principal:
+        found["sasl.kerberos.principal"] = login.principal
+    if login.keytab:
+        found["sasl.kerberos.keytab"] = login.keytab
+    else:
+        found["sasl.kerberos.kinit.cmd"] = ""  # the tickets of the cache are used as they are
     return found
 
 

@@ -156,7 +156,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             while True:
                 before = start
-                for size, key, version, correlation_id in receiver.requests(view, start, end):
+                # Another receiver may be there since the last pass: behind the last raw token of SASL comes a request.
+                for size, key, version, correlation_id in inbound.receiver.requests(view, start, end):
                     if inbound.busy or outbound.blocked:
                         break
                     begin = start + SIZE_BYTES

@@ -34,6 +34,7 @@ _REMEDIES = {
     195: "run kinit, or set useKeyTab=true with keyTab and principal in sasl.jaas.config",
 }
 """By the number of the error in Kerberos (RFC 4120, section 7.5.9, and the library's own ones)."""
+_MAX_CAUSE_CHARS = 300
 _MEANINGLESS = ("Success", "Unknown error")
 
 
@@ -68,7 +69,8 @@ class _Context:
 
     @property
     def peer(self) -> str:
-        return str(_guarded(lambda: self._context.initiator_name))
+        name = bytes(_guarded(lambda: self._context.initiator_name))
+        return _printable(name.decode("utf-8", "backslashreplace"))
 
     def step(self, token: bytes | None) -> bytes:
         return bytes(_guarded(lambda: self._context.step(token)) or b"")
@@ -88,11 +90,19 @@ def _guarded(call: Callable[[], Any]) -> Any:
 
 
 def cause_of(error: Any) -> str:
-    """Return the text of an error of the package, with a remedy where the error has one."""
+    """Return the text of an error of the package, with a remedy where the error has one.
+
+    It may contain names of an unauthenticated peer's token, so it is one line of limited length.
+    """
     texts = [text for text in error.get_all_statuses(error.min_code, False) if text not in _MEANINGLESS]
-    text = "; ".join(texts or error.get_all_statuses(error.maj_code, True))
+    text = _printable("; ".join(texts or error.get_all_statuses(error.maj_code, True)))[:_MAX_CAUSE_CHARS]
     remedy = _REMEDIES.get(error.min_code - _FIRST_CODE)
     return text if remedy is None else f"{text}; {remedy}"
+
+
+def _printable(text: str) -> str:
+    """Return the text with escapes for characters that would break or forge a line of a log."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def default_realm() -> str:

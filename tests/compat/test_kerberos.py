@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from gregor.config.properties import load_properties
 from tests.compat.records import WAIT_S
 from tests.support.gregor_cluster import GregorCluster
 from tests.support.kafka import run_kafka_tool
@@ -174,6 +176,7 @@ def test_java_of_handshake_version_0(secured: Secured) -> None:
         run_kafka_tool(
             "kafka.tools.ConsoleProducer",
             *("--broker-list", secured.bootstrap, "--topic", TOPIC, "--producer.config", str(file)),
+            *("--request-timeout-ms", "60000"),
             stdin="of old Java\n",
             version="0.10.2.2",
             timeout_s=WAIT_S,
@@ -216,13 +219,39 @@ def test_commands_of_gregor_with_the_ticket_cache(secured: Secured) -> None:
     secured.realm.get_ticket(f"{ADMIN}@{REALM}", secured.realm.folder / "0.keytab")
     found = secured.gregor("acls", "--list", file=None)
     assert found.returncode == 0 and "User:Alice" in found.stdout, found.stdout + found.stderr
+    doctor = secured.gregor("doctor", file=None)
+    assert doctor.returncode == 0 and "WRONG" not in doctor.stdout, doctor.stdout + doctor.stderr
+
+
+READ_TOPICS = """
+import json, sys
+from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.client.settings import ClientSettings
+
+print(*Cluster(ClientSettings.from_options(json.loads(sys.argv[1]))).topics())
+"""
+
+
+def test_the_client_of_spark_jobs_sees_the_topics_of_its_rules(secured: Secured) -> None:
+    for principal, seen in ((ALICE, TOPIC), (BOB, "")):
+        given = load_properties(str(secured.files[principal]))
+        options = {f"kafka.{key}": text for key, text in {**given, "bootstrap.servers": secured.bootstrap}.items()}
+        done = subprocess.run(
+            [sys.executable, "-c", READ_TOPICS, json.dumps(options)],
+            env=environment(secured.realm),
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, seen), done.stderr
 
 
 def test_commands_of_gregor_say_why_they_are_refused(secured: Secured) -> None:
     refused = secured.gregor("acls", "--list", bootstrap=secured.stale)
     assert "SASL/GSSAPI: Authentication failed during authentication due to invalid credentials" in refused.stderr
     doctor = secured.gregor("doctor", bootstrap=secured.stale)
-    assert "due to invalid credentials with SASL mechanism GSSAPI" in doctor.stdout + doctor.stderr
+    assert "due to invalid credentials with SASL mechanism GSSAPI" in doctor.stdout
+    assert "its keytab is older than its key, or no rule of sasl.kerberos.principal.to.local.rules" in doctor.stdout
     secured.realm.keytab(BOB, "new.keytab")
     outdated = secured.gregor("acls", "--list", file=BOB)
     assert "the keytab has another key than the KDC: export it again" in outdated.stderr

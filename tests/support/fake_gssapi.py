@@ -1,4 +1,4 @@
-"""What gregor uses of the package `gssapi`, without Kerberos: tokens are texts, keytabs are names of principals."""
+"""The part of the package `gssapi` that gregor uses, without Kerberos: tokens are texts, keytabs lists of names."""
 
 from __future__ import annotations
 
@@ -36,6 +36,9 @@ class Name:
 
     def __str__(self) -> str:
         return self.text
+
+    def __bytes__(self) -> bytes:
+        return self.text.encode("latin-1")
 
 
 class Credentials(NamedTuple):

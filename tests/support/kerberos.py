@@ -55,7 +55,11 @@ def gssapi_folder() -> pathlib.Path:
         timeout=BUILD_TIMEOUT_S,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    partial.rename(folder)
+    try:
+        partial.rename(folder)
+    except OSError:  # another process has compiled it meanwhile
+        shutil.rmtree(partial)
+        assert folder.is_dir()
     return folder
 
 

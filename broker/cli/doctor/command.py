@@ -45,6 +45,7 @@ from gregor.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from gregor.protocol.sasl.mechanism import GSSAPI
 from gregor.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def doctor(
             seen = observe_cluster(bootstrap, config_file)
             report([*check(seen), *seen.transactions, *seen.groups, *seen.quotas])
         except CommandError as error:
-            report([Finding(Level.WRONG, str(error).rstrip("."), remedy_for_peer(bootstrap, protocol))])
+            remedy = remedy_for_peer(bootstrap, protocol, given.get("sasl.mechanism", "").strip() or GSSAPI)
+            report([Finding(Level.WRONG, str(error).rstrip("."), remedy)])
     config = None
     if config_path is not None:
         cluster_id = seen.metadata.cluster_id if seen is not None else None
@@ -185,7 +187,7 @@ def check_bootstrap(bootstrap: str, connect: Callable[..., Any] = socket.create_
     return found
 
 
-def remedy_for_peer(bootstrap: str, protocol: str = PLAINTEXT) -> str:
+def remedy_for_peer(bootstrap: str, protocol: str = PLAINTEXT, mechanism: str = "") -> str:
     """Return the remedy for a peer that accepts connections but does not answer like a listener of this protocol."""
     for host, port in parse_bootstrap(bootstrap):
         name = address_text(host, port)
@@ -198,6 +200,12 @@ def remedy_for_peer(bootstrap: str, protocol: str = PLAINTEXT) -> str:
         return (
             "give a listener of a Kafka broker; one with SASL closes such connections: set security.protocol, "
             "sasl.mechanism and sasl.jaas.config in the file of --command-config"
+        )
+    if protocol.startswith("SASL_") and mechanism == GSSAPI:
+        return (
+            "compare sasl.kerberos.service.name and the principal in the keytab of the broker with its host name, and"
+            " the clocks; where the broker refuses the client, its log of gregor.authorizer has the cause: its keytab"
+            " is older than its key, or no rule of sasl.kerberos.principal.to.local.rules fits the client"
         )
     return "compare security.protocol and the settings ssl.* and sasl.* of --command-config with those of the listener"
 

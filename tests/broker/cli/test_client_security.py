@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from gregor.broker.cli.client import client_settings
+from gregor.broker.cli.client import client_settings, make_client
 from gregor.broker.cli.client_security import channel_security, for_librdkafka
 from gregor.broker.cli.errors import CommandError
 from gregor.protocol.sasl.token_endpoint import tokens_of
@@ -60,6 +61,44 @@ def test_stores_and_jaas_are_translated(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_followed_are_refused(given: dict[str, str], text: str) -> None:
     with pytest.raises(CommandError, match=text):
         for_librdkafka(given)
+
+
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required"
+SERVICE = {"sasl.kerberos.service.name": "kafka", "sasl.kerberos.ticket.renew.jitter": "0.05"}
+
+
+@pytest.mark.parametrize(
+    ("options", "identity"),
+    [
+        (
+            'useKeyTab=true keyTab="/a.keytab" principal="a@R"',
+            {"sasl.kerberos.keytab": "/a.keytab", "sasl.kerberos.principal": "a@R"},
+        ),
+        ("useTicketCache=true", {"sasl.kerberos.kinit.cmd": ""}),
+    ],
+)
+def test_identity_in_kerberos_is_translated(options: str, identity: dict[str, str]) -> None:
+    given = {"sasl.mechanism": "GSSAPI", **SERVICE, "sasl.jaas.config": f"{KERBEROS} {options};"}
+    found = for_librdkafka(given)
+    assert found == {"sasl.mechanism": "GSSAPI", "sasl.kerberos.service.name": "kafka", **identity}
+
+
+@pytest.mark.parametrize(
+    ("jaas", "text"),
+    [
+        (f"{KERBEROS} principal=a;", "Krb5LoginModule needs useKeyTab=true"),
+        (f"{KERBEROS} useTicketCache=true serviceName=other;", "differs from the option serviceName=other"),
+    ],
+)
+def test_identity_in_kerberos_that_is_refused(jaas: str, text: str) -> None:
+    with pytest.raises(CommandError, match=text):
+        for_librdkafka({"sasl.mechanism": "GSSAPI", **SERVICE, "sasl.jaas.config": jaas})
+
+
+def test_client_library_without_gssapi_says_so() -> None:
+    settings = client_settings("127.0.0.1:1", None, {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})
+    with pytest.raises(CommandError, match="confluent-kafka, was built without it.* pip install 'gregor.kerberos.'"):
+        make_client(AdminClient, settings)
 
 
 def test_own_client_names_the_key_that_is_wrong() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from gregor.broker.server import Server
 from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
 from gregor.protocol.client import version_ranges
 from gregor.protocol.messages import (
     AlterUserScramCredentialsRequest,
@@ -30,6 +31,7 @@ from gregor.protocol.sasl.mechanism import AuthenticationFailed, ClientMechanism
 from gregor.protocol.sasl.plain import PlainClient
 from gregor.protocol.sasl.scram import MECHANISMS, ScramClient, salted_password
 from tests.broker.harness import LIMIT_S, QUICK, request_frame
+from tests.support.fake_gssapi import fake_gssapi
 
 SETTINGS = {
     **QUICK,
@@ -104,6 +106,25 @@ def serve(folder: Path, check: Callable[[Callable[[], Awaitable[Client]]], Await
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("cause", ["no package", "no key"])
+def test_broker_that_can_authenticate_no_client_of_kerberos_does_not_start(tmp_path: Path, cause: str) -> None:
+    settings = {
+        **QUICK,
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(tmp_path),
+        "sasl.kerberos.service.name": "kafka",
+        "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": (
+            'x.Krb5LoginModule required useKeyTab=true keyTab="/no/keytab" principal="kafka/a@R";'
+        ),
+    }
+    expected = {
+        "no package": r"^sasl.enabled.mechanisms=GSSAPI: .* install it with: pip install 'gregor\[kerberos\]'",
+        "no key": r"^listener.name.sasl_plaintext.gssapi.sasl.jaas.config=\(hidden\): no client could authenticate",
+    }
+    with fake_gssapi(cause == "no key"), pytest.raises(ConfigError, match=expected[cause]):
+        asyncio.run(Server(BrokerConfig(settings)).start())
+
+
 def test_nothing_is_served_before_authentication(tmp_path: Path) -> None:
     async def check(connect: Callable[[], Awaitable[Client]]) -> None:
         client = await connect()
@@ -152,6 +173,21 @@ def test_scram_user_and_delegation_token(tmp_path: Path) -> None:
         secret = base64.b64encode(token.hmac).decode()
         await other.log_in(ScramClient(scram, token.token_id, secret, is_token=True))
         assert (await other.ask(wanted, 3)).error_code == 64  # a token makes no further tokens
+
+    serve(tmp_path, check)
+
+
+def test_request_behind_the_last_raw_token_in_the_same_bytes(tmp_path: Path) -> None:
+    """A client of GSSAPI has no response to its last token to wait for."""
+
+    async def check(connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        assert (await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 0)).error_code == 0
+        token = b"\0alice\0s3cret"
+        client.writer.write(len(token).to_bytes(4) + token + request_frame(ApiVersionsRequest(), 0))
+        assert await client.frame() == b""
+        assert (await client.frame())[4:6] == bytes(2)
+        assert (await client.ask(MetadataRequest(topics=None), 9)).brokers
 
     serve(tmp_path, check)
 

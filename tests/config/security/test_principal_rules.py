@@ -88,7 +88,7 @@ def test_examples_of_kafka_for_kerberos(principal: str, name: str) -> None:
         ("RULE:[1:hello $0]", "a@too", "hello too"),
         ("RULE:[1:hello $0]", "a@no recursion $1", "hello no recursion $1"),
         ("RULE:[1:hello]", "a@X", "hello"),
-        # What Kafka's KerberosRule does besides.
+        # Other cases of Kafka's KerberosRule.
         ("RULE:[2:$2-$1.$0]", "kafka/host@FOO", "host-kafka.FOO"),
         (r"RULE:[1:$1@$0](.*@FOO)s/@.*//", "bob@FOO", "bob"),
         (r"RULE:[1:$1]s/b/x/", "bob@FOO", "xob"),

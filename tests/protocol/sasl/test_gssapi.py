@@ -13,7 +13,7 @@ PEER = "alice@REALM"
 
 
 class FakeContext:
-    """One side of a context: the client's tokens are `hello` and whatever `rounds` says, the server answers each.
+    """One side of a context: `tokens` has the answer to each token of the other side, and `last` establishes it.
 
     Wrapped messages have a prefix; others are refused as a broken proof of integrity is.
     """

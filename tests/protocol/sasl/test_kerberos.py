@@ -10,9 +10,9 @@ import pytest
 from gregor.config.security.jaas import KerberosLogin, parse_jaas
 from gregor.protocol.sasl.clients import client_mechanism
 from gregor.protocol.sasl.gssapi import GssapiServer
-from gregor.protocol.sasl.kerberos import KerberosMissing, acceptor, default_realm, initiator
+from gregor.protocol.sasl.kerberos import KerberosMissing, acceptor, cause_of, default_realm, initiator
 from gregor.protocol.sasl.mechanism import AuthenticationFailed
-from tests.support.fake_gssapi import fake_gssapi
+from tests.support.fake_gssapi import GSSError, fake_gssapi
 
 BROKER = KerberosLogin("kafka/host@REALM", "kafka/host@REALM")
 SERVICE = {"sasl.kerberos.service.name": "kafka"}
@@ -38,6 +38,24 @@ def test_client_and_server() -> None:
     while token is not None:
         token = client.respond(server.respond(token) or b"")
     assert (server.done, server.principal_name) == (True, "alice")
+
+
+@pytest.mark.usefixtures("package")
+def test_name_that_is_no_text_is_no_error_of_the_program() -> None:
+    server = GssapiServer(acceptor(BROKER), lambda name: name)
+    for token in (b"b\xf6b@REALM to kafka@host", b"", b"wrapped:\1\0\0\0"):
+        server.respond(token)
+    assert server.principal_name == "b\\xf6b@REALM"
+
+
+def test_names_of_a_peer_forge_no_line_of_a_log() -> None:
+    class ForgedError(GSSError):
+        def get_all_statuses(self, code: int, is_major: bool) -> list[str]:
+            return ["Cannot decrypt ticket for kafka\n2026-01-01 alice is authenticated" + 1000 * "x"]
+
+    text = cause_of(ForgedError(9, 31))
+    assert text.startswith("Cannot decrypt ticket for kafka\\n2026-01-01 alice") and text.isprintable()
+    assert len(text) == 300
 
 
 @pytest.mark.usefixtures("package")

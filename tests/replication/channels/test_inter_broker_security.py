@@ -1,4 +1,5 @@
-"""replication.channels.inter_broker_security: a broker that authenticates to others with a token of a provider."""
+"""replication.channels.inter_broker_security: a broker that authenticates to others with a token of a provider, or with
+a ticket of Kerberos."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from gregor.config.definitions import ConfigError
 from gregor.protocol.sasl.mechanism import AuthenticationFailed
 from gregor.protocol.sasl.token_endpoint import tokens_of
 from gregor.replication.channels.inter_broker_security import security_between_brokers
+from tests.support.fake_gssapi import fake_gssapi
 from tests.support.identity_provider import identity_provider, token_body
 
 SECRET = "planted-broker-secret"
@@ -73,3 +75,32 @@ def test_settings_without_a_token_stop_the_start(texts: dict[str, str], message:
     with pytest.raises(ConfigError, match=message) as refused:
         security_between_brokers(BrokerConfig({**BASE, **given}))
     assert SECRET not in str(refused.value)
+
+
+KERBEROS = {
+    **BASE,
+    "sasl.enabled.mechanisms": "GSSAPI",
+    "sasl.mechanism.inter.broker.protocol": "GSSAPI",
+    "sasl.kerberos.service.name": "kafka",
+    "listener.name.inside.gssapi.sasl.jaas.config": (
+        'x.Krb5LoginModule required useKeyTab=true keyTab="kafka/a@R" principal="kafka/a@R";'
+    ),
+}
+
+
+def test_ticket_is_for_the_service_on_the_host_of_the_other_broker() -> None:
+    with fake_gssapi():
+        security = security_between_brokers(BrokerConfig(KERBEROS))
+        assert security.new_mechanism is not None
+        assert security.new_mechanism("b.example").first() == b"kafka/a@R to kafka@b.example"
+
+
+def test_kerberos_that_cannot_be_used_stops_the_start() -> None:
+    with fake_gssapi(present=False), pytest.raises(ConfigError, match="pip install 'gregor.kerberos.'") as refused:
+        security_between_brokers(BrokerConfig(KERBEROS))
+    assert (refused.value.key, refused.value.value) == ("sasl.mechanism.inter.broker.protocol", "GSSAPI")
+    key = "listener.name.inside.gssapi.sasl.jaas.config"
+    other = {key: 'x.Krb5LoginModule required useKeyTab=true keyTab="other" principal="kafka/a@R";'}
+    with fake_gssapi(), pytest.raises(ConfigError, match="No credentials cache found") as refused:
+        security_between_brokers(BrokerConfig({**KERBEROS, **other}))
+    assert refused.value.key == key
