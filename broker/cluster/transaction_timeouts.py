@@ -85,7 +85,8 @@ class TransactionTimeouts:
             if not self._queues.add(coordinator, search):
                 search.outcome.complete({})
         for search in searches.values():
-            found |= await outcome_of(search.outcome, asyncio.get_running_loop().create_future())
+            timeouts = await outcome_of(search.outcome, asyncio.get_running_loop().create_future())
+            found |= timeouts
         return found
 
     def close(self) -> None:

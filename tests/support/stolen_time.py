@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import math
+import time
 
 MAX_SHARE = 0.01
 """Below it, wall time is held against its limit."""
@@ -51,3 +54,27 @@ def waited_s() -> float:
             return int(file.read().split()[1]) / 1e9
     except OSError:
         return 0.0
+
+
+def waited_of_process_s(pid: int) -> float:
+    """Return the same for all threads of a process together. Those that have ended are not counted."""
+    total_ns = 0
+    for path in glob.glob(f"/proc/{pid}/task/*/schedstat"):
+        with contextlib.suppress(OSError), open(path) as file:
+            total_ns += int(file.read().split()[1])
+    return total_ns / 1e9
+
+
+class UndisturbedTime:
+    """Wall time since the object was made, without the time for which this thread, or a thread of the process that it
+    waits for, was ready to run while others had the processor."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._begin_s, self._waited_s = time.monotonic(), self._waited()
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._begin_s - (self._waited() - self._waited_s)
+
+    def _waited(self) -> float:
+        return waited_s() + waited_of_process_s(self._pid)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import pathlib
 
 import pytest
 
-from tests.support.stolen_time import MAX_SHARE, StolenTime, steal_of
+from tests.support import stolen_time
+from tests.support.stolen_time import MAX_SHARE, StolenTime, UndisturbedTime, steal_of, waited_of_process_s, waited_s
 
 
 def stat(idle: int, stolen: int) -> str:
@@ -41,3 +43,19 @@ def test_a_system_that_does_not_tell_allows_no_limit_of_wall_time(tmp_path: path
     stolen = StolenTime(str(tmp_path / "absent"))
     assert math.isnan(stolen.share())
     assert not stolen.allows_wall_time()
+
+
+def test_time_for_which_others_had_the_processor_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, own_s, of_process_s = 100.0, 5.0, 7.0
+    monkeypatch.setattr(stolen_time.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(stolen_time, "waited_s", lambda: own_s)
+    monkeypatch.setattr(stolen_time, "waited_of_process_s", lambda pid: of_process_s if pid == 12 else math.nan)
+    spent = UndisturbedTime(12)
+    now_s, own_s, of_process_s = 110.0, 6.0, 9.5
+    assert spent.seconds() == 6.5
+
+
+def test_waits_of_all_threads_of_a_process_are_added_up() -> None:
+    before = waited_s()
+    assert waited_of_process_s(os.getpid()) >= before
+    assert waited_of_process_s(2**30) == 0

@@ -55,7 +55,7 @@ async function main() {
     idempotent: true,
     allowAutoTopicCreation: false,
   })
-  const consumer = kafka.consumer({ groupId: settings.group, maxWaitTimeInMs: 100, readUncommitted: false })
+  const consumer = kafka.consumer({ groupId: settings.group, maxWaitTimeInMs: 100, readUncommitted: false, sessionTimeout: 6000, heartbeatInterval: 1000 })
   await producer.connect()
   await consumer.connect()
   await consumer.subscribe({ topics: [settings.input], fromBeginning: true })
