@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -86,11 +93,35 @@ class SecuredBroker(BrokerProcess):
         ]
         admin.alter_user_scram_credentials(changes)[name].result(WAIT_S)
 
+    def add_topics(self, names: Iterable[str]) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        for made in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+            made.result(WAIT_S)
 
-def signed_token(user: str = USER, lifetime_s: int = 3600) -> str:
-    """Return a token that the listener SASL_SSL accepts."""
+    def allow(self, user: str, prefix: str, *more: AclOperation) -> None:
+        """Add rules: the user reads and writes topics, and reads as groups, whose names begin with the prefix; `more`
+        are further operations on the topics."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        wanted = (
+            (ResourceType.TOPIC, AclOperation.READ),
+            (ResourceType.TOPIC, AclOperation.WRITE),
+            (ResourceType.GROUP, AclOperation.READ),
+            *((ResourceType.TOPIC, operation) for operation in more),
+        )
+        rules = [
+            AclBinding(
+                kind, prefix, ResourcePatternType.PREFIXED, f"User:{user}", "*", operation, AclPermissionType.ALLOW
+            )
+            for kind, operation in wanted
+        ]
+        for made in admin.create_acls(rules).values():
+            made.result(WAIT_S)
+
+
+def signed_token(user: str = USER, lifetime_s: int = 3600, audience: str = "gregor") -> str:
+    """Return a token that the listener SASL_SSL accepts, if it is for its audience."""
     now_s = int(time.time())
-    claims = {"sub": user, "iat": now_s, "exp": now_s + lifetime_s, "aud": "gregor", "scope": "kafka"}
+    claims = {"sub": user, "iat": now_s, "exp": now_s + lifetime_s, "aud": audience, "scope": "kafka"}
     return web_tokens.token("RS256", claims)
 
 
