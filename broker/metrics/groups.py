@@ -1,11 +1,14 @@
-"""Groups of consumers, each shown by its coordinator alone, with the names of kafka_exporter."""
+"""Groups of consumers, each shown by its coordinator alone, with the names of kafka_exporter and kafka-lag-exporter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gregor.broker.metrics.family import GAUGE, UNTYPED, Family, label_text
+from gregor.broker.metrics.first_unread import Position
+from gregor.broker.metrics.kept_lines import batched
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 
@@ -13,10 +16,15 @@ if TYPE_CHECKING:
     from gregor.broker.metrics.page import Page
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.coordinator.group.group import CommittedOffset, Group
+    from gregor.coordinator.group.shard import GroupShard
 
 _PREFIX = "kafka_consumergroup_"
 _PARTITION = ("consumergroup", "topic", "partition")
 _TOPIC = _PARTITION[:2]
+_EXPORTED = ("group", "topic", "partition")
+_LAG, _LAG_SECONDS = f"{_PREFIX}group_lag", f"{_PREFIX}group_lag_seconds"
+_MAX_LAG, _MAX_LAG_SECONDS = f"{_PREFIX}group_max_lag", f"{_PREFIX}group_max_lag_seconds"
+_SUM_LAG = f"{_PREFIX}group_sum_lag"
 _SHOWN = "shown by the coordinator of the group"
 
 FAMILIES = (
@@ -31,6 +39,16 @@ FAMILIES = (
     Family(
         f"{_PREFIX}lag_sum", UNTYPED, _TOPIC, f"Sum of the lags in a topic, {_SHOWN}; missing where one of them is."
     ),
+    Family(
+        _LAG_SECONDS,
+        GAUGE,
+        _EXPORTED,
+        f"Age of the first record that a group has not read, 0 without one, {_SHOWN}; missing where it is not known.",
+    ),
+    Family(_LAG, GAUGE, _EXPORTED, "The same as kafka_consumergroup_lag, by the name of kafka-lag-exporter."),
+    Family(_MAX_LAG, GAUGE, _EXPORTED[:1], f"The largest of the lags of a group that are known, {_SHOWN}."),
+    Family(_MAX_LAG_SECONDS, GAUGE, _EXPORTED[:1], f"The largest known lag of a group in seconds, {_SHOWN}."),
+    Family(_SUM_LAG, GAUGE, _EXPORTED[:1], f"Sum of the lags of a group that are known, {_SHOWN}."),
     Family(f"{_PREFIX}members", GAUGE, _PARTITION[:1], f"Members of a group, {_SHOWN}."),
 )
 
@@ -38,48 +56,92 @@ FAMILIES = (
 class GroupView:
     """Reads the groups that this broker coordinates."""
 
-    def __init__(self, groups: GroupCoordinator, end_of: Callable[[TopicPartitionKey], int | None]) -> None:
-        """`end_of` returns the high watermark of a partition, None where it is not known."""
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        end_of: Callable[[TopicPartitionKey], int | None],
+        time_ms_of: Callable[[Position], int | None],
+        clock_ms: Callable[[], float] = lambda: time.time() * 1000,
+    ) -> None:
+        """`end_of` returns the high watermark of a partition, `time_ms_of` the time of the first record from a position
+        on; both None where it is not known."""
         self._groups = groups
         self._end_of = end_of
+        self._time_ms_of = time_ms_of
+        self._clock_ms = clock_ms
 
     def partitions(self) -> Steps[dict[TopicPartitionKey, None]]:
         """Return the partitions in which a group has a committed offset."""
         found: dict[TopicPartitionKey, None] = {}
-        for shard in self._groups.loaded_shards():
-            for count, group_id in enumerate(shard.queries.group_ids(), 1):
-                group = shard.groups.get(group_id)  # it may end between two steps
-                for topic, partitions in () if group is None else list(group.offsets.items()):
-                    found.update(dict.fromkeys((topic, partition) for partition in partitions))
-                    if len(partitions) >= ITEMS_PER_STEP:
-                        yield None
-                if not count % ITEMS_PER_STEP:
-                    yield None
+        for topic, partitions in self._commits():
+            if partitions is not None:
+                found.update(dict.fromkeys((topic, partition) for partition in partitions))
             yield None
         return found
 
-    def collect(self, page: Page) -> Steps[None]:
-        """Add the families of this module."""
+    def unread(self) -> Steps[dict[Position, None]]:
+        """Return the committed offsets that are known to be below the high watermark."""
+        found: dict[Position, None] = {}
+        for topic, partitions in self._commits():
+            for partition, committed in () if partitions is None else partitions.items():
+                end = self._end_of((topic, partition))
+                if end is not None and committed.offset < end:
+                    found[Position(topic, partition, committed.offset)] = None
+            yield None
+        return found
+
+    def _commits(self) -> Iterator[tuple[str, dict[int, CommittedOffset] | None]]:
+        """Yield the offsets of each group in each topic, at most ITEMS_PER_STEP at a time; and None after many groups
+        without one."""
+        for _, group in self._all_groups():
+            for topic, partitions in () if group is None else list(group.offsets.items()):
+                yield from ((topic, dict(part)) for part in batched(list(partitions.items()), ITEMS_PER_STEP))
+            if group is None:
+                yield "", None
+
+    def _all_groups(self) -> Iterator[tuple[GroupShard, Group | None]]:
+        """Yield the groups of all loaded shards, and None after ITEMS_PER_STEP of them: the end of a step."""
         for shard in self._groups.loaded_shards():
             for count, group_id in enumerate(shard.queries.group_ids(), 1):
-                group = shard.groups.get(group_id)
+                group = shard.groups.get(group_id)  # it may end between two steps
                 if group is not None:
-                    members = shard.queries.members_count(group_id)
-                    page.add(f"{_PREFIX}members", members, label_text(consumergroup=group_id))
-                    yield from self._offsets(page, group)
+                    yield shard, group
                 if not count % ITEMS_PER_STEP:
-                    yield None
-            yield None
+                    yield shard, None
+            yield shard, None
 
-    def _offsets(self, page: Page, group: Group) -> Steps[None]:
-        for topic, partitions in list(group.offsets.items()):
-            yield from self._of_topic(page, group.group_id, topic, dict(partitions))
+    def collect(self, page: Page) -> Steps[None]:
+        """Add the families of this module."""
+        for shard, group in self._all_groups():
+            if group is None:
+                yield None
+                continue
+            members = shard.queries.members_count(group.group_id)
+            page.add(f"{_PREFIX}members", members, label_text(consumergroup=group.group_id))
+            lags, ages_s = list[int](), list[float]()
+            for topic, partitions in list(group.offsets.items()):
+                yield from self._of_topic(page, group.group_id, topic, dict(partitions), lags, ages_s)
+            of_group = label_text(group=group.group_id)
+            if lags:
+                page.add(_MAX_LAG, max(lags), of_group)
+                page.add(_SUM_LAG, sum(lags), of_group)
+            if ages_s:
+                page.add(_MAX_LAG_SECONDS, max(ages_s), of_group)
 
     def _of_topic(
-        self, page: Page, group_id: str, topic: str, partitions: Mapping[int, CommittedOffset]
+        self,
+        page: Page,
+        group_id: str,
+        topic: str,
+        partitions: Mapping[int, CommittedOffset],
+        lags: list[int],
+        ages_s: list[float],
     ) -> Steps[None]:
+        """Add the series of a group in a topic; add the lags and the ages to those of the group."""
         of_group = label_text(consumergroup=group_id, topic=topic)
-        offsets = lags = known = 0
+        exported = label_text(group=group_id, topic=topic)
+        known_before, sum_before = len(lags), sum(lags)
+        offsets = 0
         for count, (partition, committed) in enumerate(partitions.items(), 1):
             labels = f'{of_group[:-1]},partition="{partition}"}}'
             page.add(f"{_PREFIX}current_offset", committed.offset, labels)
@@ -88,10 +150,20 @@ class GroupView:
             if end is not None:
                 lag = max(0, end - committed.offset)
                 page.add(f"{_PREFIX}lag", lag, labels)
-                lags += lag
-                known += 1
+                labels = f'{exported[:-1]},partition="{partition}"}}'
+                page.add(_LAG, lag, labels)
+                lags.append(lag)
+                age_s = self._age_s(Position(topic, partition, committed.offset)) if lag else 0
+                if age_s is not None:
+                    page.add(_LAG_SECONDS, age_s, labels)
+                    ages_s.append(age_s)
             if not count % ITEMS_PER_STEP:
                 yield None
         page.add(f"{_PREFIX}current_offset_sum", offsets, of_group)
-        if known == len(partitions):
-            page.add(f"{_PREFIX}lag_sum", lags, of_group)
+        if len(lags) - known_before == len(partitions):
+            page.add(f"{_PREFIX}lag_sum", sum(lags) - sum_before, of_group)
+
+    def _age_s(self, position: Position) -> float | None:
+        """Return the age of the first record from a position on; 0 for a time ahead of this clock."""
+        time_ms = self._time_ms_of(position)
+        return None if time_ms is None else round(max(0.0, self._clock_ms() - time_ms) / 1000, 3)

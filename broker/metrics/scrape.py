@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from gregor.broker.metrics.cluster import ClusterView
+from gregor.broker.metrics.first_unread import FirstUnread
 from gregor.broker.metrics.groups import GroupView
 from gregor.broker.metrics.log_ends import LogEnds
 from gregor.broker.metrics.page import Page
@@ -58,7 +59,8 @@ class Scraper:
         self._cluster = ClusterView(broker.replicas, broker.logs, broker.metadata)
         security = security_between_brokers(broker.config)
         self._ends = LogEnds(broker.config, broker.replicas, broker.metadata, broker.background, security)
-        self._groups = GroupView(broker.groups, self._ends.of)
+        self._unread = FirstUnread(broker.config, broker.replicas, broker.metadata, broker.background, security)
+        self._groups = GroupView(broker.groups, self._ends.of, self._unread.time_ms)
         self._process = ProcessView(broker.connections, lag)
         self._scraping = asyncio.Lock()
 
@@ -66,11 +68,13 @@ class Scraper:
         """Return the text of all families, in pieces."""
         async with self._scraping:
             await self._ends.refresh(await self._background.search(self._groups.partitions()))
+            await self._unread.refresh(await self._background.search(self._groups.unread()))
             return await self._background.search(self._steps(openmetrics))
 
     def close(self) -> None:
         """Close the connections to other brokers."""
         self._ends.close()
+        self._unread.close()
 
     def _steps(self, openmetrics: bool) -> Steps[list[bytes]]:
         page = Page(FAMILIES)
