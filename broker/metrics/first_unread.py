@@ -42,6 +42,8 @@ MAX_WAIT_S = 1.0
 PARTITION_BYTES = 16 * 1024
 """Of a partition in a fetch of many: a usual batch. A larger one is fetched alone: the first of a fetch comes whole."""
 RESPONSE_BYTES = 1024 * 1024
+NO_RECORD = -1
+"""In place of a time: only markers of transactions stand from the position to the high watermark."""
 _LAST_WITH_NAMES = 12
 _LOG_START = -2
 """As a time in ListOffsets: the first offset of the log."""
@@ -86,7 +88,7 @@ class FirstUnread:
         )
 
     def time_ms(self, position: Position) -> int | None:
-        """Return the time of the first record from a position on; None where it is not known."""
+        """Return the time of the first record from a position on, in ms, or NO_RECORD; None where it is not known."""
         return self._times.get(position)
 
     async def refresh(self, positions: Iterable[Position]) -> None:
@@ -101,7 +103,7 @@ class FirstUnread:
         known, self._times = self._times, {}
         for count, position in enumerate(positions, 1):
             key = position.topic, position.partition
-            if position in known:
+            if known.get(position, NO_RECORD) != NO_RECORD:
                 self._times[position] = known[position]
             elif (own := self._replicas.get(*key)) is not None and own.is_leader:
                 found = yield from _in_log(own, position.offset)
@@ -177,7 +179,10 @@ class FirstUnread:
         _LOG_START where the records at the offset were removed."""
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return _LOG_START
-        if part.error_code != ErrorCode.NONE or offset >= part.high_watermark:
+        if part.error_code != ErrorCode.NONE:
+            return None
+        if offset >= part.high_watermark:
+            self._times[position] = NO_RECORD
             return None
         records = memoryview(cast(bytes, part.records or b""))
         if len(records) < RECORD_BATCH_OVERHEAD:
@@ -192,8 +197,7 @@ class FirstUnread:
 
 
 def _in_log(partition: Partition, offset: int) -> Steps[int | None]:
-    """Return the time of the first record from `offset` on in the log of a partition that this broker leads; None where
-    it is not known."""
+    """As FirstUnread.time_ms, from the log of a partition that this broker leads."""
     header = memoryview(bytearray(RECORD_BATCH_OVERHEAD))
     if partition.log is not None:
         offset = max(offset, partition.log.log_start_offset)
@@ -210,7 +214,7 @@ def _in_log(partition: Partition, offset: int) -> Steps[int | None]:
             return None
         try:
             if piece.size_bytes < RECORD_BATCH_OVERHEAD:
-                return None
+                return None if piece.size_bytes else NO_RECORD
             read = partial(piece.read_into, header)
             size_bytes = read() if piece.active else (yield read)
         except OSError:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gregor.broker.metrics.family import GAUGE, UNTYPED, Family, label_text
-from gregor.broker.metrics.first_unread import Position
+from gregor.broker.metrics.first_unread import NO_RECORD, Position
 from gregor.broker.metrics.kept_lines import batched
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
@@ -63,8 +63,8 @@ class GroupView:
         time_ms_of: Callable[[Position], int | None],
         clock_ms: Callable[[], float] = lambda: time.time() * 1000,
     ) -> None:
-        """`end_of` returns the high watermark of a partition, `time_ms_of` the time of the first record from a position
-        on; both None where it is not known."""
+        """`end_of` returns the high watermark of a partition, None where it is not known; `time_ms_of`: see
+        FirstUnread.time_ms."""
         self._groups = groups
         self._end_of = end_of
         self._time_ms_of = time_ms_of
@@ -164,6 +164,9 @@ class GroupView:
             page.add(f"{_PREFIX}lag_sum", sum(lags) - sum_before, of_group)
 
     def _age_s(self, position: Position) -> float | None:
-        """Return the age of the first record from a position on; 0 for a time ahead of this clock."""
+        """Return the age of the first record from a position on; 0 without one, and for a time
+        ahead of this clock."""
         time_ms = self._time_ms_of(position)
+        if time_ms == NO_RECORD:
+            return 0
         return None if time_ms is None else round(max(0.0, self._clock_ms() - time_ms) / 1000, 3)

@@ -14,7 +14,7 @@ from gregor.broker.cluster import peer_queue
 from gregor.broker.jobs.background import Background
 from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.metrics import first_unread
-from gregor.broker.metrics.first_unread import PARTITION_BYTES, FirstUnread, Position
+from gregor.broker.metrics.first_unread import NO_RECORD, PARTITION_BYTES, FirstUnread, Position
 from gregor.broker.server import Server
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode
@@ -163,10 +163,13 @@ def test_a_batch_that_does_not_fit_is_fetched_alone(run: Run) -> None:
 
 def test_markers_of_transactions_are_skipped(run: Run) -> None:
     control = stored(2, 2000, count=1, control=True)
-    FakePeer.logs = {0: [(1, stored(0, 1000)), (2, control), (4, stored(3, 3000))], 1: [(2, control)]}
+    last = stored(END - 1, 2000, count=1, control=True)
+    FakePeer.logs = {0: [(1, stored(0, 1000)), (2, control), (4, stored(3, 3000))], 1: [(END - 1, last)]}
 
     async def test(subject: Subject) -> None:
-        assert await subject.times((0, 2), (1, 2)) == [3000, None]
+        assert await subject.times((0, 2), (1, END - 1)) == [3000, NO_RECORD]
+        FakePeer.logs[1] = [(END - 1, stored(END - 1, 4000, count=1))]
+        assert await subject.times((1, END - 1)) == [4000], "that there is no record is not kept"
 
     run(test)
 
@@ -199,7 +202,7 @@ def test_unreachable_leaders_and_old_formats_leave_it_missing(run: Run) -> None:
     FakePeer.logs = {0: [(1, bytes(old))], 1: [(1, stored(0, 1000))]}
 
     async def test(subject: Subject) -> None:
-        assert await subject.times((0, 0), (4, END)) == [None, None]
+        assert await subject.times((0, 0), (4, END)) == [None, NO_RECORD]
         FakePeer.unreachable = True
         assert await subject.times((1, 0)) == [None]
         FakePeer.unreachable = False
@@ -231,7 +234,7 @@ def test_own_logs_and_those_of_another_leader_are_read_alike(tmp_path: Path, mon
             await unread.refresh(positions)
             found.append([unread.time_ms(position) for position in positions])
             unread.close()
-        assert found == [[1000, 2000, 4000, None]] * 2
+        assert found == [[1000, 2000, 4000, NO_RECORD]] * 2
         after = await series_of(url)
         for name in ("bytesout", "totalfetchrequests"):
             counter = f'kafka_server_brokertopicmetrics_{name}_total{{topic="t"}}'

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.metrics.first_unread import Position
+from gregor.broker.metrics.first_unread import NO_RECORD, Position
 from gregor.broker.metrics.groups import GroupView
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.table import FAMILIES
@@ -149,12 +149,15 @@ def test_seconds_are_the_age_of_the_first_unread_record_and_missing_where_it_is_
             context.commit_offset(5, partition=partition)
         ends = {("t", partition): 5 if partition == 3 else 8 for partition in range(4)}
         times = {Position("t", 0, 5): int(NOW_MS) - 2500, Position("t", 1, 5): int(NOW_MS) + 60_000}
+        context.commit_offset(5, partition=4)
+        ends["t", 4], times[Position("t", 4, 5)] = 6, NO_RECORD
         found = [line for line in lines_of(context, ends, times) if "seconds" in line]
         prefix = 'group_lag_seconds{group="g",topic="t",partition='
         assert sorted(found) == [
             f'{prefix}"0"}} 2.5',
             f'{prefix}"1"}} 0.0',
             f'{prefix}"3"}} 0',
+            f'{prefix}"4"}} 0',
             'group_max_lag_seconds{group="g"} 2.5',
         ]
 
