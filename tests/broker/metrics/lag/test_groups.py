@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.metrics.first_unread import NO_RECORD, Position
-from gregor.broker.metrics.groups import GroupView
+from gregor.broker.metrics.lag.first_unread import NO_RECORD, Position
+from gregor.broker.metrics.lag.groups import GroupView
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.table import FAMILIES
 from gregor.broker.server import Server

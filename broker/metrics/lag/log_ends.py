@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from gregor.broker.metrics.leader_requests import LeaderRequests
+from gregor.broker.metrics.lag.leader_requests import LeaderRequests
 from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ListOffsetsRequest, ListOffsetsResponse

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gregor.broker.metrics.family import GAUGE, UNTYPED, Family, label_text
-from gregor.broker.metrics.first_unread import NO_RECORD, Position
 from gregor.broker.metrics.kept_lines import batched
+from gregor.broker.metrics.lag.first_unread import NO_RECORD, Position
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 

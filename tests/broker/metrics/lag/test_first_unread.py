@@ -13,8 +13,8 @@ import pytest
 from gregor.broker.cluster import peer_queue
 from gregor.broker.jobs.background import Background
 from gregor.broker.jobs.turns import LoopGate
-from gregor.broker.metrics import first_unread
-from gregor.broker.metrics.first_unread import NO_RECORD, PARTITION_BYTES, FirstUnread, Position
+from gregor.broker.metrics.lag import first_unread
+from gregor.broker.metrics.lag.first_unread import NO_RECORD, PARTITION_BYTES, FirstUnread, Position
 from gregor.broker.server import Server
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode
@@ -26,10 +26,10 @@ from gregor.protocol.records.batch import (
 )
 from gregor.replication.channels.peer import PeerError
 from tests.broker.harness import batch, produce_request
+from tests.broker.metrics.lag.test_groups import create
+from tests.broker.metrics.lag.test_log_ends import image_of
 from tests.broker.metrics.scraped import series_of
-from tests.broker.metrics.test_groups import create
 from tests.broker.metrics.test_listener import client_of, with_server
-from tests.broker.metrics.test_log_ends import image_of
 
 OWN, OTHER = 1, 2
 LIMIT_S = 60
@@ -60,18 +60,19 @@ class FakePeer:
         if self.unreachable:
             raise PeerError("nothing listens there")
         if isinstance(request, ListOffsetsRequest):
-            (topic,) = request.topics
-            (wanted,) = topic.partitions
+            (listed,) = request.topics
+            (wanted,) = listed.partitions
             assert wanted.timestamp == -2
             start = ListOffsetsResponse.ListOffsetsPartitionResponse(
                 partition_index=wanted.partition_index, offset=self.starts[wanted.partition_index]
             )
             return ListOffsetsResponse(
-                topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=[start])]
+                topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name=listed.name, partitions=[start])]
             )
         assert isinstance(request, FetchRequest) and newest == 12, "the request names topics"
         assert request.replica_id == -2, "its bytes would count as those of consumers"
-        (topic,) = request.topics
+        fetched: FetchRequest = request
+        (topic,) = fetched.topics
         self.fetched.append([(part.partition, part.fetch_offset) for part in topic.partitions])
         parts: list[FetchResponse.PartitionData] = []
         for part in topic.partitions:
