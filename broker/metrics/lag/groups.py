@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gregor.broker.metrics.family import GAUGE, UNTYPED, Family, label_text
 from gregor.broker.metrics.kept_lines import batched
 from gregor.broker.metrics.lag.first_unread import NO_RECORD, Position
+from gregor.broker.metrics.lag.status import REASONS, Sample, Status, Window
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 
@@ -25,6 +26,7 @@ _EXPORTED = ("group", "topic", "partition")
 _LAG, _LAG_SECONDS = f"{_PREFIX}group_lag", f"{_PREFIX}group_lag_seconds"
 _MAX_LAG, _MAX_LAG_SECONDS = f"{_PREFIX}group_max_lag", f"{_PREFIX}group_max_lag_seconds"
 _SUM_LAG = f"{_PREFIX}group_sum_lag"
+_STATUS, _PARTITION_STATUS = "gregor_consumergroup_status", "gregor_consumergroup_partition_status"
 _SHOWN = "shown by the coordinator of the group"
 
 FAMILIES = (
@@ -49,8 +51,33 @@ FAMILIES = (
     Family(_MAX_LAG, GAUGE, _EXPORTED[:1], f"The largest of the lags of a group that are known, {_SHOWN}."),
     Family(_MAX_LAG_SECONDS, GAUGE, _EXPORTED[:1], f"The largest known lag of a group in seconds, {_SHOWN}."),
     Family(_SUM_LAG, GAUGE, _EXPORTED[:1], f"Sum of the lags of a group that are known, {_SHOWN}."),
+    Family(
+        _STATUS,
+        GAUGE,
+        ("group", "status", "reason"),
+        f"1: status of a group, the worst of its partitions: ok, rewinding, stalled or stopped, {_SHOWN}.",
+    ),
+    Family(
+        _PARTITION_STATUS,
+        GAUGE,
+        (*_EXPORTED, "status", "reason"),
+        f"1: status of a group in a partition where it is not ok, {_SHOWN}.",
+    ),
     Family(f"{_PREFIX}members", GAUGE, _PARTITION[:1], f"Members of a group, {_SHOWN}."),
 )
+
+
+_Place = tuple[str, str, int]
+"""Group, topic, partition."""
+
+
+class _Found:
+    """The known lags of a group by partition, in offsets and in seconds, and its worst status."""
+
+    def __init__(self) -> None:
+        self.lags: list[int] = []
+        self.ages_s: list[float] = []
+        self.status = Status.OK
 
 
 class GroupView:
@@ -69,6 +96,9 @@ class GroupView:
         self._end_of = end_of
         self._time_ms_of = time_ms_of
         self._clock_ms = clock_ms
+        self._windows: dict[_Place, Window] = {}
+        self._known_windows = self._windows
+        """Those of the scrape before."""
 
     def partitions(self) -> Steps[dict[TopicPartitionKey, None]]:
         """Return the partitions in which a group has a committed offset."""
@@ -112,32 +142,30 @@ class GroupView:
 
     def collect(self, page: Page) -> Steps[None]:
         """Add the families of this module."""
+        self._known_windows, self._windows = self._windows, {}
         for shard, group in self._all_groups():
             if group is None:
                 yield None
                 continue
             members = shard.queries.members_count(group.group_id)
             page.add(f"{_PREFIX}members", members, label_text(consumergroup=group.group_id))
-            lags, ages_s = list[int](), list[float]()
+            found = _Found()
             for topic, partitions in list(group.offsets.items()):
-                yield from self._of_topic(page, group.group_id, topic, dict(partitions), lags, ages_s)
+                yield from self._of_topic(page, group.group_id, topic, dict(partitions), found)
             of_group = label_text(group=group.group_id)
-            if lags:
-                page.add(_MAX_LAG, max(lags), of_group)
-                page.add(_SUM_LAG, sum(lags), of_group)
-            if ages_s:
-                page.add(_MAX_LAG_SECONDS, max(ages_s), of_group)
+            if found.lags:
+                page.add(_MAX_LAG, max(found.lags), of_group)
+                page.add(_SUM_LAG, sum(found.lags), of_group)
+                status = found.status
+                page.add(_STATUS, 1, label_text(group=group.group_id, status=status.label, reason=REASONS[status]))
+            if found.ages_s:
+                page.add(_MAX_LAG_SECONDS, max(found.ages_s), of_group)
 
     def _of_topic(
-        self,
-        page: Page,
-        group_id: str,
-        topic: str,
-        partitions: Mapping[int, CommittedOffset],
-        lags: list[int],
-        ages_s: list[float],
+        self, page: Page, group_id: str, topic: str, partitions: Mapping[int, CommittedOffset], found: _Found
     ) -> Steps[None]:
-        """Add the series of a group in a topic; add the lags and the ages to those of the group."""
+        """Add the series of a group in a topic, and what is found to that of the group."""
+        lags = found.lags
         of_group = label_text(consumergroup=group_id, topic=topic)
         exported = label_text(group=group_id, topic=topic)
         known_before, sum_before = len(lags), sum(lags)
@@ -156,12 +184,23 @@ class GroupView:
                 age_s = self._age_s(Position(topic, partition, committed.offset)) if lag else 0
                 if age_s is not None:
                     page.add(_LAG_SECONDS, age_s, labels)
-                    ages_s.append(age_s)
+                    found.ages_s.append(age_s)
+                status = self._status((group_id, topic, partition), committed, lag)
+                if status is not Status.OK:
+                    found.status = max(found.status, status)
+                    why = label_text(status=status.label, reason=REASONS[status])
+                    page.add(_PARTITION_STATUS, 1, f"{labels[:-1]},{why[1:]}")
             if not count % ITEMS_PER_STEP:
                 yield None
         page.add(f"{_PREFIX}current_offset_sum", offsets, of_group)
         if len(lags) - known_before == len(partitions):
             page.add(f"{_PREFIX}lag_sum", sum(lags) - sum_before, of_group)
+
+    def _status(self, place: _Place, committed: CommittedOffset, lag: int) -> Status:
+        window = self._known_windows.get(place) or Window()
+        self._windows[place] = window
+        window.add(Sample(self._clock_ms(), committed.offset, committed.commit_timestamp_ms, lag))
+        return window.status()
 
     def _age_s(self, position: Position) -> float | None:
         """Return the age of the first record from a position on; 0 without one, and for a time

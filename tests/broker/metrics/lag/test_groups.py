@@ -94,6 +94,8 @@ def test_committed_offsets_and_members_are_shown(tmp_path: Path) -> None:
             'kafka_consumergroup_group_sum_lag{group="of \\"us\\""}': 1,
             'kafka_consumergroup_members{consumergroup="of \\"us\\""}': 0,
         }
+        statuses = [name for name in await series_of(url) if name.startswith("gregor_consumergroup_status")]
+        assert len(statuses) == 1 and 'group="of \\"us\\"",status="ok"' in statuses[0]
         client.writer.close()
 
     with_server(tmp_path, check, **SETTINGS)
@@ -135,7 +137,7 @@ def test_lag_is_missing_where_an_end_is_not_known_and_never_negative() -> None:
             return [f'lag{labels},partition="{index}"}} {lag}' for index, lag in of_partitions] + exported + of_group
 
         def shown(ends: Mapping[TopicPartitionKey, int]) -> list[str]:
-            return sorted(line for line in lines_of(context, ends) if "seconds" not in line)
+            return sorted(line for line in lines_of(context, ends) if "seconds" not in line and "status" not in line)
 
         assert shown(known) == sorted([*offsets, *lags((0, 3), (1, 0)), *others])
         assert shown({**known, ("t", 2): 4}) == sorted(
@@ -160,6 +162,33 @@ def test_seconds_are_the_age_of_the_first_unread_record_and_missing_where_it_is_
             f'{prefix}"4"}} 0',
             'group_max_lag_seconds{group="g"} 2.5',
         ]
+
+
+def test_the_status_of_a_group_is_that_of_its_worst_partition() -> None:
+    with Context() as context:
+        context.commit_offset(5, partition=0)
+        context.commit_offset(5, partition=1)
+        now_ms = [NOW_MS]
+        ends = {("t", 0): 8, ("t", 1): 5}
+        view = GroupView(context.coordinator, ends.get, NO_TIMES.get, lambda: now_ms[0])
+
+        def statuses() -> list[str]:
+            page = Page(FAMILIES)
+            run_all(view.collect(page))
+            text = b"".join(run_all(page.render(openmetrics=False))).decode()
+            return [line.partition(',reason="')[0] for line in text.splitlines() if line.startswith("gregor_consumer")]
+
+        assert statuses() == ['gregor_consumergroup_status{group="g",status="ok"']
+        for _ in range(6):
+            now_ms[0] += 10_000
+            found = statuses()
+        assert found == [
+            'gregor_consumergroup_status{group="g",status="stopped"',
+            'gregor_consumergroup_partition_status{group="g",topic="t",partition="0",status="stopped"',
+        ]
+        context.commit_offset(8, partition=0)
+        now_ms[0] += 10_000
+        assert statuses() == ['gregor_consumergroup_status{group="g",status="ok"']
 
 
 def test_unread_positions_are_those_below_known_ends() -> None:
