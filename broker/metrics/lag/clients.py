@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gregor.replication.partition.replica_manager import ReplicaManager
 
 KEPT_MS = 300_000
-"""Kafka's default of max.poll.interval.ms: for so long a client may be busy with what it has fetched."""
+"""Kafka's default of max.poll.interval.ms: the time for which a client may be busy with what it has fetched."""
 MAX_POSITIONS = 10_000
 """More are not shown: clients choose their ids."""
 _LABELS = ("client_id", "topic", "partition")

@@ -61,7 +61,7 @@ class Position(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """What the header of a batch says. `next_offset` is behind it; `time_ms` None: there is no time, or no record."""
+    """The header of a batch, as far as it matters here. `next_offset` is behind it; without a time `time_ms` is None."""
 
     next_offset: int
     time_ms: int | None

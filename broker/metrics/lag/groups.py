@@ -55,7 +55,7 @@ FAMILIES = (
         _STATUS,
         GAUGE,
         ("group", "status", "reason"),
-        f"1: status of a group, the worst of its partitions: ok, rewinding, stalled or stopped, {_SHOWN}.",
+        f"1: the status of a group, which is the worst in its partitions, {_SHOWN}.",
     ),
     Family(
         _PARTITION_STATUS,
@@ -67,7 +67,7 @@ FAMILIES = (
 )
 
 
-_Place = tuple[str, str, int]
+_Key = tuple[str, str, int]
 """Group, topic, partition."""
 
 
@@ -96,7 +96,7 @@ class GroupView:
         self._end_of = end_of
         self._time_ms_of = time_ms_of
         self._clock_ms = clock_ms
-        self._windows: dict[_Place, Window] = {}
+        self._windows: dict[_Key, Window] = {}
         self._known_windows = self._windows
         """Those of the scrape before."""
 
@@ -196,9 +196,9 @@ class GroupView:
         if len(lags) - known_before == len(partitions):
             page.add(f"{_PREFIX}lag_sum", sum(lags) - sum_before, of_group)
 
-    def _status(self, place: _Place, committed: CommittedOffset, lag: int) -> Status:
-        window = self._known_windows.get(place) or Window()
-        self._windows[place] = window
+    def _status(self, key: _Key, committed: CommittedOffset, lag: int) -> Status:
+        window = self._known_windows.get(key) or Window()
+        self._windows[key] = window
         window.add(Sample(self._clock_ms(), committed.offset, committed.commit_timestamp_ms, lag))
         return window.status()
 

@@ -25,18 +25,20 @@ class Status(IntEnum):
 
     OK = 0
     REWINDING = 1
-    STALLED = 2
+    BLOCKED = 2
     STOPPED = 3
 
     @property
     def label(self) -> str:
-        return self.name.lower()
+        """The name that monitoring knows it by."""
+        return LABELS[self]
 
 
+LABELS = {Status.OK: "ok", Status.REWINDING: "rewinding", Status.BLOCKED: "stalled", Status.STOPPED: "stopped"}
 REASONS = {
     Status.OK: "it reads to the end, or its committed offsets advance",
     Status.REWINDING: "a committed offset went back",
-    Status.STALLED: "it is behind and commits the same offset again and again",
+    Status.BLOCKED: "it is behind and commits the same offset again and again",
     Status.STOPPED: "it is behind and commits nothing",
 }
 
@@ -79,4 +81,4 @@ def status_of(samples: Iterable[Sample]) -> Status:
         return Status.REWINDING
     if last.offset > first.offset or not all(sample.lag for sample in listed):
         return Status.OK
-    return Status.STALLED if last.committed_ms > first.committed_ms else Status.STOPPED
+    return Status.BLOCKED if last.committed_ms > first.committed_ms else Status.STOPPED

@@ -20,7 +20,7 @@ def samples(*positions: tuple[int, int, int]) -> list[Sample]:
         ([(5, 1, 3), (6, 2, 9), (7, 3, 20)], Status.OK),  # it advances, though others write faster
         ([(5, 1, 3), (5, 1, 3), (5, 1, 3)], Status.STOPPED),
         ([(5, 1, 3), (5, 1, 7), (5, 1, 9)], Status.STOPPED),
-        ([(5, 1, 3), (5, 2, 3), (5, 3, 4)], Status.STALLED),
+        ([(5, 1, 3), (5, 2, 3), (5, 3, 4)], Status.BLOCKED),
         ([(5, 1, 0), (5, 1, 0), (5, 1, 0)], Status.OK),  # nothing to read
         ([(5, 1, 0), (5, 1, 1), (5, 1, 2)], Status.OK),  # it was at the end within the window
         ([(5, 1, 3), (9, 2, 3), (7, 3, 5)], Status.REWINDING),
@@ -61,5 +61,5 @@ def test_old_samples_leave_the_window() -> None:
 
 
 def test_the_worst_is_the_largest() -> None:
-    assert max(Status.OK, Status.STOPPED, Status.STALLED) is Status.STOPPED
-    assert Status.REWINDING.label == "rewinding"
+    assert max(Status.OK, Status.STOPPED, Status.BLOCKED) is Status.STOPPED
+    assert [status.label for status in Status] == ["ok", "rewinding", "stalled", "stopped"]
