@@ -50,7 +50,7 @@ Examples:
 @bootstrap_option()
 @command_config_option()
 @click.option("--list", "list", is_flag=True, help="List the groups.")
-@click.option("--describe", is_flag=True, help="Show offsets and lag, --members, --state or --status.")
+@click.option("--describe", is_flag=True, help="Show offsets and lag, --status, --members or --state.")
 @click.option("--delete", is_flag=True, help="Delete groups that have no members.")
 @click.option("--reset-offsets", is_flag=True, help="Change the committed offsets of a group that has no members.")
 @click.option("--delete-offsets", is_flag=True, help="Delete the committed offsets of a group for --topic.")

@@ -61,7 +61,7 @@ class Position(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """The header of a batch, as far as it matters here. `next_offset` is behind it; without a time `time_ms` is None."""
+    """The header of a batch, as far as it matters here: the offset behind it, and the time of its first record."""
 
     next_offset: int
     time_ms: int | None
