@@ -7,9 +7,8 @@ order; otherwise it matters whether offsets are committed at all, and whether th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import IntEnum
-from itertools import pairwise
 from typing import NamedTuple
 
 MIN_GAP_MS = 5_000
@@ -55,30 +54,40 @@ class Sample(NamedTuple):
 class Window:
     """The latest samples of one partition."""
 
-    __slots__ = ("_samples",)
+    __slots__ = ("_caught_up_ms", "_rewound_ms", "_samples")
 
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque(maxlen=MAX_SAMPLES)
+        self._rewound_ms = self._caught_up_ms = -1.0
+        """Of the latest samples that show it; -1: of none."""
 
     def add(self, sample: Sample) -> None:
         samples = self._samples
-        if len(samples) > 1 and samples[-1].at_ms - samples[-2].at_ms < MIN_GAP_MS:
-            samples.pop()
+        if samples:
+            latest = samples[-1]
+            if sample.offset < latest.offset:
+                self._rewound_ms = sample.at_ms
+            if len(samples) > 1 and latest.at_ms - samples[-2].at_ms < MIN_GAP_MS:
+                samples.pop()
+        if not sample.lag:
+            self._caught_up_ms = sample.at_ms
         samples.append(sample)
 
-    def status(self) -> Status:
-        samples = self._samples
-        if samples[-1].at_ms - samples[0].at_ms < MIN_SPAN_MS:
+    def status(self, min_span_ms: float = MIN_SPAN_MS) -> Status:
+        """Return the status by the samples, OK while they span less."""
+        first, last = self._samples[0], self._samples[-1]
+        if last.at_ms - first.at_ms < min_span_ms:
             return Status.OK
-        return status_of(samples)
+        if self._rewound_ms > first.at_ms:
+            return Status.REWINDING
+        if last.offset > first.offset or self._caught_up_ms >= first.at_ms:
+            return Status.OK
+        return Status.BLOCKED if last.committed_ms > first.committed_ms else Status.STOPPED
 
 
 def status_of(samples: Iterable[Sample]) -> Status:
-    """Return the status by samples in order, of which there are two at least."""
-    listed: Sequence[Sample] = list(samples)
-    first, last = listed[0], listed[-1]
-    if any(after.offset < before.offset for before, after in pairwise(listed)):
-        return Status.REWINDING
-    if last.offset > first.offset or not all(sample.lag for sample in listed):
-        return Status.OK
-    return Status.BLOCKED if last.committed_ms > first.committed_ms else Status.STOPPED
+    """Return the status by samples in order, of which there is one at least."""
+    window = Window()
+    for sample in samples:
+        window.add(sample)
+    return window.status(0)
