@@ -8,7 +8,7 @@ one client id, the position furthest behind is shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.broker.metrics.family import GAUGE, Family, label_text
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
@@ -38,7 +38,17 @@ _Key = tuple[str, str, int]
 """Client id, topic, partition."""
 
 
-class ClientView:
+class ClientPosition(NamedTuple):
+    """`offset`: of the last fetch; `lag`: from there to the high watermark."""
+
+    client_id: str
+    topic: str
+    partition: int
+    offset: int
+    lag: int
+
+
+class ClientPositions:
     """Reads the fetch sessions of consumers, and their last fetches outside of sessions."""
 
     def __init__(
@@ -51,17 +61,17 @@ class ClientView:
         self._remembered: dict[_Key, tuple[int, int]] = {}
         """Positions of fetches outside of sessions, each of which names some of the partitions; and when."""
 
-    def collect(self, page: Page) -> Steps[None]:
-        """Add the families of this module."""
+    def read(self) -> Steps[list[ClientPosition]]:
+        """Return the positions in the partitions of this broker."""
+        found = []
         positions = yield from self._positions()
-        for count, ((client_id, topic, index), offset) in enumerate(positions.items(), 1):
-            partition = self._replicas.get(topic, index)
+        for count, (key, offset) in enumerate(positions.items(), 1):
+            partition = self._replicas.get(*key[1:])
             if partition is not None and partition.log is not None:
-                labels = label_text(client_id=client_id, topic=topic, partition=index)
-                page.add(_OFFSET, offset, labels)
-                page.add(_LAG, max(0, partition.log.high_watermark - offset), labels)
+                found.append(ClientPosition(*key, offset, max(0, partition.log.high_watermark - offset)))
             if not count % ITEMS_PER_STEP:
                 yield None
+        return found
 
     def _positions(self) -> Steps[dict[_Key, int]]:
         since_ms = self._clock_ms() - KEPT_MS
@@ -103,3 +113,14 @@ def _keep(found: dict[_Key, int], key: _Key, offset: int) -> None:
         found[key] = min(before, offset)
     elif len(found) < MAX_POSITIONS:
         found[key] = offset
+
+
+def collect_clients(page: Page, positions: ClientPositions) -> Steps[None]:
+    """Add the families of this module."""
+    found = yield from positions.read()
+    for count, (client_id, topic, partition, offset, lag) in enumerate(found, 1):
+        labels = label_text(client_id=client_id, topic=topic, partition=partition)
+        page.add(_OFFSET, offset, labels)
+        page.add(_LAG, lag, labels)
+        if not count % ITEMS_PER_STEP:
+            yield None

@@ -12,7 +12,7 @@ from gregor.broker.fetch import sessions as fetch_sessions
 from gregor.broker.fetch.session_cache import FINAL_EPOCH, INITIAL_EPOCH
 from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.metrics.lag import clients
-from gregor.broker.metrics.lag.clients import KEPT_MS, ClientView
+from gregor.broker.metrics.lag.clients import KEPT_MS, ClientPositions, collect_clients
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.table import FAMILIES
 from gregor.broker.server import Server
@@ -37,7 +37,7 @@ class Subject:
         self.sessions = FetchSessions(slots)
         partition = SimpleNamespace(log=SimpleNamespace(high_watermark=END))
         replicas: Any = SimpleNamespace(get=lambda topic, _index: None if topic == "elsewhere" else partition)
-        self._view = ClientView(self.sessions, replicas, MetadataImage(), lambda: self.now_ms)
+        self._positions = ClientPositions(self.sessions, replicas, MetadataImage(), lambda: self.now_ms)
 
     def fetch(
         self,
@@ -56,7 +56,7 @@ class Subject:
     def lags(self) -> dict[str, int]:
         """The lags, by `client topic-partition`."""
         page = Page(FAMILIES)
-        run_all(self._view.collect(page))
+        run_all(collect_clients(page, self._positions))
         text = b"".join(run_all(page.render(openmetrics=False))).decode()
         found = {}
         for line in text.splitlines():
