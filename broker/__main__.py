@@ -23,6 +23,7 @@ COMMANDS = {
     "console-producer": ("gregor.broker.cli.console_producer", "Send the lines of standard input to a topic."),
     "console-consumer": ("gregor.broker.cli.console_consumer", "Print the records of topics."),
     "groups": ("gregor.broker.cli.groups.command", "List, describe and delete consumer groups; reset their offsets."),
+    "clients": ("gregor.broker.cli.clients", "Show the consumers that fetch from a broker, and their lag."),
     "compact": ("gregor.broker.cli.compact", "Compact a topic now, or show when its next compaction is due and why."),
     "retention": ("gregor.broker.cli.retention", "Apply a topic's retention now, or show its next removal and why."),
     "configs": (

@@ -26,6 +26,7 @@ from gregor.broker.jobs.maintenance import Maintenance
 from gregor.broker.jobs.scan_helper import ScanHelper
 from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.log import logger
+from gregor.broker.metrics.lag.clients import ClientPositions
 from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.connections import Connections
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
@@ -261,8 +262,9 @@ class Node:
             self._member.start()
         self.cleaner = LogCleaner(self._config, self._logs, self._background, now_ms)
         self.cleaner.start()
+        clients = ClientPositions(self.broker.fetch_sessions, base.replicas, base.image, now_ms)
         self.control = Control(
-            self._config, self._logs, self.cleaner, maintenance, self._background, now_ms, self.loop_lag
+            self._config, self._logs, self.cleaner, maintenance, self._background, now_ms, self.loop_lag, clients
         )
         self._background.remove_later(self._logs.pop_unlinkable(), 0)
         if self.loading.is_over:

@@ -6,6 +6,8 @@ in, a line for each partition out, and a last one.
 
     in   {"command": "compact" | "retention", "topic": name or null for all, "partition": n or null, "explain": bool,
           "roll": bool}
+    in   {"command": "clients"}: positions in the fetches of consumers
+    out  {"client_id": id, "topic": name, "partition": n, "offset": n, "lag": n}
     in   {"command": "stalls"}: how long the event loop kept its callers waiting
     out  {"topic": name, "partition": n, ...}
     out  {"end": true} or {"error": "what to do"}
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from gregor.broker.jobs.log_cleaner import LogCleaner
     from gregor.broker.jobs.loop_lag import LagMeter
     from gregor.broker.jobs.maintenance import Maintenance
+    from gregor.broker.metrics.lag.clients import ClientPositions
     from gregor.config.broker import BrokerConfig
     from gregor.storage.folders.manager import LogManager
     from gregor.storage.log.compaction import DirtyRange
@@ -57,7 +60,9 @@ class Control:
         background: Background,
         clock_ms: Callable[[], int],
         lag: LagMeter,
+        clients: ClientPositions,
     ) -> None:
+        self._clients = clients
         self._lag = lag
         self._config = config
         self._logs = logs
@@ -70,6 +75,10 @@ class Control:
         """Carry out an order. Raises OrderRefused before the first answer."""
         if isinstance(order, dict) and order.get("command") == "stalls":
             yield {"total": self._lag.total.figures(), "last_minute": self._lag.last_minute().figures()}
+            return
+        if isinstance(order, dict) and order.get("command") == "clients":
+            for position in await self._background.search(self._clients.read()):
+                yield position._asdict()
             return
         if not isinstance(order, dict) or order.get("command") not in ("compact", "retention"):
             raise OrderRefused("unknown order: are the command and the broker of the same version?")

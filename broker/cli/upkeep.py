@@ -68,11 +68,8 @@ def _report(upkeep: Upkeep, answers: Iterable[Answer]) -> int:
 
 def common_options(command: _Decorated) -> _Decorated:
     """Add the options that name the data folder and the partitions."""
+    command = folder_options(command)
     for option in (
-        click.option("--config", "config_file", metavar="FILE", help="The broker's server.properties, for log.dirs."),
-        click.option(
-            "--data-dir", metavar="FOLDER", help=f"The broker's first data folder.  [default: {DEFAULT_FOLDER}]"
-        ),
         click.option("--explain", is_flag=True, help="Change nothing; show when the next run is due, and why."),
         click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this partition."),
         click.option("--topic", metavar="NAME", help="The topic; with --explain the default is all topics."),
@@ -97,7 +94,24 @@ def send_order(command: str, given: dict[str, Any]) -> Iterator[Answer]:
         "explain": given["explain"],
         "roll": not given.get("no_roll", False),
     }
+    return exchange(given, order)
+
+
+def exchange(given: dict[str, Any], order: dict[str, Any]) -> Iterator[Answer]:
+    """Send an order to the broker that --data-dir or --config names, and return its answers. Raise as `send_order`."""
     return _exchange(_folder(given["data_dir"], given["config_file"]), order)
+
+
+def folder_options(command: _Decorated) -> _Decorated:
+    """Add the options that name the data folder."""
+    for option in (
+        click.option("--config", "config_file", metavar="FILE", help="The broker's server.properties, for log.dirs."),
+        click.option(
+            "--data-dir", metavar="FOLDER", help=f"The broker's first data folder.  [default: {DEFAULT_FOLDER}]"
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def _exchange(folder: str, order: dict[str, Any]) -> Iterator[Answer]:

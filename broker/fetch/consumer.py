@@ -17,7 +17,7 @@ from gregor.broker.fetch.sessions import Reader
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
-from gregor.replication.partition.offset_lookup import diverging_epoch
+from gregor.replication.partition.offset_lookup import DEBUGGING, diverging_epoch
 from gregor.replication.partition.replica_selector import preferred_read_replica
 from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.log.log import LogSlice
@@ -73,6 +73,7 @@ class FetchRead(RepeatedRead):
     __slots__ = (
         "_busy_ns",
         "_context",
+        "_counted",
         "_follower",
         "_leader_only",
         "_max_bytes",
@@ -90,6 +91,8 @@ class FetchRead(RepeatedRead):
         self._context = context
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
         self._follower = replica_of(request, call.version)
+        self._counted = int(self._follower != DEBUGGING)
+        """0 for a debugging tool: its reads are not those of consumers."""
         self._busy_ns = 0
         if broker.quotas is not None and self._follower < 0:
             rate = broker.quotas.metering.meters_of(call).fetch
@@ -172,7 +175,7 @@ class FetchRead(RepeatedRead):
         partition = broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
         if partition is None:
             raise self._unknown(wanted.topic, wanted.topic_id, wanted.index)
-        partition.traffic.fetch_requests += 1
+        partition.traffic.fetch_requests += self._counted
         log = partition.log
         if self._call.version < ZSTD_FROM and log is not None and log.config.compression_type == "zstd":
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -287,7 +290,7 @@ class FetchRead(RepeatedRead):
         if partition is None:
             return  # deleted since the read
         if self._follower < 0:
-            partition.traffic.bytes_out += records.size_bytes
+            partition.traffic.bytes_out += records.size_bytes * self._counted
         else:
             partition.traffic.replication_bytes_out += records.size_bytes
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from gregor.protocol.principal import Principal
 
 
+MAX_WITHOUT_SESSION = 1000
+
+
 class Reader(NamedTuple):
     """The client of a fetch, and the access rules of that time."""
 
@@ -34,6 +37,7 @@ class FetchedPartition:
         "last_fetched_epoch",
         "last_sent_high_watermark",
         "last_sent_log_start_offset",
+        "left_ms",
         "log_start_offset",
         "max_bytes",
         "reader",
@@ -46,6 +50,8 @@ class FetchedPartition:
         self.topic_id = topic_id
         self.index = index
         self.last_sent_high_watermark = self.last_sent_log_start_offset = -1
+        self.left_ms = 0
+        """When the session was last without it: a client does not fetch a partition while it has records of it."""
         self.reader: object = None
         """The session's reader for whom READ on the topic was allowed."""
 
@@ -60,29 +66,36 @@ class FetchedPartition:
 
 class FetchSession:
     """One session. `partitions` are in the order in which they are read; a partition of which records were sent moves
-    to the end, so that none starves."""
+    to the end, so that none starves. `left` are those that the client has removed from it."""
 
-    __slots__ = ("epoch", "id", "last_fetch_ms", "partitions", "reader", "uses_ids")
+    __slots__ = ("client_id", "epoch", "id", "last_fetch_ms", "left", "partitions", "reader", "uses_ids")
 
     def __init__(self, uses_ids: bool, now_ms: int) -> None:
         self.id = NO_SESSION
         self.epoch = INITIAL_EPOCH
         self.uses_ids = uses_ids
         self.last_fetch_ms = now_ms
+        self.client_id = ""
         self.partitions: dict[SessionPartition, FetchedPartition] = {}
+        self.left: dict[SessionPartition, FetchedPartition] = {}
         self.reader: Reader | None = None
 
     def update(self, request: FetchRequest) -> None:
         """Store the changes that a request makes to the session's partitions."""
         for gone in request.forgotten_topics_data:
             for index in gone.partitions:
-                self.partitions.pop((gone.topic, gone.topic_id, index), None)
+                key = gone.topic, gone.topic_id, index
+                partition = self.partitions.pop(key, None)
+                if partition is not None:
+                    partition.left_ms = self.last_fetch_ms
+                    self.left[key] = partition
         for topic in request.topics:
             for wanted in topic.partitions:
                 key = topic.topic, topic.topic_id, wanted.partition
                 partition = self.partitions.get(key)
                 if partition is None:
                     self.partitions[key] = partition = FetchedPartition(*key)
+                    self.left.pop(key, None)
                 partition.update(wanted)
 
     def served(self, partition: FetchedPartition) -> None:
@@ -117,14 +130,34 @@ class FetchContext:
         return session.reader
 
 
+class LastFetch(NamedTuple):
+    """A fetch outside of a session."""
+
+    client_id: str
+    partitions: list[FetchedPartition]
+    at_ms: int
+
+
 class FetchSessions:
     """The sessions of all consumers of a broker."""
 
     def __init__(self, slots: int) -> None:
         self.cache: SessionCache[FetchSession] = SessionCache(slots)
+        self.without_session: dict[int, LastFetch] = {}
+        """The last fetches of clients that use no sessions, by connection; at most MAX_WITHOUT_SESSION."""
 
     def __len__(self) -> int:
         return len(self.cache)
+
+    def note_client(self, client_id: str | None, connection: object, context: FetchContext, now_ms: int) -> None:
+        """Keep who fetches from which positions: for a new session, and for each fetch without one."""
+        if context.session is not None:
+            context.session.client_id = client_id or ""
+            return
+        known, key = self.without_session, id(connection)
+        if len(known) >= MAX_WITHOUT_SESSION and key not in known:
+            del known[next(iter(known))]
+        known[key] = LastFetch(client_id or "", context.partitions, now_ms)
 
     def context(self, request: FetchRequest, uses_ids: bool, now_ms: int) -> FetchContext:
         """Find or make the session of a request. Raises KafkaError as `SessionCache.resume` does."""

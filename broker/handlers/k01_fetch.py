@@ -32,6 +32,7 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchRequest, FetchResponse
+from gregor.replication.partition.offset_lookup import CONSUMER
 
 if TYPE_CHECKING:
     from gregor.broker.authorization.model import Authorizer
@@ -59,6 +60,8 @@ def fetch(
         context = broker.fetch_sessions.context(request, uses_ids, broker.now_ms())
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    if not context.incremental and replica_id == CONSUMER:
+        broker.fetch_sessions.note_client(call.client_id, call.connection, context, broker.now_ms())
     read = FetchRead(broker, request, call, context)
     read.collect()
     if not read.missing and (read.satisfied or request.max_wait_ms <= 0):

@@ -6,8 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from gregor.broker.metrics.cluster import ClusterView
-from gregor.broker.metrics.groups import GroupView
-from gregor.broker.metrics.log_ends import LogEnds
+from gregor.broker.metrics.lag.clients import ClientPositions, collect_clients
+from gregor.broker.metrics.lag.first_unread import FirstUnread
+from gregor.broker.metrics.lag.groups import GroupView
+from gregor.broker.metrics.lag.log_ends import LogEnds
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.partitions import PartitionLines
 from gregor.broker.metrics.process import ProcessView
@@ -17,6 +19,7 @@ from gregor.protocol.turns import Steps
 from gregor.replication.channels.inter_broker_security import security_between_brokers
 
 if TYPE_CHECKING:
+    from gregor.broker.fetch.sessions import FetchSessions
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.loop_lag import LagMeter
     from gregor.broker.net.connections import Connections
@@ -42,6 +45,11 @@ class ScrapedBroker(Protocol):
     @property
     def groups(self) -> GroupCoordinator: ...
     @property
+    def fetch_sessions(self) -> FetchSessions: ...
+    def now_ms(self) -> int:
+        """Return the time, in ms since 1970."""
+
+    @property
     def connections(self) -> Connections: ...
     @property
     def background(self) -> Background: ...
@@ -58,7 +66,9 @@ class Scraper:
         self._cluster = ClusterView(broker.replicas, broker.logs, broker.metadata)
         security = security_between_brokers(broker.config)
         self._ends = LogEnds(broker.config, broker.replicas, broker.metadata, broker.background, security)
-        self._groups = GroupView(broker.groups, self._ends.of)
+        self._unread = FirstUnread(broker.config, broker.replicas, broker.metadata, broker.background, security)
+        self._groups = GroupView(broker.groups, self._ends.of, self._unread.time_ms)
+        self._clients = ClientPositions(broker.fetch_sessions, broker.replicas, broker.metadata, broker.now_ms)
         self._process = ProcessView(broker.connections, lag)
         self._scraping = asyncio.Lock()
 
@@ -66,11 +76,13 @@ class Scraper:
         """Return the text of all families, in pieces."""
         async with self._scraping:
             await self._ends.refresh(await self._background.search(self._groups.partitions()))
+            await self._unread.refresh(await self._background.search(self._groups.unread()))
             return await self._background.search(self._steps(openmetrics))
 
     def close(self) -> None:
         """Close the connections to other brokers."""
         self._ends.close()
+        self._unread.close()
 
     def _steps(self, openmetrics: bool) -> Steps[list[bytes]]:
         page = Page(FAMILIES)
@@ -78,5 +90,6 @@ class Scraper:
         figures = yield from self._partitions.collect(page)
         yield from self._cluster.collect(page, figures, total, self._controller)
         yield from self._groups.collect(page)
+        yield from collect_clients(page, self._clients)
         yield from self._process.collect(page, figures)
         return (yield from page.render(openmetrics=openmetrics))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from gregor.broker.metrics import cluster, groups, partitions, process, traffic
+from gregor.broker.metrics import cluster, partitions, process, traffic
 from gregor.broker.metrics.family import Family
+from gregor.broker.metrics.lag import clients, groups
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for module in (traffic, cluster, partitions, groups, process) for family in module.FAMILIES
+    family.name: family
+    for module in (traffic, cluster, partitions, groups, clients, process)
+    for family in module.FAMILIES
 }
 
 

@@ -317,13 +317,13 @@ def described(bootstrap: str, group: str) -> list[str]:
     return found
 
 
-def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
+def commit(bootstrap: str, group: str, topic: str, offset: int, partition: int = 0) -> None:
     """Commit again and again until the group's coordinator, which may just be moving, accepts it."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, **_QUICK})
 
     def done() -> bool:
         try:
-            consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+            consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
         except KafkaException:
             return False
         return True

@@ -17,6 +17,7 @@ from gregor.broker.cli.groups import offsets as group_offsets
 from gregor.broker.cli.groups import report as group_report
 from gregor.broker.cli.groups import reset as group_reset
 from gregor.broker.cli.groups.listing import ANY, all_groups, list_groups
+from gregor.broker.cli.groups.status import DEFAULT_INTERVAL_S
 from gregor.protocol.errors import KafkaError
 
 ACTIONS = (
@@ -35,6 +36,7 @@ Examples:
   gregor groups --list --state stable,empty
   gregor groups --describe --group billing
   gregor groups --describe --all-groups --members --verbose
+  gregor groups --describe --all-groups --status
   gregor groups --reset-offsets --group billing --topic orders:0,1 --to-earliest --dry-run
   gregor groups --reset-offsets --group billing --all-topics --by-duration PT2H --execute
   gregor groups --delete --group billing
@@ -48,7 +50,7 @@ Examples:
 @bootstrap_option()
 @command_config_option()
 @click.option("--list", "list", is_flag=True, help="List the groups.")
-@click.option("--describe", is_flag=True, help="Show offsets and lag, --members or --state.")
+@click.option("--describe", is_flag=True, help="Show offsets and lag, --status, --members or --state.")
 @click.option("--delete", is_flag=True, help="Delete groups that have no members.")
 @click.option("--reset-offsets", is_flag=True, help="Change the committed offsets of a group that has no members.")
 @click.option("--delete-offsets", is_flag=True, help="Delete the committed offsets of a group for --topic.")
@@ -66,6 +68,11 @@ Examples:
 @click.option(
     "--type", "kind", is_flag=False, flag_value=ANY, metavar="[TYPES]",
     help="With --list: show types, or only groups of these (classic, consumer).",
+)  # fmt: skip
+@click.option(
+    "--status", is_flag=False, flag_value=DEFAULT_INTERVAL_S, type=click.FloatRange(min=0, min_open=True),
+    metavar="[SECONDS]",
+    help="With --describe: whether the groups read, by two samples this time apart (10 s).",
 )  # fmt: skip
 @click.option("--verbose", is_flag=True, help="With --describe or --history: more details.")
 @click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), default=30_000, metavar="MS", show_default=True)
@@ -134,7 +141,8 @@ def check_combinations(action: str, given: dict[str, Any]) -> None:
             raise click.UsageError("--history names its group itself: --history ID, without --group or --all-groups.")
     elif action != "--validate-regex" and not given["groups"] and not given["all_groups"]:
         raise click.UsageError(f"{action} needs --group or --all-groups.")
-    views = [flag for flag in ("--offsets", "--members", "--state") if given[flag.removeprefix("--")]]
+    flags = ("--offsets", "--members", "--state", "--status")
+    views = [flag for flag in flags if given[flag.removeprefix("--")]]
     if action == "--describe":
         if len(views) > 1:
             raise click.UsageError(f"{views[0]} and {views[1]} contradict each other.")
@@ -143,10 +151,11 @@ def check_combinations(action: str, given: dict[str, Any]) -> None:
     elif (
         given["members"]
         or given["offsets"]
+        or given["status"] is not None
         or (given["verbose"] and action != "--history")
         or (given["state"] and action != "--list")
     ):
-        raise click.UsageError("--offsets, --members, --state and --verbose need --describe.")
+        raise click.UsageError("--offsets, --members, --state, --status and --verbose need --describe.")
     if given["kind"] and action != "--list":
         raise click.UsageError("--type needs --list.")
     if action == "--reset-offsets":

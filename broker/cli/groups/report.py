@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -12,8 +13,10 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from gregor.broker.cli.client import collect_results, require_results
 from gregor.broker.cli.groups.seconds_behind import NOTHING_UNREAD, FirstUnread
+from gregor.broker.cli.groups.status import read_statuses, status_table
 from gregor.broker.cli.groups.views import DEAD, EMPTY, STABLE, GroupView, describe_groups
 from gregor.broker.cli.tables import Column, on_terminal, print_table
+from gregor.broker.metrics.lag.status import Sample
 from gregor.protocol.topic_partition import TopicPartitionKey
 
 MISSING = "-"
@@ -23,6 +26,9 @@ def describe(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any],
     """Print one table per group; return exit code 1 if one of them does not exist."""
     code = 0
     bootstrap, config_file = given["bootstrap"], given["config_file"]
+    statuses = {}
+    if given["status"] is not None:
+        statuses = read_statuses(partial(read_samples, admin, timeout_s=timeout_s), names, given["status"])
     with FirstUnread(bootstrap, config_file, timeout_s) as first_unread:
         for group in describe_groups(admin, names, bootstrap, config_file, timeout_s):
             if group.state == DEAD:
@@ -36,6 +42,8 @@ def describe(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any],
             _remark(group)
             if given["members"]:
                 columns, rows = member_table(group, given["verbose"])
+            elif given["status"] is not None:
+                columns, rows = status_table(group, statuses.get(group.group_id, {}), given["status"])
             elif given["state"]:
                 columns, rows = state_table(group, given["verbose"])
             else:
@@ -47,6 +55,18 @@ def describe(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any],
                 print()
                 print_table(columns, rows)
     return code
+
+
+def read_samples(admin: AdminClient, group: str, timeout_s: float) -> dict[TopicPartitionKey, Sample]:
+    """Read where a group stands in each partition whose end is known. The times of its commits are not: 0."""
+    committed = committed_offsets(admin, group, timeout_s)
+    ends = {key: info.offset for key, info in log_offsets(admin, committed, OffsetSpec.latest()).items()}
+    now_ms = time.time() * 1000
+    return {
+        key: Sample(now_ms, part.offset, 0, max(0, ends[key] - part.offset))
+        for key, part in committed.items()
+        if key in ends
+    }
 
 
 class Positions(NamedTuple):

@@ -74,6 +74,17 @@ def test_retention(harness: Harness) -> None:
         log.end_cleaning()
 
 
+def test_clients(harness: Harness) -> None:
+    for _ in range(3):
+        harness.produce("events", b"value")
+    log = harness.broker.logs.logs["events", 0]
+    offset = log.high_watermark - 2
+    harness.fetch("events", offset)
+    assert answers(harness, command="clients") == [
+        {"client_id": "tests", "topic": "events", "partition": 0, "offset": offset, "lag": 2}
+    ]
+
+
 def test_explained_for_all_topics_or_one(harness: Harness) -> None:
     everything = answers(harness, command="compact", explain=True)
     assert [(one["topic"], one["partition"]) for one in everything] == [("table", 0), ("table", 1)]

@@ -1,4 +1,4 @@
-"""`gregor compact` and `gregor retention` without a broker, and with one that sends prepared answers."""
+"""`gregor compact`, `retention` and `clients` without a broker, and with one that sends prepared answers."""
 
 from __future__ import annotations
 
@@ -115,6 +115,23 @@ def test_retention(
     assert capsys.readouterr().out == (
         "t-0: removed 3 segments, 1.5 KB; the log now starts at offset 42\nt-1: no segment is due for removal\n"
     )
+
+
+def test_clients(answering: Callable[[Answers], list[Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def position(client_id: str, topic: str, offset: int) -> dict[str, Any]:
+        return {"client_id": client_id, "topic": topic, "partition": 0, "offset": offset, "lag": 100 - offset}
+
+    orders = answering(
+        [position("spark", "t", 40), position("flink", "t", 50), position("spark", "other", 60), {"end": True}]
+    )
+    assert gregor.main(["clients", "--topic", "t", "--data-dir", str(tmp_path)]) == 0
+    assert orders == [{"command": "clients"}]
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["CLIENT-ID", "TOPIC", "PARTITION", "FETCH-OFFSET", "LAG"],
+        ["flink", "t", "0", "50", "50"],
+        ["spark", "t", "0", "40", "60"],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from gregor.broker.metrics.groups import GroupView
+from gregor.broker.metrics.lag.first_unread import NO_RECORD, Position
+from gregor.broker.metrics.lag.groups import GroupView
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.table import FAMILIES
 from gregor.broker.server import Server
@@ -27,6 +29,8 @@ from tests.broker.test_server import Client
 from tests.coordinator.context import Context
 
 MOVING = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+NOW_MS = 1_000_000.0
+NO_TIMES: Mapping[Position, int] = {}
 SETTINGS = {"offsets_topic_num_partitions": "2", "group_initial_rebalance_delay_ms": "0"}
 
 
@@ -67,28 +71,42 @@ def test_committed_offsets_and_members_are_shown(tmp_path: Path) -> None:
         client = await client_of(server)
         await create(client, "t", 3)
         assert await groups_of(url) == {}
-        for _ in range(3):
-            await client.ask(produce_request("t", batch(b"a", b"b")), 9)
+        produced_ms = int(time.time() * 1000) - 90_000
+        for number in range(3):  # the record at offset 5 is the second of the last batch
+            await client.ask(produce_request("t", batch(b"a", b"b", timestamp_ms=produced_ms + 1000 * number)), 9)
         await client.ask(FindCoordinatorRequest(key='of "us"'), 1)
         await commit(client, commit_request('of "us"', {0: 5, 2: 7}))
-        assert await groups_of(url) == {
+        found = await groups_of(url)
+        age_s = 'kafka_consumergroup_group_lag_seconds{group="of \\"us\\"",topic="t",partition="0"}'
+        assert found[age_s] == found.pop('kafka_consumergroup_group_max_lag_seconds{group="of \\"us\\""}')
+        assert 88 <= found.pop(age_s) < 88 + 60
+        assert found == {
             'kafka_consumergroup_current_offset{consumergroup="of \\"us\\"",topic="t",partition="0"}': 5,
             'kafka_consumergroup_current_offset{consumergroup="of \\"us\\"",topic="t",partition="2"}': 7,
             'kafka_consumergroup_current_offset_sum{consumergroup="of \\"us\\"",topic="t"}': 12,
             'kafka_consumergroup_lag{consumergroup="of \\"us\\"",topic="t",partition="0"}': 1,
             'kafka_consumergroup_lag{consumergroup="of \\"us\\"",topic="t",partition="2"}': 0,
             'kafka_consumergroup_lag_sum{consumergroup="of \\"us\\"",topic="t"}': 1,
+            'kafka_consumergroup_group_lag{group="of \\"us\\"",topic="t",partition="0"}': 1,
+            'kafka_consumergroup_group_lag{group="of \\"us\\"",topic="t",partition="2"}': 0,
+            'kafka_consumergroup_group_lag_seconds{group="of \\"us\\"",topic="t",partition="2"}': 0,
+            'kafka_consumergroup_group_max_lag{group="of \\"us\\""}': 1,
+            'kafka_consumergroup_group_sum_lag{group="of \\"us\\""}': 1,
             'kafka_consumergroup_members{consumergroup="of \\"us\\""}': 0,
         }
+        statuses = [name for name in await series_of(url) if name.startswith("gregor_consumergroup_status")]
+        assert len(statuses) == 1 and 'group="of \\"us\\"",status="ok"' in statuses[0]
         client.writer.close()
 
     with_server(tmp_path, check, **SETTINGS)
 
 
-def lines_of(context: Context, ends: Mapping[TopicPartitionKey, int]) -> list[str]:
+def lines_of(
+    context: Context, ends: Mapping[TopicPartitionKey, int], times: Mapping[Position, int] = NO_TIMES
+) -> list[str]:
     """The page of the groups of a coordinator, by line."""
     page = Page(FAMILIES)
-    run_all(GroupView(context.coordinator, ends.get).collect(page))
+    run_all(GroupView(context.coordinator, ends.get, times.get, lambda: NOW_MS).collect(page))
     text = b"".join(run_all(page.render(openmetrics=False))).decode()
     return [line.removeprefix("kafka_consumergroup_") for line in text.splitlines() if not line.startswith("#")]
 
@@ -110,11 +128,76 @@ def test_lag_is_missing_where_an_end_is_not_known_and_never_negative() -> None:
         offsets = [
             f'current_offset{labels},partition="{index}"}} {offset}' for index, offset in ((0, 5), (1, 7), (2, 9))
         ]
-        lags = [f'lag{labels},partition="{index}"}} {lag}' for index, lag in ((0, 3), (1, 0))]
         others = [f"current_offset_sum{labels}}} 21", 'members{consumergroup="g"} 0']
-        assert sorted(lines_of(context, known)) == sorted([*offsets, *lags, *others])
-        behind = [f'lag{labels},partition="2"}} 0', f"lag_sum{labels}}} 3"]
-        assert sorted(lines_of(context, {**known, ("t", 2): 4})) == sorted([*offsets, *lags, *behind, *others])
+
+        def lags(*of_partitions: tuple[int, int]) -> list[str]:
+            exported = [f'group_lag{{group="g",topic="t",partition="{index}"}} {lag}' for index, lag in of_partitions]
+            known = [lag for _, lag in of_partitions]
+            of_group = [f'group_max_lag{{group="g"}} {max(known)}', f'group_sum_lag{{group="g"}} {sum(known)}']
+            return [f'lag{labels},partition="{index}"}} {lag}' for index, lag in of_partitions] + exported + of_group
+
+        def shown(ends: Mapping[TopicPartitionKey, int]) -> list[str]:
+            return sorted(line for line in lines_of(context, ends) if "seconds" not in line and "status" not in line)
+
+        assert shown(known) == sorted([*offsets, *lags((0, 3), (1, 0)), *others])
+        assert shown({**known, ("t", 2): 4}) == sorted(
+            [*offsets, *lags((0, 3), (1, 0), (2, 0)), f"lag_sum{labels}}} 3", *others]
+        )
+
+
+def test_seconds_are_the_age_of_the_first_unread_record_and_missing_where_it_is_not_known() -> None:
+    with Context() as context:
+        for partition in range(4):
+            context.commit_offset(5, partition=partition)
+        ends = {("t", partition): 5 if partition == 3 else 8 for partition in range(4)}
+        times = {Position("t", 0, 5): int(NOW_MS) - 2500, Position("t", 1, 5): int(NOW_MS) + 60_000}
+        context.commit_offset(5, partition=4)
+        ends["t", 4], times[Position("t", 4, 5)] = 6, NO_RECORD
+        found = [line for line in lines_of(context, ends, times) if "seconds" in line]
+        prefix = 'group_lag_seconds{group="g",topic="t",partition='
+        assert sorted(found) == [
+            f'{prefix}"0"}} 2.5',
+            f'{prefix}"1"}} 0.0',
+            f'{prefix}"3"}} 0',
+            f'{prefix}"4"}} 0',
+            'group_max_lag_seconds{group="g"} 2.5',
+        ]
+
+
+def test_the_status_of_a_group_is_that_of_its_worst_partition() -> None:
+    with Context() as context:
+        context.commit_offset(5, partition=0)
+        context.commit_offset(5, partition=1)
+        now_ms = [NOW_MS]
+        ends = {("t", 0): 8, ("t", 1): 5}
+        view = GroupView(context.coordinator, ends.get, NO_TIMES.get, lambda: now_ms[0])
+
+        def statuses() -> list[str]:
+            page = Page(FAMILIES)
+            run_all(view.collect(page))
+            text = b"".join(run_all(page.render(openmetrics=False))).decode()
+            return [line.partition(',reason="')[0] for line in text.splitlines() if line.startswith("gregor_consumer")]
+
+        assert statuses() == ['gregor_consumergroup_status{group="g",status="ok"']
+        for _ in range(6):
+            now_ms[0] += 10_000
+            found = statuses()
+        assert found == [
+            'gregor_consumergroup_status{group="g",status="stopped"',
+            'gregor_consumergroup_partition_status{group="g",topic="t",partition="0",status="stopped"',
+        ]
+        context.commit_offset(8, partition=0)
+        now_ms[0] += 10_000
+        assert statuses() == ['gregor_consumergroup_status{group="g",status="ok"']
+
+
+def test_unread_positions_are_those_below_known_ends() -> None:
+    with Context() as context:
+        for partition, offset in enumerate((5, 7, 9)):
+            context.commit_offset(offset, partition=partition)
+        ends = {("t", 0): 6, ("t", 1): 7}
+        view = GroupView(context.coordinator, ends.get, lambda _position: None)
+        assert list(run_all(view.unread())) == [Position("t", 0, 5)]
 
 
 def test_partitions_with_offsets_are_found_once() -> None:
@@ -122,7 +205,7 @@ def test_partitions_with_offsets_are_found_once() -> None:
         for group in ("a", "b"):
             for partition in (0, 4):
                 context.commit_offset(group=group, partition=partition)
-        found = run_all(GroupView(context.coordinator, lambda _key: None).partitions())
+        found = run_all(GroupView(context.coordinator, lambda _key: None, lambda _position: None).partitions())
         assert sorted(found) == [("t", 0), ("t", 4)]
 
 
@@ -139,7 +222,7 @@ def test_a_group_that_ends_between_two_steps_is_left_out() -> None:
         for number in range(ITEMS_PER_STEP + 1):
             context.commit_offset(group=f"g{number}")
         page = Page(FAMILIES)
-        steps = GroupView(context.coordinator, lambda _key: None).collect(page)
+        steps = GroupView(context.coordinator, lambda _key: None, lambda _position: None).collect(page)
         next(steps)
         last = context.shard.queries.group_ids()[-1]
         del context.shard.groups[last]

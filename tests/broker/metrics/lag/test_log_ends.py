@@ -13,8 +13,8 @@ import pytest
 from gregor.broker.cluster import peer_queue
 from gregor.broker.jobs.background import Background
 from gregor.broker.jobs.turns import LoopGate
-from gregor.broker.metrics import log_ends
-from gregor.broker.metrics.log_ends import LogEnds
+from gregor.broker.metrics.lag import log_ends
+from gregor.broker.metrics.lag.log_ends import LogEnds
 from gregor.broker.server import Server
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode

@@ -6,12 +6,11 @@ scrapes but what is younger than a second, and what a slow broker does not answe
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from gregor.broker.cluster.peer_queue import PeerQueues
+from gregor.broker.metrics.lag.leader_requests import LeaderRequests
 from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -21,7 +20,7 @@ from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.config.broker import BrokerConfig
-    from gregor.replication.channels.peer import Peer, PeerError
+    from gregor.replication.channels.peer import Peer
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
 
@@ -47,10 +46,8 @@ class LogEnds:
         self._background = background
         self._clock_s = clock_s
         self._fetched: dict[TopicPartitionKey, tuple[int, float]] = {}  # the end, and when it was received
-        self._pending: set[TopicPartitionKey] = set()
-        self._answered = asyncio.Event()
-        self._queues: PeerQueues[TopicPartitionKey] = PeerQueues(
-            config, image, background, "log-ends", self._exchange, self._failed, security=security
+        self._requests: LeaderRequests[TopicPartitionKey] = LeaderRequests(
+            config, image, background, "log-ends", self._exchange, security
         )
 
     def of(self, key: TopicPartitionKey) -> int | None:
@@ -64,16 +61,10 @@ class LogEnds:
     async def refresh(self, keys: Iterable[TopicPartitionKey]) -> None:
         """Fetch the ends of those partitions that other brokers lead, for at most a second."""
         await self._background.search(self._request(keys))
-        if self._pending:
-            self._answered.clear()
-            try:
-                async with asyncio.timeout(MAX_WAIT_S):
-                    await self._answered.wait()
-            except TimeoutError:
-                pass
+        await self._requests.wait(MAX_WAIT_S)
 
     def close(self) -> None:
-        self._queues.close()
+        self._requests.close()
 
     def _request(self, keys: Iterable[TopicPartitionKey]) -> Steps[None]:
         known, self._fetched = self._fetched, {}
@@ -82,7 +73,7 @@ class LogEnds:
             found = known.get(key)
             if found is not None and found[1] >= oldest_s:
                 self._fetched.setdefault(key, found)
-            elif key not in self._pending:
+            else:
                 self._add(key)
             if not count % ITEMS_PER_STEP:
                 yield None
@@ -90,11 +81,8 @@ class LogEnds:
 
     def _add(self, key: TopicPartitionKey) -> None:
         state = self._image.partition(*key)
-        if state is None or state.leader < 0 or state.leader == self._replicas.broker_id:
-            return
-        self._pending.add(key)
-        if not self._queues.add(state.leader, key):
-            self._pending.discard(key)
+        if state is not None and state.leader >= 0 and state.leader != self._replicas.broker_id:
+            self._requests.add(state.leader, key)
 
     async def _exchange(self, peer: Peer, keys: list[TopicPartitionKey]) -> None:
         topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
@@ -107,12 +95,3 @@ class LogEnds:
             for part in found.partitions:
                 if part.error_code == ErrorCode.NONE:
                     self._fetched[found.name, part.partition_index] = part.offset, received_s
-        self._end(keys)
-
-    def _failed(self, keys: list[TopicPartitionKey], _error: PeerError) -> None:
-        self._end(keys)
-
-    def _end(self, keys: list[TopicPartitionKey]) -> None:
-        self._pending.difference_update(keys)
-        if not self._pending:
-            self._answered.set()

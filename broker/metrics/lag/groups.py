@@ -1,0 +1,236 @@
+"""Groups of consumers, each shown by its coordinator alone, with the names of kafka_exporter and kafka-lag-exporter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gregor.broker.metrics.family import GAUGE, UNTYPED, Family, escaped, label_text
+from gregor.broker.metrics.kept_lines import KeptLines, batched
+from gregor.broker.metrics.lag.first_unread import NO_RECORD, Position
+from gregor.broker.metrics.lag.status import REASONS, Sample, Status, Window
+from gregor.protocol.topic_partition import TopicPartitionKey
+from gregor.protocol.turns import ITEMS_PER_STEP, Steps
+
+if TYPE_CHECKING:
+    from gregor.broker.metrics.page import Page
+    from gregor.coordinator.group.coordinator import GroupCoordinator
+    from gregor.coordinator.group.group import CommittedOffset, Group
+    from gregor.coordinator.group.shard import GroupShard
+
+_PREFIX = "kafka_consumergroup_"
+_PARTITION = ("consumergroup", "topic", "partition")
+_TOPIC = _PARTITION[:2]
+_EXPORTED = ("group", "topic", "partition")
+_LAG_SECONDS = f"{_PREFIX}group_lag_seconds"
+_MAX_LAG, _MAX_LAG_SECONDS = f"{_PREFIX}group_max_lag", f"{_PREFIX}group_max_lag_seconds"
+_SUM_LAG = f"{_PREFIX}group_sum_lag"
+_STATUS, _PARTITION_STATUS = "gregor_consumergroup_status", "gregor_consumergroup_partition_status"
+_SHOWN = "shown by the coordinator of the group"
+
+_LAG_FAMILY = Family(
+    f"{_PREFIX}lag",
+    GAUGE,
+    _PARTITION,
+    f"Offsets from the committed one to the high watermark, {_SHOWN}; missing while the leader does not answer.",
+)
+_EXPORTED_LAG_FAMILY = Family(
+    f"{_PREFIX}group_lag", GAUGE, _EXPORTED, "The same as kafka_consumergroup_lag, by the name of kafka-lag-exporter."
+)
+FAMILIES = (
+    Family(f"{_PREFIX}current_offset", GAUGE, _PARTITION, f"Committed offset of a group, {_SHOWN}."),
+    Family(f"{_PREFIX}current_offset_sum", UNTYPED, _TOPIC, f"Sum of the committed offsets in a topic, {_SHOWN}."),
+    _LAG_FAMILY,
+    Family(
+        f"{_PREFIX}lag_sum", UNTYPED, _TOPIC, f"Sum of the lags in a topic, {_SHOWN}; missing where one of them is."
+    ),
+    Family(
+        _LAG_SECONDS,
+        GAUGE,
+        _EXPORTED,
+        f"Age of the first record that a group has not read, 0 without one, {_SHOWN}; missing where it is not known.",
+    ),
+    _EXPORTED_LAG_FAMILY,
+    Family(_MAX_LAG, GAUGE, _EXPORTED[:1], f"The largest of the lags of a group that are known, {_SHOWN}."),
+    Family(_MAX_LAG_SECONDS, GAUGE, _EXPORTED[:1], f"The largest known lag of a group in seconds, {_SHOWN}."),
+    Family(_SUM_LAG, GAUGE, _EXPORTED[:1], f"Sum of the lags of a group that are known, {_SHOWN}."),
+    Family(
+        _STATUS,
+        GAUGE,
+        ("group", "status", "reason"),
+        f"1: the status of a group, which is the worst in its partitions, {_SHOWN}.",
+    ),
+    Family(
+        _PARTITION_STATUS,
+        GAUGE,
+        (*_EXPORTED, "status", "reason"),
+        f"1: status of a group in a partition where it is not ok, {_SHOWN}.",
+    ),
+    Family(f"{_PREFIX}members", GAUGE, _PARTITION[:1], f"Members of a group, {_SHOWN}."),
+)
+
+
+_Key = tuple[str, str, int]
+"""Group, topic, partition."""
+
+
+class _Found:
+    """Of a group: its partitions with an offset, the sum of these, the known lags in offsets and in seconds, and the
+    worst status."""
+
+    def __init__(self) -> None:
+        self.partitions = self.offsets = 0
+        self.lags: list[int] = []
+        self.ages_s: list[float] = []
+        self.status = Status.OK
+
+
+class GroupView:
+    """Reads the groups that this broker coordinates."""
+
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        end_of: Callable[[TopicPartitionKey], int | None],
+        time_ms_of: Callable[[Position], int | None],
+        clock_ms: Callable[[], float] = lambda: time.time() * 1000,
+    ) -> None:
+        """`end_of` returns the high watermark of a partition, None where it is not known; `time_ms_of`: see
+        FirstUnread.time_ms."""
+        self._groups = groups
+        self._end_of = end_of
+        self._time_ms_of = time_ms_of
+        self._clock_ms = clock_ms
+        self._offsets: KeptLines[_Key] = KeptLines(FAMILIES[:1], partial(_labels, "consumergroup"))
+        self._lags: KeptLines[_Key] = KeptLines([_LAG_FAMILY], partial(_labels, "consumergroup"))
+        self._exported: KeptLines[_Key] = KeptLines([_EXPORTED_LAG_FAMILY], partial(_labels, "group"))
+        self._windows: dict[_Key, Window] = {}
+        self._known_windows = self._windows
+        """Those of the scrape before."""
+
+    def partitions(self) -> Steps[dict[TopicPartitionKey, None]]:
+        """Return the partitions in which a group has a committed offset."""
+        found: dict[TopicPartitionKey, None] = {}
+        for topic, partitions in self._commits():
+            if partitions is not None:
+                found.update(dict.fromkeys((topic, partition) for partition in partitions))
+            yield None
+        return found
+
+    def unread(self) -> Steps[dict[Position, None]]:
+        """Return the committed offsets that are known to be below the high watermark."""
+        found: dict[Position, None] = {}
+        for topic, partitions in self._commits():
+            for partition, committed in () if partitions is None else partitions.items():
+                end = self._end_of((topic, partition))
+                if end is not None and committed.offset < end:
+                    found[Position(topic, partition, committed.offset)] = None
+            yield None
+        return found
+
+    def _commits(self) -> Iterator[tuple[str, dict[int, CommittedOffset] | None]]:
+        """Yield the offsets of each group in each topic, at most ITEMS_PER_STEP at a time; and None after many groups
+        without one."""
+        for _, group in self._all_groups():
+            for topic, partitions in () if group is None else list(group.offsets.items()):
+                yield from ((topic, dict(part)) for part in batched(list(partitions.items()), ITEMS_PER_STEP))
+            if group is None:
+                yield "", None
+
+    def _all_groups(self) -> Iterator[tuple[GroupShard, Group | None]]:
+        """Yield the groups of all loaded shards, and None after ITEMS_PER_STEP of them: the end of a step."""
+        for shard in self._groups.loaded_shards():
+            for count, group_id in enumerate(shard.queries.group_ids(), 1):
+                group = shard.groups.get(group_id)  # it may end between two steps
+                if group is not None:
+                    yield shard, group
+                if not count % ITEMS_PER_STEP:
+                    yield shard, None
+            yield shard, None
+
+    def collect(self, page: Page) -> Steps[None]:
+        """Add the families of this module."""
+        self._known_windows, self._windows = self._windows, {}
+        for shard, group in self._all_groups():
+            if group is None:
+                yield None
+                continue
+            members = shard.queries.members_count(group.group_id)
+            page.add(f"{_PREFIX}members", members, label_text(consumergroup=group.group_id))
+            found = _Found()
+            for topic, partitions in list(group.offsets.items()):
+                before = found.partitions, found.offsets, len(found.lags), sum(found.lags)
+                for block in batched(list(partitions.items()), ITEMS_PER_STEP):
+                    self._of_block(page, group.group_id, topic, block, found)
+                    yield None
+                labels = label_text(consumergroup=group.group_id, topic=topic)
+                page.add(f"{_PREFIX}current_offset_sum", found.offsets - before[1], labels)
+                if len(found.lags) - before[2] == found.partitions - before[0]:
+                    page.add(f"{_PREFIX}lag_sum", sum(found.lags) - before[3], labels)
+            self._of_group(page, label_text(group=group.group_id), found)
+        for kept in (self._offsets, self._lags, self._exported):
+            yield from kept.end(page)
+
+    def _of_group(self, page: Page, labels: str, found: _Found) -> None:
+        if found.lags:
+            page.add(_MAX_LAG, max(found.lags), labels)
+            page.add(_SUM_LAG, sum(found.lags), labels)
+            page.add(_STATUS, 1, f"{labels[:-1]},{_status_labels(found.status)}")
+        if found.ages_s:
+            page.add(_MAX_LAG_SECONDS, max(found.ages_s), labels)
+
+    def _of_block(
+        self, page: Page, group_id: str, topic: str, block: Sequence[tuple[int, CommittedOffset]], found: _Found
+    ) -> None:
+        """Add the series of some partitions, and what is found to that of the group."""
+        self._offsets.put(
+            [(group_id, topic, partition) for partition, _ in block], [(committed.offset,) for _, committed in block]
+        )
+        found.partitions += len(block)
+        found.offsets += sum(committed.offset for _, committed in block)
+        now_ms = self._clock_ms()
+        exported = label_text(group=group_id, topic=topic)[:-1]
+        keys, lags, seconds = list[_Key](), list[int](), list[str]()
+        for partition, committed in block:
+            end = self._end_of((topic, partition))
+            if end is None:
+                continue
+            key = group_id, topic, partition
+            lag = max(0, end - committed.offset)
+            keys.append(key)
+            lags.append(lag)
+            age_s = self._age_s(Position(topic, partition, committed.offset), now_ms) if lag else 0
+            if age_s is not None:
+                found.ages_s.append(age_s)
+                seconds.append(f'{_LAG_SECONDS}{exported},partition="{partition}"}} {age_s}\n')
+            window = self._known_windows.get(key) or Window()
+            self._windows[key] = window
+            window.add(Sample(now_ms, committed.offset, committed.commit_timestamp_ms, lag))
+            status = window.status()
+            if status is not Status.OK:
+                found.status = max(found.status, status)
+                page.add(_PARTITION_STATUS, 1, f'{exported},partition="{partition}",{_status_labels(status)}')
+        rows = [(lag,) for lag in lags]
+        self._lags.put(keys, rows)
+        self._exported.put(keys, rows)
+        page.extend(_LAG_SECONDS, ["".join(seconds).encode()])
+        found.lags += lags
+
+    def _age_s(self, position: Position, now_ms: float) -> float | None:
+        """Return the age of the first record from a position on; 0 without one, and for a time
+        ahead of this clock."""
+        time_ms = self._time_ms_of(position)
+        if time_ms == NO_RECORD:
+            return 0
+        return None if time_ms is None else round(max(0.0, now_ms - time_ms) / 1000, 3)
+
+
+def _labels(group: str, key: _Key) -> str:
+    """`group`: the name of the label with the group."""
+    return f'{{{group}="{escaped(key[0])}",topic="{key[1]}",partition="{key[2]}"}}'
+
+
+def _status_labels(status: Status) -> str:
+    return label_text(status=status.label, reason=REASONS[status])[1:]
