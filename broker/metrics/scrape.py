@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
+from gregor.broker.metrics.client_telemetry import ClientLines
 from gregor.broker.metrics.cluster import ClusterView
 from gregor.broker.metrics.groups import GroupView
 from gregor.broker.metrics.log_ends import LogEnds
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.loop_lag import LagMeter
     from gregor.broker.net.connections import Connections
+    from gregor.broker.telemetry.telemetry import Telemetry
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.replication.controller.loop import ControllerLoop
@@ -39,6 +41,8 @@ class ScrapedBroker(Protocol):
     @property
     def groups(self) -> GroupCoordinator: ...
     @property
+    def telemetry(self) -> Telemetry | None: ...
+    @property
     def connections(self) -> Connections: ...
     @property
     def background(self) -> Background: ...
@@ -57,6 +61,7 @@ class Scraper:
         self._ends = LogEnds(broker.config, broker.replicas, broker.metadata, broker.background, security)
         self._groups = GroupView(broker.groups, self._ends.of)
         self._process = ProcessView(broker.connections, lag)
+        self._telemetry = broker.telemetry
         self._scraping = asyncio.Lock()
 
     async def scrape(self, *, openmetrics: bool) -> list[bytes]:
@@ -70,10 +75,15 @@ class Scraper:
         self._ends.close()
 
     def _steps(self, openmetrics: bool) -> Steps[list[bytes]]:
-        page = Page(FAMILIES)
+        clients = None if self._telemetry is None else ClientLines(self._telemetry)
+        if clients is not None:
+            yield from clients.prepare()
+        page = Page(FAMILIES if clients is None else FAMILIES | clients.families)
         yield from collect_traffic(page, self._traffic)
         figures = yield from self._partitions.collect(page)
         yield from self._cluster.collect(page, figures, self._controller.cluster)
         yield from self._groups.collect(page)
         yield from self._process.collect(page, figures)
+        if clients is not None:
+            yield from clients.collect(page)
         return (yield from page.render(openmetrics=openmetrics))

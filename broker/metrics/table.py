@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from gregor.broker.metrics import cluster, groups, partitions, process, traffic
+from gregor.broker.metrics import client_telemetry, cluster, groups, partitions, process, traffic
 from gregor.broker.metrics.family import Family
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for module in (traffic, cluster, partitions, groups, process) for family in module.FAMILIES
+    family.name: family
+    for module in (traffic, cluster, partitions, groups, process, client_telemetry)
+    for family in module.FAMILIES
 }
 
 
