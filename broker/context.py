@@ -54,6 +54,16 @@ class AuthenticationSession(Protocol):
     def authenticate(self, request: SaslAuthenticateRequest, version: int) -> Any: ...
 
 
+class ClientSoftware(NamedTuple):
+    """Name and version of the client library, as its ApiVersions request named them."""
+
+    name: str | None = None
+    version: str | None = None
+
+
+UNKNOWN_SOFTWARE = ClientSoftware()
+
+
 class ClientConnection(Protocol):
     """The connection of a request."""
 
@@ -69,6 +79,9 @@ class ClientConnection(Protocol):
     def peer(self) -> str: ...
     @property
     def principal(self) -> Principal: ...
+
+    software: ClientSoftware
+
     @property
     def session(self) -> AuthenticationSession | None: ...
     def fail(self, reason: str) -> None: ...

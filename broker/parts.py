@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gregor.broker.fetch.sessions import FetchSessions
     from gregor.broker.handlers.k03_metadata import EncodedMetadataContext
     from gregor.broker.handlers.k48_describe_client_quotas import ClientQuotasContext
+    from gregor.broker.handlers.k71_get_telemetry_subscriptions import TelemetryContext
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
     from gregor.broker.net.advertised_addresses import OwnAddresses
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from gregor.broker.request_log.log import RequestLog
     from gregor.broker.request_log.switch import RequestLogSwitch
     from gregor.broker.security.authentication import Authentication
+    from gregor.broker.telemetry.telemetry import Telemetry
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.coordinator.txn.coordinator import TransactionCoordinator
@@ -124,6 +126,8 @@ class Broker:
     """The log of requests; None while it is off."""
     quotas: Quotas | None = None
     """The quotas of clients; None while none is set."""
+    telemetry: Telemetry | None = None
+    """The metrics that clients push; None where no listener shows them."""
     acls: AclStore | None = None
     """The access rules; None without an authorizer."""
     authentication: Authentication | None = None
@@ -185,9 +189,10 @@ if TYPE_CHECKING:
         ProduceContext,
         ProducerIdContext,
         ReplicaContext,
+        TelemetryContext,
         TokenContext,
         TransactionContext,
     ]:
         """Let the type checker compare the parts with the needs of each handler: the registry does not."""
         one = broker
-        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one
+        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one

@@ -32,6 +32,8 @@ AMONG_BROKERS = frozenset(
 """Requests between the brokers of a cluster; a single broker does not serve them, and does not load their handlers.
 
 WriteTxnMarkers is not among them: tools send it to abort a transaction that no coordinator will end."""
+OF_TELEMETRY = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+"""Served where the broker shows what clients push."""
 _API_OF_MODULE = re.compile(r"k(\d+)_")
 _HANDLERS = "gregor.broker.handlers"
 _GUARDS = "gregor.broker.authorization.guards.table"
@@ -153,17 +155,19 @@ def handles(
     return register
 
 
-def load_handlers(*, in_cluster: bool = True, guarded: bool = False) -> dict[int, Entry]:
-    """Import the modules of broker/handlers; return the table by API key, without `in_cluster` less AMONG_BROKERS.
+def load_handlers(*, in_cluster: bool = True, telemetry: bool = True, guarded: bool = False) -> dict[int, Entry]:
+    """Import the modules of broker/handlers; return the table by API key, without `in_cluster` less AMONG_BROKERS, and
+    without `telemetry` less OF_TELEMETRY.
 
     `guarded`: the broker has an authorizer, and each handler is called by the guard of its API.
     """
+    left_out = (frozenset() if in_cluster else AMONG_BROKERS) | (frozenset() if telemetry else OF_TELEMETRY)
     handlers = importlib.import_module(_HANDLERS)
     for module in pkgutil.iter_modules(handlers.__path__):
         api = _API_OF_MODULE.match(module.name)
-        if in_cluster or api is None or int(api[1]) not in AMONG_BROKERS:
+        if api is None or int(api[1]) not in left_out:
             importlib.import_module(f"{_HANDLERS}.{module.name}")
-    served = {key: entry for key, entry in _entries.items() if in_cluster or key not in AMONG_BROKERS}
+    served = {key: entry for key, entry in _entries.items() if key not in left_out}
     if not guarded:
         return served
     guards = importlib.import_module(_GUARDS)  # a broker without authorizer has none in its memory

@@ -47,6 +47,7 @@ from gregor.broker.request_log.switch import RequestLogSwitch
 from gregor.broker.security.authentication import Authentication
 from gregor.broker.security.stored_credentials import StoredCredentials
 from gregor.broker.security.token_expiry import remove_expired_tokens
+from gregor.config.listeners import METRICS_LISTENER
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.inter_broker_security import security_between_brokers
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from gregor.broker.node.controller_parts import ControllerParts
     from gregor.broker.node.coordinators import Coordinators
     from gregor.broker.session_watcher.watcher import SessionWatcher
+    from gregor.broker.telemetry.telemetry import Telemetry
     from gregor.config.broker import BrokerConfig
     from gregor.replication.controller.loop import ControllerLoop
     from gregor.replication.store.metadata_store import MetadataStore
@@ -237,6 +239,8 @@ class Node:
             await base.configs.start()
             await self.broker.client_quotas.start(base.configs, self.broker.enforce)
             self.broker.request_logging.start(self.broker.log_requests)
+            if self.broker.telemetry is not None:
+                await self.broker.telemetry.subscriptions.start(base.configs)
             await base.credentials.start()
             await base.tokens.start()
             await coordinators.group_settings.start()
@@ -338,7 +342,11 @@ class Node:
             broker_id=config.broker_id,
             cluster_id=self._cluster_id,
             loop=asyncio.get_running_loop(),
-            handlers=load_handlers(in_cluster=self.in_cluster, guarded=self._access is not None),
+            handlers=load_handlers(
+                in_cluster=self.in_cluster,
+                telemetry=bool(config[METRICS_LISTENER]),
+                guarded=self._access is not None,
+            ),
             connections=self._connections,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
@@ -378,6 +386,7 @@ class Node:
                 QuotaStore(base.store, self._gate), Quotas(settings_of(config), now_ms), self._background
             ),
             request_logging=self._request_logging(base),
+            telemetry=self._telemetry(base),
             authorizer=self._access and self._access.authorizer,
             acls=self._access and self._access.acls,
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
@@ -389,6 +398,14 @@ class Node:
         authentication.check_kerberos()
         base.configs.on_broker_changed.append(authentication.settings_changed)
         return authentication
+
+    def _telemetry(self, base: BaseParts) -> Telemetry | None:
+        if not self._config[METRICS_LISTENER]:
+            return None
+        from gregor.broker.telemetry.subscriptions import Subscriptions  # most brokers have no such listener
+        from gregor.broker.telemetry.telemetry import Telemetry
+
+        return Telemetry(Subscriptions(base.store), self._config["telemetry.max.bytes"], self._background, now_ms)
 
     def _request_logging(self, base: BaseParts) -> RequestLogSwitch:
         switch = RequestLogSwitch(self._config, asyncio.get_running_loop())

@@ -29,6 +29,11 @@ def uuid_from_text(text: str) -> Uuid:
         raise ValueError(f"not a uuid of 22 url-safe base64 characters: {text!r}") from error
 
 
+def is_reserved(uuid: Uuid) -> bool:
+    """Return whether an id means something else than one thing: that of no id, and Kafka's first hundred."""
+    return bytes(uuid) in _RESERVED
+
+
 def random_uuid() -> Uuid:
     """Return a new uuid of version 4 whose text does not start with "-", which tools would read as an option.
 
@@ -39,7 +44,7 @@ def random_uuid() -> Uuid:
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         # The first character encodes the first six bits; 62 is "-".
-        if raw[0] >> 2 != 62 and bytes(raw) not in _RESERVED:
+        if raw[0] >> 2 != 62 and not is_reserved(bytes(raw)):
             return bytes(raw)
 
 

@@ -86,6 +86,8 @@ APIS = {
     67: "allocate_producer_ids",
     68: "consumer_group_heartbeat",
     69: "consumer_group_describe",
+    71: "get_telemetry_subscriptions",
+    72: "push_telemetry",
     74: "list_config_resources",
     75: "describe_topic_partitions",
 }

@@ -3577,6 +3577,55 @@ class ConsumerGroupDescribeResponse(ApiMessage):
         self, *, throttle_time_ms: int = ..., groups: list[ConsumerGroupDescribeResponse.DescribedGroup] = ...
     ) -> None: ...
 
+class GetTelemetrySubscriptionsRequest(ApiMessage):
+    client_instance_id: Uuid
+    def __init__(self, *, client_instance_id: Uuid = ...) -> None: ...
+
+class GetTelemetrySubscriptionsResponse(ApiMessage):
+    throttle_time_ms: int
+    error_code: int
+    client_instance_id: Uuid
+    subscription_id: int
+    accepted_compression_types: list[int]
+    push_interval_ms: int
+    telemetry_max_bytes: int
+    delta_temporality: bool
+    requested_metrics: list[str]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        client_instance_id: Uuid = ...,
+        subscription_id: int = ...,
+        accepted_compression_types: list[int] = ...,
+        push_interval_ms: int = ...,
+        telemetry_max_bytes: int = ...,
+        delta_temporality: bool = ...,
+        requested_metrics: list[str] = ...,
+    ) -> None: ...
+
+class PushTelemetryRequest(ApiMessage):
+    client_instance_id: Uuid
+    subscription_id: int
+    terminating: bool
+    compression_type: int
+    metrics: bytes
+    def __init__(
+        self,
+        *,
+        client_instance_id: Uuid = ...,
+        subscription_id: int = ...,
+        terminating: bool = ...,
+        compression_type: int = ...,
+        metrics: bytes = ...,
+    ) -> None: ...
+
+class PushTelemetryResponse(ApiMessage):
+    throttle_time_ms: int
+    error_code: int
+    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ...) -> None: ...
+
 class ListConfigResourcesRequest(ApiMessage):
     resource_types: list[int]
     def __init__(self, *, resource_types: list[int] = ...) -> None: ...

@@ -18,6 +18,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from gregor.broker.context import ClientSoftware
 from gregor.broker.groups.protocols import CONSUMER_APIS, serves_consumer_groups
 from gregor.broker.net.responses import EncodedResponse
 from gregor.broker.registry import handles
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from gregor.replication.store.features import Finalized
 
 LEVEL_0_FROM = 4
+MAX_SOFTWARE = 255
+"""Characters of the name and of the version of client software that are kept with a connection."""
 # KIP-511: legal names of client software.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -41,6 +44,9 @@ def api_versions(broker: ApiContext, request: ApiVersionsRequest, call: Call) ->
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if call.version >= 3:
+        name, version = request.client_software_name, request.client_software_version
+        call.connection.software = ClientSoftware(name[:MAX_SOFTWARE], version[:MAX_SOFTWARE])
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != (
         broker.cluster_id,
         broker.broker_id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
+from gregor.broker.metrics.client_telemetry import ClientLines
 from gregor.broker.metrics.cluster import ClusterView
 from gregor.broker.metrics.lag.clients import ClientPositions, collect_clients
 from gregor.broker.metrics.lag.first_unread import FirstUnread
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.loop_lag import LagMeter
     from gregor.broker.net.connections import Connections
+    from gregor.broker.telemetry.telemetry import Telemetry
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.replication.controller.loop import ControllerLoop
@@ -46,6 +48,8 @@ class ScrapedBroker(Protocol):
     def groups(self) -> GroupCoordinator: ...
     @property
     def fetch_sessions(self) -> FetchSessions: ...
+    @property
+    def telemetry(self) -> Telemetry | None: ...
     def now_ms(self) -> int:
         """Return the time, in ms since 1970."""
 
@@ -70,6 +74,7 @@ class Scraper:
         self._groups = GroupView(broker.groups, self._ends.of, self._unread.time_ms)
         self._clients = ClientPositions(broker.fetch_sessions, broker.replicas, broker.metadata, broker.now_ms)
         self._process = ProcessView(broker.connections, lag)
+        self._telemetry = broker.telemetry
         self._scraping = asyncio.Lock()
 
     async def scrape(self, *, openmetrics: bool) -> list[bytes]:
@@ -85,11 +90,16 @@ class Scraper:
         self._unread.close()
 
     def _steps(self, openmetrics: bool) -> Steps[list[bytes]]:
-        page = Page(FAMILIES)
+        clients = None if self._telemetry is None else ClientLines(self._telemetry)
+        if clients is not None:
+            yield from clients.prepare()
+        page = Page(FAMILIES if clients is None else FAMILIES | clients.families)
         total = yield from self._traffic.collect(page)
         figures = yield from self._partitions.collect(page)
         yield from self._cluster.collect(page, figures, total, self._controller)
         yield from self._groups.collect(page)
         yield from collect_clients(page, self._clients)
         yield from self._process.collect(page, figures)
+        if clients is not None:
+            yield from clients.collect(page)
         return (yield from page.render(openmetrics=openmetrics))

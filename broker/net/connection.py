@@ -15,6 +15,7 @@ import asyncio
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from gregor.broker.context import UNKNOWN_SOFTWARE
 from gregor.broker.log import logger
 from gregor.broker.net.dispatch import Dispatcher
 from gregor.broker.net.inbound import Inbound
@@ -62,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         "quiet_sweeps",
         "session",
         "sockname",
+        "software",
     )
 
     #: The class of the sending side.
@@ -78,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
             self._routes = AuthorizedRoutes(broker, broker.authorizer, self)
         self.closed = False
         self.principal = ANONYMOUS
+        self.software = UNKNOWN_SOFTWARE
         self.session: SaslSession | None = None
         self.peer = self.host = "?"
         self.sockname: tuple[Any, ...] = ()

@@ -216,6 +216,13 @@ _METRICS = (
         visibility=INTERNAL,
     ),
     ConfigDef(
+        "telemetry.max.bytes",
+        "int",
+        1048576,
+        "Bytes of metrics, compressed, that a client may push at once.",
+        at_least(1),
+    ),
+    ConfigDef(
         "gregor.log.format",
         "string",
         "text",

@@ -1,6 +1,6 @@
 """Settings of client metrics subscriptions (CLIENT_METRICS resources, KIP-714), as Apache Kafka 4.3.1 checks them.
 
-They are checked, kept and described. The broker does not request metrics of clients yet.
+A broker with a listener for metrics requests and shows them (broker.telemetry).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from gregor.config.definitions import ConfigDef, ConfigError
 
-_NO_EFFECT = "gregor does not request metrics of clients yet"
 _MATCHED = (
     "client_instance_id",
     "client_id",
@@ -23,15 +22,14 @@ _MATCHED = (
 CLIENT_METRICS_KEYS: dict[str, ConfigDef] = {
     definition.key: definition
     for definition in (
-        ConfigDef("interval.ms", "int", 300000, "How often a client sends its metrics.", no_effect=_NO_EFFECT),
+        ConfigDef("interval.ms", "int", 300000, "How often a client sends its metrics."),
         ConfigDef(
             "match",
             "list",
             [],
             "name=pattern of the clients whose metrics are requested; empty: all.",
-            no_effect=_NO_EFFECT,
         ),
-        ConfigDef("metrics", "list", [], "Prefixes of the metrics to send; * means all.", no_effect=_NO_EFFECT),
+        ConfigDef("metrics", "list", [], "Prefixes of the metrics to send; * means all."),
     )
 }
 

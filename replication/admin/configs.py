@@ -119,8 +119,8 @@ class ConfigAdmin:
         elif entity_type == BROKERS:
             await limit.within(self._configs.refresh_broker)
             _warn_of_no_effect(before, after)
-        elif entity_type == GROUPS:
-            await limit.within(partial(self._configs.entity_changed, f"{GROUPS}/{node_name(GROUPS, name)}"))
+        elif entity_type in (GROUPS, CLIENT_METRICS):
+            await limit.within(partial(self._configs.entity_changed, f"{entity_type}/{node_name(entity_type, name)}"))
 
     def _broker_entity(self, name: str) -> str:
         if not name:

@@ -56,6 +56,8 @@ class TopicConfigs:
         self.on_broker_changed: list[Callable[[], None]] = []
         self.on_groups_changed: list[Callable[[str | None], Awaitable[None]]] = []
         """Awaited with the node name of a group whose settings have changed; None stands for any number of groups."""
+        self.on_client_metrics_changed: list[Callable[[], Awaitable[None]]] = []
+        """Awaited when any client metrics subscription has changed."""
         self.on_entities_changed: list[Callable[[str, str | None], Awaitable[None]]] = []
         """Awaited with the type (users, clients, ips) and the node name of an entity whose settings have changed; None
         stands for any number of entities of this type."""
@@ -190,6 +192,7 @@ class TopicConfigs:
             if changed:
                 await self._gate.run(self._notify(changed))
         await self._groups_changed(None)
+        await self._client_metrics_changed()
         for entity_type in ENTITY_TYPES:
             await self._entities_changed(entity_type, None)
 
@@ -212,12 +215,18 @@ class TopicConfigs:
             await self.refresh_broker()
         elif entity_type == "groups":
             await self._groups_changed(name)
+        elif entity_type == "client-metrics":
+            await self._client_metrics_changed()
         elif entity_type in ENTITY_TYPES:
             await self._entities_changed(entity_type, name)
 
     async def _groups_changed(self, name: str | None) -> None:
         for listener in self.on_groups_changed:
             await listener(name)
+
+    async def _client_metrics_changed(self) -> None:
+        for listener in self.on_client_metrics_changed:
+            await listener()
 
     async def _entities_changed(self, entity_type: str, name: str | None) -> None:
         for listener in self.on_entities_changed:

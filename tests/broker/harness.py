@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from gregor.broker.context import Call
+from gregor.broker.context import UNKNOWN_SOFTWARE, Call
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.outbound import Chunk
 from gregor.broker.net.responses import encode_response
@@ -67,6 +67,7 @@ class FakeConnection:
         self.sockname = ("127.0.0.1", PORT)
         self.number = 0
         self.principal = ANONYMOUS
+        self.software = UNKNOWN_SOFTWARE
         self.session = None
         self.failures: list[str] = []
         self.held = False

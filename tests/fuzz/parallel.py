@@ -20,6 +20,7 @@ from tests.fuzz import (
     security_targets,
     storage_targets,
     store_targets,
+    telemetry_targets,
     text_targets,
     transaction_targets,
     wire_targets,
@@ -43,6 +44,7 @@ def all_targets(only: str = "") -> list[Target]:
         security_targets,
         transaction_targets,
         broker_targets,
+        telemetry_targets,
     )
     return [target for module in modules for target in module.targets() if only in target.name]
 

@@ -91,6 +91,8 @@ UNGUARDED: dict[int, str] = {
     39: "a token is renewed by its owner and its renewers, which the handler checks",
     40: "a token is ended by its owner and its renewers, which the handler checks",
     60: "every client may know the brokers; the handler shows the operations on the cluster with DESCRIBE",
+    71: "every client may know which of its own metrics are requested, as in Apache Kafka",
+    72: "every client may push its own metrics where a subscription requests them, as in Apache Kafka",
     75: "the handler hides topics without DESCRIBE",
 }
 """The APIs without a guard, each with the reason."""
