@@ -160,7 +160,7 @@ class ZooKeeperStore:
         self._connected.set()  # calls that wait for a connection fail
         if self._kazoo is not None:
             ended = await asyncio.to_thread(self._end, self._kazoo)
-            # What kazoo's thread has posted until its end has been handled by now.
+            # All calls that kazoo's thread has posted until its end have been handled by now.
             self.session_closed = ended and not self._lost_while_closing
 
     def _client(self, hosts: str) -> Any:

@@ -1,9 +1,10 @@
-"""How long writes stand still after a broker was killed: of the cluster, and of clients with default settings.
+"""The time for which writes stand still after a kill of a broker, of the cluster and of clients with default settings.
 
 Each kill is SIGKILL of a broker that leads a third of the partitions, while two producers write all the time; every
 second one is started again at once. The times begin at the kill. The cluster's own is that of a client without any
 back-off: it requests metadata and writes, again and again, until every partition has accepted a record that all in-sync
-replicas have. What librdkafka and the Java client need beyond it is their own back-off and their own metadata requests.
+replicas have. The time that librdkafka and the Java client need
+beyond it is that of their own back-off and their own metadata requests.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ LEADER, CONTROLLER = "a leader", "the controller"
 
 
 class Killed(NamedTuple):
-    """One kill; the times are in seconds from it until writes to all partitions went on."""
+    """One kill; the times are in seconds from it until writes to all partitions continued."""
 
     role: str
     restarted: bool
@@ -54,7 +55,7 @@ class Killed(NamedTuple):
 
 
 def resumed_s(acks: Mapping[int, Sequence[float]], killed_s: float) -> float:
-    """Return the seconds from the kill until the last partition went on: each at the end of its longest gap between two
+    """Return the seconds from the kill until the last partition continued: each at the end of its longest gap between two
     acknowledgements that the kill falls into. Raises ValueError if there was none before or after it."""
     found = 0.0
     for partition, times in acks.items():

@@ -1,4 +1,4 @@
-"""Writes go on soon after a broker was killed, long before its session of a minute would end."""
+"""Writes continue soon after a broker was killed, long before its session of a minute would end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check(found: list[Killed]) -> None:
 
 @pytest.mark.very_slow
 @pytest.mark.jvm
-def test_writes_go_on_soon_after_a_kill(tmp_path: Path) -> None:
+def test_writes_continue_soon_after_a_kill(tmp_path: Path) -> None:
     with sides(tmp_path, [GREGOR] * 3, SESSION_MS) as side:
         side.start()
         check(list(kills(side, PARTITIONS, 4)))
@@ -56,7 +56,7 @@ def test_writes_go_on_soon_after_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.very_slow
 @pytest.mark.jvm
-def test_writes_go_on_soon_after_a_kill_under_apache_kafkas_controller(tmp_path: Path) -> None:
+def test_writes_continue_soon_after_a_kill_under_apache_kafkas_controller(tmp_path: Path) -> None:
     with sides(tmp_path, [KAFKA, GREGOR, GREGOR], SESSION_MS) as side:
         side.start()
         side.cluster.force_controller(0)
