@@ -51,7 +51,7 @@ from gregor.replication.store.metadata_store import (
     Watch,
     WatchEvent,
 )
-from gregor.replication.store.zookeeper_connection import LoopHandler, multi_read, node_acl
+from gregor.replication.store.zookeeper_connection import LoopHandler, end_client, multi_read, node_acl
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 DEFAULT_IN_FLIGHT = 10
@@ -160,8 +160,8 @@ class ZooKeeperStore:
         self._closed = True
         self._connected.set()  # calls that wait for a connection fail
         if self._kazoo is not None:
-            ended = await asyncio.to_thread(self._end, self._kazoo)
-            # What kazoo's thread has posted until its end has been handled by now.
+            ended = await asyncio.to_thread(end_client, self._kazoo)
+            # All calls that kazoo's thread has posted until its end have been handled by now.
             self.session_closed = ended and not self._lost_while_closing
 
     def _client(self, hosts: str) -> Any:
@@ -184,24 +184,9 @@ class ZooKeeperStore:
             async with asyncio.timeout(timeout_ms / 1000):
                 await connected.wait()
         except TimeoutError:
-            await asyncio.to_thread(self._end, client)
+            await asyncio.to_thread(end_client, client)
             cause = f" ({client.handler.trouble})" if client.handler.trouble else ""
             raise StoreFailed(self._settings.connect, f"no ZooKeeper answered within {timeout_ms} ms{cause}") from None
-
-    @staticmethod
-    def _end(client: Any) -> bool:
-        """Called on a thread, as it may last as long as an attempt to connect. Return whether there was a connection
-        to send the request on, and kazoo's own thread has ended after it."""
-        connected: bool = client.connected
-        if not connected:
-            # A process may have accepted the connection and not answer: kazoo would wait for the whole session timeout.
-            client.handler.shut_connection()
-        try:
-            client.stop()
-        except kazoo_errors.WriterNotClosedException:
-            connected = False
-        client.close()
-        return connected
 
     def _post(self, call: Callable[..., None], *arguments: Any) -> None:
         """Pass a call from kazoo's thread to the loop, unless that has ended."""
@@ -364,7 +349,7 @@ class ZooKeeperStore:
             _log.info("ZooKeeper reads one node at a time: it does not know multiRead (%r)", error)
             return False
         finally:
-            await asyncio.to_thread(self._end, client)
+            await asyncio.to_thread(end_client, client)
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         stat = await self._read(path, lambda: self._kazoo.exists_async(path, self._armed(watch, path)))

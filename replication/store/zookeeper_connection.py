@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from kazoo.exceptions import EXCEPTIONS, NoNodeError
+from kazoo.exceptions import EXCEPTIONS, NoNodeError, WriterNotClosedException
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import GetData, MultiHeader, int_struct, stat_struct
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
@@ -149,3 +149,18 @@ def multi_read(client: Any, paths: Iterable[str]) -> Any:
     result = client.handler.async_result()
     client._call(MultiRead(client.chroot + path for path in paths), result)
     return result
+
+
+def end_client(client: Any) -> bool:
+    """Stop the client, on a thread: it may last as long as an attempt to connect. Return whether there was a connection
+    to send the request on, and kazoo's own thread has ended after it."""
+    connected: bool = client.connected
+    if not connected:
+        # A process may have accepted the connection and not answer: kazoo would wait for the whole session timeout.
+        client.handler.shut_connection()
+    try:
+        client.stop()
+    except WriterNotClosedException:
+        connected = False
+    client.close()
+    return connected

@@ -290,7 +290,7 @@ class Appender:
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Note that a leader epoch begins at an offset; has no effect when repeated."""
         try:
-            self._epochs.assign(epoch, start_offset)
+            self._epochs.assign_later(epoch, start_offset)
         except OSError as error:
             self._health.fail(error, "cannot write the leader epochs")
 

@@ -154,7 +154,7 @@ def one_failover(side: Side, partitions: int, role: str) -> Iterator[Figure]:
     controller = side.cluster.controller()
     assert controller is not None
     killed = controller if role == "the controller" else next(n for n in side.running() if n != controller)
-    _, total_s, beyond_s = side.failover(topic, killed)
+    _, total_s, beyond_s, _ = side.failover(topic, killed)
     led = partitions // 3
     yield Figure(f"kill of {role}, {led} led: all take writes, s beyond the session", beyond_s, asked=1.0)
     yield Figure("  in all, s", total_s)

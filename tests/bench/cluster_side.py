@@ -58,6 +58,8 @@ class Failover(NamedTuple):
     killed_s: float
     total_s: float
     beyond_s: float
+    beside_s: float
+    """As `total_s`, for the topic beside it."""
 
 
 class Side:
@@ -186,9 +188,11 @@ class Side:
 
     # -- failover ------------------------------------------------------------------------------------------------
 
-    def failover(self, topic: str, killed: int, *, restart: bool = False) -> Failover:
+    def failover(self, topic: str, killed: int, *, restart: bool = False, beside: str = "") -> Failover:
         """Kill a broker with SIGKILL; `restart` starts it again at once. Return the times until every partition has
-        accepted a record again that all in-sync replicas have."""
+        accepted a record again that all in-sync replicas have; of a topic `beside` this one, too."""
+        others = set(self.leaders(beside)) if beside else set()
+        others_s: list[float] = []
         places = self.leaders(topic)
         dead_port = self.port(killed)
         survivors = {self.port(number) for number in self.running()} - {dead_port}
@@ -204,6 +208,13 @@ class Side:
             threading.Thread(target=self._write_all, args=(topic, {p for p in places if places[p] == port}))
             for port in survivors
         ]
+        if others:
+
+            def write_beside() -> None:
+                self._write_all(beside, others)
+                others_s.append(time.monotonic() - begin)
+
+            kept.append(threading.Thread(target=write_beside))
         for thread in kept:
             thread.start()
         led = {partition for partition in places if places[partition] == dead_port}
@@ -212,7 +223,7 @@ class Side:
         for thread in kept:
             thread.join()
         end = time.monotonic()
-        return Failover(killed_s, end - begin, end - (ended[0] if ended else end))
+        return Failover(killed_s, end - begin, end - (ended[0] if ended else end), sum(others_s))
 
     def _write_all(self, topic: str, pending: set[int], dead_port: int = -1) -> None:
         def attempt() -> bool:

@@ -26,10 +26,13 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.faults import KINDS, WHOLE_TIMEOUT_S, Fault, Scene, plan
 from tests.cluster.history import History
 from tests.cluster.judge import different_replicas, judge, longest_gaps_ms
+from tests.cluster.metrics_judge import judge_lives, judge_sessions, judge_sums
+from tests.cluster.scrapes import Life, Scraper
 from tests.cluster.servers import KINDS as BROKER_KINDS
 from tests.support.kafka import kafka_jars
 
 TOPIC = "chaos"
+RECORDS_IN = f'kafka_server_brokertopicmetrics_messagesin_total{{topic="{TOPIC}"}}'
 INSIDE = "GREGOR_CHAOS_INSIDE"
 DRAIN_TIMEOUT_S = 180.0
 MAX_STUCK = 2
@@ -54,6 +57,8 @@ class Outcome:
     happened: list[Happened] = field(default_factory=list)
     history: History = field(default_factory=History)
     records: int = 0
+    scrapes: int = 0
+    """The pages of metrics that brokers answered."""
     stuck: dict[str, int] = field(default_factory=dict)
     """client -> how often its library had locked itself up, so that the client was replaced."""
 
@@ -80,12 +85,13 @@ class Run:
         with Cluster(self._folder, options.brokers, settings) as cluster:
             say(f"three brokers: {options.brokers}")
             cluster.create_topic(TOPIC, options.partitions)
+            scrapers = [Scraper(broker) for broker in cluster.brokers if broker.is_watched]
             load = Load(self._folder, cluster.bootstrap, TOPIC, options.partitions, options.rate, options.acks)
             try:
                 with cluster.explained():
                     self._wait_for_groups(cluster, load)
                     self._break_things(cluster, load)
-                    self._finish(cluster, load)
+                    self._finish(cluster, load, scrapers)
             except (TimeoutError, AssertionError) as error:
                 self._outcome.violations.append(str(error))
                 say("\n".join([str(error), *getattr(error, "__notes__", [])]))
@@ -137,7 +143,7 @@ class Run:
                 raise AssertionError(f"ended by themselves: {', '.join(gone)}")
             time.sleep(options.settle)
 
-    def _finish(self, cluster: Cluster, load: Load) -> None:
+    def _finish(self, cluster: Cluster, load: Load, scrapers: list[Scraper]) -> None:
         say("all producers end, all groups read to the end")
         load.end(load.producers)
         log = cluster.read_all(TOPIC, self._options.partitions)
@@ -164,10 +170,24 @@ class Run:
         self._outcome.records = sum(map(len, log.values()))
         self._outcome.violations += judge(history, log, committed)
         cluster.wait_until_whole(WHOLE_TIMEOUT_S)
+        self._judge_brokers(cluster, [life for scraper in scrapers for life in scraper.close()])
         for broker in cluster.brokers:
             broker.stop()
         logs = {broker.name: broker.partition_bytes(TOPIC) for broker in cluster.brokers}
         self._outcome.violations += different_replicas(logs)
+
+    def _judge_brokers(self, cluster: Cluster, lives: list[Life]) -> None:
+        outcome = self._outcome
+        outcome.scrapes = sum(len(life.scrapes) for life in lives)
+        if not lives:
+            return
+        acked_ms = [ack.at_ms for ack in outcome.history.acks]
+        faults_ms = [(one.begun_ms, one.whole_ms) for one in outcome.happened]
+        brokers = {broker.name: broker for broker in cluster.brokers}
+        printed = {(life.broker, life.start): brokers[life.broker].printed(life.start) for life in lives}
+        outcome.violations += judge_lives(lives)
+        outcome.violations += judge_sums(lives, RECORDS_IN, acked_ms, outcome.records, faults_ms)
+        outcome.violations += judge_sessions(lives, printed)
 
 
 def report(outcome: Outcome) -> list[str]:
@@ -175,7 +195,7 @@ def report(outcome: Outcome) -> list[str]:
     history = outcome.history
     lines = [
         f"records: {outcome.records} in the log, {len(history.acks)} acknowledged, {len(history.failed)} given up",
-        f"faults: {len(outcome.happened)}",
+        f"faults: {len(outcome.happened)}, pages of metrics: {outcome.scrapes}",
     ]
     for name, group in history.groups.items():
         failed = sum(group.failed_commits.values())

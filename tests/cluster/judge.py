@@ -28,20 +28,21 @@ def judge(history: History, log: Log, committed: Mapping[str, Mapping[int, int]]
     `committed` is group -> partition -> offset at the end, when all members had read everything.
     """
     found = [f"a producer could not go on: {reason}" for reason in history.fatal]
-    found += _rule("acknowledged and lost", _lost(history, log))
-    found += _rule("twice in the log", _doubled(log))
-    found += _rule("out of order", _disordered(log))
-    found += _rule("in the log, but nobody sent it", _invented(history, log))
+    found += rule("acknowledged and lost", _lost(history, log))
+    found += rule("twice in the log", _doubled(log))
+    found += rule("out of order", _disordered(log))
+    found += rule("in the log, but nobody sent it", _invented(history, log))
     for name, group in history.groups.items():
-        found += _rule(f"{name}: two values at one offset", group.conflicts)
-        found += _rule(f"{name}: delivered, but not in the log", _dirty(group, log))
-        found += _rule(f"{name}: never delivered", _missed(group, log))
-        found += _rule(f"{name}: began below what was committed", _rewound(group))
-        found += _rule(f"{name}: not all is committed", _uncommitted(committed.get(name, {}), log))
+        found += rule(f"{name}: two values at one offset", group.conflicts)
+        found += rule(f"{name}: delivered, but not in the log", _dirty(group, log))
+        found += rule(f"{name}: never delivered", _missed(group, log))
+        found += rule(f"{name}: began below what was committed", _rewound(group))
+        found += rule(f"{name}: not all is committed", _uncommitted(committed.get(name, {}), log))
     return found
 
 
-def _rule(name: str, instances: Iterable[str]) -> list[str]:
+def rule(name: str, instances: Iterable[str]) -> list[str]:
+    """Return a sentence about the instances of a rule that was broken; nothing where there are none."""
     listed = list(instances)
     if not listed:
         return []

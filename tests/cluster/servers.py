@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import NamedTuple
 
 from gregor.broker.launch.zookeeper_server import server_command
 from gregor.broker.session_watcher.predecessor import FILE_NAME
@@ -20,6 +21,7 @@ from tests.support.processes import ROOT, clean_environment
 from tests.support.session_watchers import watcher_of
 
 PORT = 9092
+METRICS_PORT = 9095
 CLIENT_PORT = 2181
 SESSION_MS = 6000
 LAG_MS = 6000
@@ -59,6 +61,19 @@ log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss,SSS} %p %c{1} %m%n
 """
 
 
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Process(NamedTuple):
+    """One life of a server: its number, its process, and its times in ms since 1970; None until its end was seen."""
+
+    start: int
+    pid: int
+    begun_ms: int
+    ended_ms: int | None
+
+
 class Server:
     """A process on a host. It is started, ended and started again; its output is added to one file."""
 
@@ -69,6 +84,7 @@ class Server:
         self.output = folder / f"{name}.out"
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._lives: list[Process] = []
         folder.mkdir(parents=True, exist_ok=True)
 
     def command(self) -> list[str]:
@@ -76,6 +92,7 @@ class Server:
 
     def start(self) -> None:
         assert not self.running, f"{self.name} runs already"
+        self._note_end()
         self.starts += 1
         with self.output.open("ab") as output:
             output.write(f"===== start {self.starts}\n".encode())
@@ -90,6 +107,17 @@ class Server:
                 stderr=output,
                 start_new_session=True,
             )
+        self._lives.append(Process(self.starts, self._process.pid, _now_ms(), None))
+
+    def _note_end(self) -> None:
+        if self._lives and self._lives[-1].ended_ms is None:
+            self._lives[-1] = self._lives[-1]._replace(ended_ms=_now_ms())
+
+    def lives(self) -> list[Process]:
+        """Return all its processes; of one that ended by itself, the end is noted at the next start or here."""
+        if not self.running:
+            self._note_end()
+        return list(self._lives)
 
     @property
     def running(self) -> bool:
@@ -119,13 +147,16 @@ class Server:
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
+            self._note_end()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """SIGTERM; the exit code. Raises TimeoutError about a server that does not end."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:
-            return self._process.wait(timeout_s)
+            code = self._process.wait(timeout_s)
+            self._note_end()
+            return code
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"{self.name} did not end within {timeout_s:.0f} s of SIGTERM") from None
 
@@ -172,6 +203,8 @@ class Broker(Server):
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": self.data,
         }
+        if kind == "gregor":
+            lines["gregor.metrics.listener"] = f"{network.address(self.name)}:{METRICS_PORT}"
         self._config = folder / f"server-{number}.properties"
         self._config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         (folder / "log4j.properties").write_text(_LOG4J)
@@ -211,8 +244,9 @@ class Broker(Server):
             path.write_text(f"{session}\n{json.dumps(json.loads(origin) | {'boot': 'an earlier one'})}\n")
 
     def printed(self, start: int) -> str:
-        """Return what it has printed since that start."""
-        return self.output.read_text(errors="replace").rpartition(f"===== start {start}\n")[2]
+        """Return what it has printed from that start to the next."""
+        since = self.output.read_text(errors="replace").rpartition(f"===== start {start}\n")[2]
+        return since.partition("===== start ")[0]
 
     def lose_unflushed(self, dice: random.Random) -> None:
         """Cut a part off each log, as a power cut would: of the last segment, as those before were flushed when it

@@ -15,6 +15,7 @@ SESSION_MUTANTS = (
                 "(world.loop.freeze(process), node.session_watcher.broker_ended())",
             ),
         ),
+        seed=2,
     ),
     Mutant(
         "a broker that starts again closes its own new session",
@@ -30,6 +31,7 @@ SESSION_MUTANTS = (
     Mutant(
         "a broker whose session was closed goes on leading",
         (Edit("broker", "_session_expired", "self._background.gate.start(ANY)", "None"),),
+        seed=2,
     ),
     Mutant(
         "a session watcher closes a session after a farewell",
@@ -38,9 +40,11 @@ SESSION_MUTANTS = (
             Edit("broker", "_apply", "message.get('farewell')", "False"),
             Edit("broker", "decisive", "len(lines) > 3", "False"),
         ),
+        seed=1,
     ),
     Mutant(
         "a session that could not be closed gets a farewell",
         (Edit("broker", "end", "session_closed", "True"),),
+        seed=23,
     ),
 )

@@ -31,7 +31,7 @@ ATTEMPT_EVERY_S = 0.5
 
 
 class Note:
-    """What SessionNote is, on the disk of a machine: it counts until the machine boots anew."""
+    """The counterpart of SessionNote, on the disk of a machine: it counts until the machine boots anew."""
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -47,7 +47,7 @@ class Note:
 
 
 class Watcher:
-    """What SessionWatcher is: the hand-over to a process, of which this has the messages."""
+    """The counterpart of SessionWatcher: the hand-over to a process, whose messages are kept here."""
 
     def __init__(self, watchers: SessionWatchers) -> None:
         self._watchers = watchers

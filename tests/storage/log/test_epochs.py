@@ -222,3 +222,37 @@ def test_what_goes_at_a_start_and_comes_back_is_not_written() -> None:
     epochs.write_unwritten()
     assert files.calls["write_atomically"] == writes + 1
     assert loaded()[0].entries() == epochs.entries() == []
+
+
+def test_an_epoch_that_is_written_later_needs_a_file_and_is_written_with_the_next_change() -> None:
+    files = MemoryFiles()
+    epochs = epochs_of([], files)
+    epochs.assign_later(0, 0)  # without a file, a crash would cost the next start a read of the whole log
+    assert LeaderEpochs.load(files, "/d").entries() == [(0, 0)]
+    writes = files.calls["write_atomically"]
+    epochs.assign_later(1, 10)
+    epochs.assign_later(1, 12)
+    epochs.assign_later(4, 20)
+    assert (files.calls["write_atomically"], epochs.dirty, epochs.unwritten) == (writes, True, True)
+    assert (epochs.entries(), epochs.latest, epochs.end_offset_for(1, 30)) == ([(0, 0), (1, 10), (4, 20)], 4, (1, 20))
+    crashed = LeaderEpochs.load(files, "/d")
+    assert (crashed.intact, crashed.entries()) == (True, [(0, 0)])
+    epochs.write_unwritten()
+    assert (files.calls["write_atomically"], epochs.unwritten) == (writes + 1, False)
+    assert LeaderEpochs.load(files, "/d").entries() == epochs.entries()
+    epochs.assign_later(5, 25)
+    epochs.truncate_from_end(22)
+    assert not epochs.unwritten
+    assert LeaderEpochs.load(files, "/d").entries() == [(0, 0), (1, 10), (4, 20)]
+
+
+def test_an_epoch_that_comes_back_at_a_start_need_not_be_written_later() -> None:
+    files = MemoryFiles()
+    epochs_of([(0, 0), (3, 10)], files)
+    epochs = LeaderEpochs.load(files, "/d")
+    epochs.truncate_from_end(10, loading=True)
+    epochs.assign_later(3, 10)
+    assert (epochs.dirty, epochs.unwritten) == (False, False)
+    epochs.truncate_from_end(10, loading=True)
+    epochs.assign_later(4, 10)
+    assert (epochs.dirty, epochs.unwritten) == (True, True)

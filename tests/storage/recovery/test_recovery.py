@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.storage.log.contents import LogIdentity
+from gregor.storage.log.epochs import FILE_NAME, parse_epochs
 from gregor.storage.log.log import Log
 from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS
 from gregor.storage.recovery import recovery
@@ -551,3 +552,11 @@ def test_unchecked_bytes_begin_with_the_segment_of_the_recovery_point() -> None:
 )
 def test_segment_names(name: str, expected: bool) -> None:
     assert is_segment_name(name) is expected
+
+
+def test_epochs_that_were_not_written_before_a_crash_are_those_of_the_batches() -> None:
+    files = written()
+    checkpoint = parse_epochs(files.read_bytes(f"{DIRECTORY}/{FILE_NAME}"))
+    assert checkpoint == [(2, 0)]
+    log, _ = load(files)
+    assert log.epoch_entries() == [(2, 0), (5, 11)]

@@ -1,0 +1,118 @@
+"""The metrics and the readiness of each broker of a run, read every second on threads of their own."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tests.cluster.cluster import ask_metadata
+from tests.cluster.servers import METRICS_PORT, Broker
+
+EVERY_S = 1.0
+ANSWER_S = 3.0
+
+Counters = dict[str, float]
+
+
+class Scrape(NamedTuple):
+    """The answers of one life of a broker in one second. A broker that is cut off, paused or dead
+    answers nothing: there is no scrape of that second."""
+
+    begun_ms: int
+    ended_ms: int
+    is_ready: bool
+    counters: Counters
+    """Series of the type counter; none while the broker shows no metrics."""
+    leads: float
+    """The number of partitions that it leads."""
+    serves: bool
+    """Whether it answered a Metadata request after that."""
+
+
+class Life(NamedTuple):
+    """One process of a broker. `ended_ms` is None of those that have not ended yet."""
+
+    broker: str
+    start: int
+    pid: int
+    begun_ms: int
+    ended_ms: int | None
+    scrapes: Sequence[Scrape]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def counters_of(page: str) -> tuple[Counters, float]:
+    """Return the counters of a page in Prometheus's text format, and the number of partitions that the broker leads."""
+    kinds: set[str] = set()
+    found: Counters = {}
+    leads = 0.0
+    for line in page.splitlines():
+        words = line.split()
+        if line.startswith("# TYPE") and words[3] == "counter":
+            kinds.add(words[2])
+        elif line and not line.startswith("#"):
+            series, _, value = line.rpartition(" ")
+            if series.partition("{")[0] in kinds:
+                found[series] = float(value)
+            elif series == "kafka_server_replicamanager_leadercount":
+                leads = float(value)
+    return found, leads
+
+
+class Scraper:
+    """Reads one broker until `close`. Lives without any answer count, too."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._scrapes: dict[int, list[Scrape]] = {}
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> list[Life]:
+        """Read once more, and return all lives so far."""
+        self._closing.set()
+        self._thread.join()
+        self._scrape()
+        return [Life(self._broker.name, *life, self._scrapes.get(life.start, [])) for life in self._broker.lives()]
+
+    def _run(self) -> None:
+        while not self._closing.wait(EVERY_S):
+            self._scrape()
+
+    def _scrape(self) -> None:
+        start, begun_ms = self._broker.starts, now_ms()
+        try:
+            is_ready = self._get("/health/ready")[0] == http.HTTPStatus.OK
+            status, page = self._get("/metrics")
+        except (OSError, http.client.HTTPException):
+            return
+        counters, leads = counters_of(page) if status == http.HTTPStatus.OK else ({}, 0.0)
+        ended_ms = now_ms()
+        try:
+            ask_metadata(self._host)
+            serves = True
+        except OSError:
+            serves = False
+        if self._broker.starts == start:
+            scrape = Scrape(begun_ms, ended_ms, is_ready, counters, leads, serves)
+            self._scrapes.setdefault(start, []).append(scrape)
+
+    @property
+    def _host(self) -> str:
+        return self._broker.address.rpartition(":")[0]
+
+    def _get(self, path: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(self._host, METRICS_PORT, timeout=ANSWER_S)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        finally:
+            connection.close()

@@ -1,0 +1,88 @@
+"""The judge of metrics finds each kind of wrong in lives that are right but for that."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.metrics_judge import judge_lives, judge_sessions, judge_sums
+from tests.cluster.scrapes import Life, Scrape, counters_of
+
+SERIES = 'records_total{topic="t"}'
+PAGE = """\
+# HELP records_total Records
+# TYPE records_total counter
+records_total{topic="t"} 7.0
+# TYPE kafka_server_replicamanager_leadercount gauge
+kafka_server_replicamanager_leadercount 2
+"""
+
+
+def scrape(at_ms: int, records: float, *, is_ready: bool = True, leads: float = 1, serves: bool = True) -> Scrape:
+    return Scrape(at_ms, at_ms + 10, is_ready, {SERIES: records}, leads, serves)
+
+
+def life(start: int, *scrapes: Scrape, ended_ms: int | None = None, broker: str = "broker-1") -> Life:
+    begun_ms = scrapes[0].begun_ms - 100 if scrapes else 0
+    return Life(broker, start, 100 + start, begun_ms, ended_ms, scrapes)
+
+
+def test_a_page_has_counters_and_the_number_of_leaders() -> None:
+    assert counters_of(PAGE) == ({SERIES: 7.0}, 2.0)
+
+
+def test_counters_begin_anew_with_each_life_only() -> None:
+    first, second = life(1, scrape(1000, 5), scrape(2000, 9), ended_ms=2500), life(2, scrape(3000, 1))
+    assert judge_lives([first, second]) == []
+    back = life(3, scrape(1000, 5), Scrape(2000, 2010, True, {}, 0, True), scrape(3000, 4))
+    assert judge_lives([back]) == [f"counters that went back: 1 (broker-1, start 3: {SERIES} from 5 to 4)"]
+
+
+def test_readiness_agrees_with_service_but_for_a_moment() -> None:
+    changing = [scrape(1000, 0, serves=False), scrape(2000, 0), scrape(3000, 0, is_ready=False)]
+    assert judge_lives([life(1, *changing)]) == []
+    idle = [scrape(at_ms, 0, is_ready=False, leads=0) for at_ms in range(1000, 5000, 1000)]
+    assert judge_lives([life(1, *idle)]) == []
+    deaf = [scrape(at_ms, 0, serves=False) for at_ms in range(1000, 4000, 1000)]
+    assert judge_lives([life(1, *deaf)]) == ["ready, but without service: 1 (broker-1, start 1, at 1000)"]
+    leading = [scrape(at_ms, 0, is_ready=False) for at_ms in range(1000, 4000, 1000)]
+    assert judge_lives([life(1, *leading)]) == ["not ready, but leading: 1 (broker-1, start 1, at 1000)"]
+
+
+def test_sums_are_those_of_the_clients_but_for_what_no_page_shows_and_what_is_sent_again() -> None:
+    acked_ms = [*range(1000, 11_000, 100)]
+    all_seen = [life(1, scrape(1000, 0), scrape(11_000, 100))]
+    assert judge_sums(all_seen, SERIES, acked_ms, 100, []) == []
+    missing = [life(1, scrape(1000, 0), scrape(11_000, 99))]
+    assert judge_sums(missing, SERIES, acked_ms, 100, []) == [f"{SERIES}: 99 counted and 0 unseen of 100 acknowledged"]
+    # After the last page of a life that ended at 6000, 30 were acknowledged until 1 s after its end.
+    killed = life(1, scrape(1000, 0), scrape(4050, 31), ended_ms=6000)
+    assert judge_sums([killed, life(2, scrape(11_000, 40))], SERIES, acked_ms, 100, []) == []
+    assert judge_sums([killed, life(2, scrape(11_000, 38))], SERIES, acked_ms, 100, []) != []
+    more = [life(1, scrape(1000, 0), scrape(11_000, 103))]
+    assert judge_sums(more, SERIES, acked_ms, 100, []) == [
+        f"{SERIES}: 103 counted, 100 in the log, and 0 that may have been sent again"
+    ]
+    assert judge_sums(more, SERIES, acked_ms, 100, [(5000, 5100)]) == []
+
+
+WATCHER = "The broker (pid 101) has ended without closing its ZooKeeper session 0x1; the session is closed, and"
+RESTARTED = "Closed the ZooKeeper session {}, which this broker's last process has left open"
+OPENED = "Connected to ZooKeeper, session {}"
+RIGHT = {("broker-1", 1): OPENED.format("0x1"), ("broker-1", 2): OPENED.format("0x2"), ("broker-2", 1): ""}
+LIVES = [life(1, ended_ms=5), life(2), life(1, broker="broker-2")]
+
+
+@pytest.mark.parametrize(
+    ("place", "line", "wrong"),
+    [
+        (("broker-1", 1), WATCHER, ""),
+        (("broker-1", 2), RESTARTED.format("0x1"), ""),
+        (("broker-1", 2), WATCHER.replace("101", "102"), "0x1 of broker-1 by the watcher of process 102"),
+        (("broker-1", 1), WATCHER.replace("0x1", "0x2"), "0x2 of broker-1 by the watcher of process 101"),
+        (("broker-1", 2), RESTARTED.format("0x2"), "0x2 of broker-1, start 2, by broker-1, start 2"),
+        (("broker-2", 1), RESTARTED.format("0x1"), "0x1 of broker-1, start 1, by broker-2, start 1"),
+    ],
+)
+def test_only_sessions_of_the_dead_are_closed_from_outside(place: tuple[str, int], line: str, wrong: str) -> None:
+    found = judge_sessions(LIVES, RIGHT | {place: f"{RIGHT[place]}\n{line}\n"})
+    assert found == ([f"sessions that were closed from outside: 1 ({wrong})"] if wrong else [])
