@@ -102,6 +102,12 @@ class Cluster:
             self._fetch_metadata([])
         return self._cluster_id
 
+    def addresses(self) -> Mapping[int, tuple[str, int]]:
+        """Return the address that each live broker advertises on the listener of this client."""
+        if not self._addresses:
+            self._fetch_metadata([])
+        return dict(self._addresses)
+
     def version(self, node_id: int, api: type[ApiMessage] | int, highest: int, lowest: int = 0) -> int:
         """Return the highest version of a request from `lowest` to `highest` that the broker serves."""
         key = api if isinstance(api, int) else api.API_KEY

@@ -12,21 +12,31 @@ import json
 import re
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gregor.config.listeners import address_text
 from gregor.spark_jobs.errors import JobError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MODULES = ("pyarrow", "numpy", "lz4", "snappy", "zstandard", "crc32c")
+MODULES = frozenset({"pyarrow", "numpy", "lz4", "snappy", "zstandard", "crc32c"})
 """The modules that the reader imports beside gregor."""
-PARTS = ("config", "protocol", "spark_jobs")
-"""The parts of gregor that workers run."""
+MODULES_OF_SINK = MODULES | {"pandas"}
+"""Those of a sink: PySpark passes Arrow batches to functions by pandas."""
+MODULES_OF_FORMAT = {"avro": MODULES_OF_SINK | {"fastavro"}, "protobuf": MODULES_OF_SINK | {"google.protobuf"}}
+"""Those of values that are decoded in Python."""
+MODULES_OF_LETTERS = MODULES_OF_SINK | {"confluent_kafka"}
+"""Those of a task that produces dead letters itself."""
+PARTS = ("config", "protocol", "storage", "spark_jobs")
+"""The parts of gregor that workers run: of storage the reader imports segments and indexes."""
 CONNECT_TIMEOUT_S = 10.0
+MAX_CONNECTIONS = 32
+"""The largest number of addresses to which a probe connects at the same time."""
 TASKS_OF_UNKNOWN_CLUSTER = 16
 PACK = (
     "install gregor[spark] of the driver's version into that Python, name another with PYSPARK_PYTHON, "
@@ -34,13 +44,18 @@ PACK = (
 )
 
 Address = tuple[str, int]
+Addresses = Sequence[Address]
+Listeners = tuple[Addresses, Addresses]
+"""The addresses of a cluster: its bootstrap servers, and those that its brokers advertise."""
 
 
-def require_workers(spark: SparkSession, addresses: Sequence[Address] = ()) -> None:
-    """Raise JobError unless the executors' Python has this gregor and can connect to the addresses.
+def require_workers(
+    spark: SparkSession, clusters: Sequence[Listeners] = (), modules: Collection[str] = MODULES
+) -> None:
+    """Raise JobError unless the executors' Python has this gregor and the modules, and can connect to the clusters.
 
-    The addresses are the advertised listeners of the brokers. There are as many tasks as the executors have cores, so
-    that on an idle cluster each executor runs one. Workers that are this very Python need no check.
+    There are as many tasks as the executors have cores, so that on an idle cluster each executor runs one. Workers that
+    are this very Python need no check.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
@@ -48,12 +63,12 @@ def require_workers(spark: SparkSession, addresses: Sequence[Address] = ()) -> N
     tasks = _tasks(spark)
     if tasks == 0:
         return
-    probe = F.udf(probe_of(addresses), "string", useArrow=False)
+    probe = F.udf(probe_of(clusters, modules), "string", useArrow=False)
     try:
         rows = spark.range(0, tasks, 1, tasks).select(probe("id").alias("found")).distinct().collect()
     except PySparkException as error:
         raise JobError(explained(str(error))) from error
-    expected = describe(())
+    expected = describe((), (), ())
     for row in rows:
         problem = problem_of(json.loads(row["found"]), expected)
         if problem is not None:
@@ -72,9 +87,11 @@ def _tasks(spark: SparkSession) -> int:
     return context.defaultParallelism
 
 
-def probe_of(addresses: Sequence[Address]) -> Callable[[Any], str]:
+def probe_of(clusters: Sequence[Listeners] = (), modules: Collection[str] = MODULES) -> Callable[[Any], str]:
     """Return a function for tasks; as it is local, and reads no global name, it is pickled by value."""
-    wanted = list(addresses)
+    bootstrap = [list(one) for one, _ in clusters]
+    advertised = sorted({address for _, one in clusters for address in one})
+    wanted = sorted(modules)
 
     def probe(number: Any) -> str:
         import importlib
@@ -87,21 +104,36 @@ def probe_of(addresses: Sequence[Address]) -> Callable[[Any], str]:
         except ImportError as error:
             missing = {"host": socket.gethostname(), "python": sys.executable, "missing": [error.name or str(error)]}
             return json.dumps(missing)
-        return json.dumps(describe(wanted))
+        return json.dumps(describe(bootstrap, advertised, wanted))
 
     return probe
 
 
-def describe(addresses: Sequence[Address]) -> dict[str, Any]:
-    """Return what this Python has: the version of gregor, missing modules, and addresses that it cannot connect to."""
+def describe(bootstrap: Sequence[Addresses], advertised: Addresses, modules: Collection[str]) -> dict[str, Any]:
+    """Return what this Python has: the version of gregor, missing modules, and addresses that it cannot connect to.
+
+    `bootstrap` are the bootstrap servers of each cluster, of which one is enough.
+    """
+    failures = [unreachable(one) for one in bootstrap]
     return {
         "host": socket.gethostname(),
         "python": sys.executable,
-        "missing": [name for name in MODULES if importlib.util.find_spec(name) is None],
+        "missing": [name for name in modules if not is_installed(name)],
         "version": version(),
         "sources": sources(),
-        "unreachable": unreachable(addresses),
+        "no_bootstrap": [
+            text for found, one in zip(failures, bootstrap, strict=True) if len(found) == len(one) for text in found
+        ],
+        "unreachable": unreachable(advertised),
     }
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module, which may be one of a package, can be imported."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of its package
+        return False
 
 
 def version() -> str | None:
@@ -123,15 +155,21 @@ def sources() -> str | None:
     return digest.hexdigest()[:12] if count else None
 
 
-def unreachable(addresses: Sequence[Address], timeout_s: float = CONNECT_TIMEOUT_S) -> list[str]:
-    """Return the addresses that accept no connection, each with the cause."""
-    failures = []
-    for host, port in addresses:
+def unreachable(addresses: Addresses, timeout_s: float = CONNECT_TIMEOUT_S) -> list[str]:
+    """Return the addresses that accept no connection, each with the cause. All have the timeout together, nearly."""
+
+    def failure_of(address: Address) -> str | None:
+        host, port = address
         try:
             socket.create_connection((host, port), timeout=timeout_s).close()
         except OSError as error:
-            failures.append(f"{host}:{port} ({error.strerror or error})")
-    return failures
+            return f"{address_text(host, port)} ({error.strerror or error})"
+        return None
+
+    if not addresses:
+        return []
+    with ThreadPoolExecutor(min(len(addresses), MAX_CONNECTIONS)) as pool:
+        return [text for text in pool.map(failure_of, addresses) if text is not None]
 
 
 def problem_of(found: dict[str, Any], expected: dict[str, Any]) -> str | None:
@@ -147,10 +185,16 @@ def problem_of(found: dict[str, Any], expected: dict[str, Any]) -> str | None:
             f"the Python {where} has another build of gregor {found['version']} (sources {found['sources']}) "
             f"than the driver ({expected['sources']}): {PACK}"
         )
+    if found["no_bootstrap"]:
+        servers = ", ".join(found["no_bootstrap"])
+        return (
+            f"the worker on {found['host']} cannot connect to the bootstrap servers {servers}: give --bootstrap-server "
+            "with an address that every worker reaches"
+        )
     if found["unreachable"]:
         listeners = ", ".join(found["unreachable"])
         return (
-            f"the worker on {found['host']} cannot connect to the brokers' listeners {listeners}: "
+            f"the worker on {found['host']} cannot connect to the advertised listeners {listeners} of the brokers: "
             "set advertised.listeners of each broker to an address that every worker reaches"
         )
     return None

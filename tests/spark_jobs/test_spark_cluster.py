@@ -112,6 +112,7 @@ def test_counts_survive_a_killed_worker_and_a_killed_driver(
 CHECK = """
 import sys
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.client.listeners import Listeners
 from gregor.spark_jobs.launch.workers import require_workers
 from gregor.spark_jobs.session import open_session
 master, archive, *ports = sys.argv[1:]
@@ -121,7 +122,7 @@ if archive:
 spark = open_session("check", settings)
 for port in ports:
     try:
-        require_workers(spark, [("127.0.0.1", int(port))])
+        require_workers(spark, [Listeners([("127.0.0.1", int(port))])])
         print("fine")
     except JobError as error:
         print(error)
@@ -159,5 +160,5 @@ def test_pythons_of_the_workers_are_checked(cluster: SparkCluster, topics: Topic
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(packed, ".")
     first, second = check(cluster, tmp_path, "./environment/bin/python", str(archive), "9", port)
-    assert "cannot connect to the brokers' listeners 127.0.0.1:9" in first and "advertised.listeners" in first
+    assert "cannot connect to the bootstrap servers 127.0.0.1:9" in first and "--bootstrap-server" in first
     assert second == "fine"

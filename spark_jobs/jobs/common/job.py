@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gregor.spark_jobs.bootstrap import parse_servers
+from gregor.spark_jobs.client.listeners import listeners_of
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs.common.checkpoint import Folder, check, claim
 from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE, GUARANTEE_IN_TRANSACTION
 from gregor.spark_jobs.jobs.common.failures import explained
 from gregor.spark_jobs.jobs.common.once import forget_end, is_repeated, stop_at_end
 from gregor.spark_jobs.jobs.common.options import Options, add_common_arguments, parse_options
-from gregor.spark_jobs.jobs.common.sinks import SINKS, Sink, checkpoint_of
+from gregor.spark_jobs.jobs.common.sinks import SINKS, Sink, checkpoint_of, output_servers
 from gregor.spark_jobs.jobs.common.sources import BY_OTHER_NAMES, lag_of, require_topics, stream_options
 from gregor.spark_jobs.jobs.common.terminal import Terminal
 from gregor.spark_jobs.launch.workers import require_workers
@@ -161,8 +161,7 @@ class Job:
         conf = {**settings, **options.conf}
         spark = open_session(f"{self.name} of {options.topic or options.output_topic}", conf, packages=packages)
         try:
-            if remote_server(options.conf) is not None:
-                require_workers(spark, parse_servers(options.bootstrap_server))
+            check_workers(spark, options, through_connect=remote_server(options.conf) is not None)
             return self.run_in(spark, options, terminal)
         except PySparkException as error:
             raise JobError(reason(error)) from error
@@ -185,6 +184,19 @@ class Job:
         for line in commit_end(spark, options):
             terminal.line(line)
         return progress
+
+
+def check_workers(spark: SparkSession, options: Any, through_connect: bool) -> None:
+    """Raise JobError, with the remedy, if the workers cannot run the functions in Python that the options need.
+
+    Through Spark Connect each batch runs one, in the Python of the server.
+    """
+    modules = options.worker_modules
+    if not modules and not through_connect:
+        return
+    given = stream_options(options)
+    servers = dict.fromkeys([options.bootstrap_server, output_servers(options)])
+    require_workers(spark, [listeners_of(given | {"kafka.bootstrap.servers": one}) for one in servers], modules)
 
 
 def start(spark: SparkSession, job: Job, options: Any) -> StreamingQuery:

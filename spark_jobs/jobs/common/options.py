@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar
 
+from gregor.spark_jobs.launch.workers import MODULES, MODULES_OF_SINK
+
 FIXED: Mapping[str, Any] = {"fixed": True}
 EVOLVING: Mapping[str, Any] = {"fixed": True, "evolving": True}
 """Of an option that a checkpoint keeps, and that a later run may change."""
@@ -50,6 +52,12 @@ class Options:
     def client(self) -> dict[str, str]:
         """The client settings as options of a source or a sink."""
         return {f"kafka.{key}": value for key, value in self.kafka_options.items()}
+
+    @property
+    def worker_modules(self) -> frozenset[str]:
+        """The modules that the Python of Spark's workers needs; none if no function in Python runs there."""
+        reads = MODULES if self.source == "gregor" and self.topics else frozenset()
+        return reads | (MODULES_OF_SINK if self.sink == "exactly-once" else frozenset())
 
     def fixed(self) -> dict[str, Any]:
         """Return the options that a checkpoint fixes, by the names of their arguments."""

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode
-from gregor.spark_jobs.bootstrap import parse_servers, require_broker
+from gregor.spark_jobs.bootstrap import require_broker
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs.common.once import fixed_end, is_repeated
-from gregor.spark_jobs.launch.workers import require_workers
 from gregor.spark_jobs.source.lag import Lag
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ def record_stream(spark: SparkSession, options: Options, topic: str | None = Non
     from gregor.spark_jobs.source.options import STREAM_END
     from gregor.spark_jobs.sources import source_options, stream_topic
 
-    _require_readers(spark, options)
     name, given = topic or options.topic, stream_options(options)
     if is_repeated(spark, options):
         given[STREAM_END] = fixed_end(spark, options, name, source_options(options.bootstrap_server, name, given))
@@ -52,17 +50,9 @@ def record_batch(
     """Return the records that the topics have now, or the part of them that options of the source select."""
     from gregor.spark_jobs.sources import read_topic
 
-    _require_readers(spark, options)
     return read_topic(
         spark, options.bootstrap_server, topic or options.topic, options.client | dict(limits or {}), options.source
     )
-
-
-def _require_readers(spark: SparkSession, options: Options) -> None:
-    """Raise JobError, with the remedy, if `format("gregor")` cannot be read as the options demand."""
-    if options.source != "gregor":
-        return
-    require_workers(spark, parse_servers(options.bootstrap_server))
 
 
 def lag_of(options: Options) -> Lag | None:

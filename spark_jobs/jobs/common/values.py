@@ -22,6 +22,7 @@ from gregor.spark_jobs.jobs.common.dead_letters import client_settings, counted,
 from gregor.spark_jobs.jobs.common.options import FIXED, Options, add_transactional_id, positive
 from gregor.spark_jobs.jobs.common.sinks import checkpoint_of, is_transactional
 from gregor.spark_jobs.jobs.common.sources import record_batch, record_stream
+from gregor.spark_jobs.launch.workers import MODULES_OF_FORMAT, MODULES_OF_LETTERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,6 +62,13 @@ class ValueOptions(Options):
     def letters_in_transaction(self) -> bool:
         """Whether the dead letters are rows of the transaction that has the result."""
         return self.dead_letter_topic is not None and is_transactional(self) and not self.needs_columns
+
+    @property
+    def worker_modules(self) -> frozenset[str]:
+        """The modules of the source and the sink, of the format of the values, and of dead letters."""
+        produces_letters = self.dead_letter_topic is not None and not self.letters_in_transaction
+        found = MODULES_OF_FORMAT.get(self.value_format, frozenset()) | super().worker_modules
+        return found | (MODULES_OF_LETTERS if produces_letters else frozenset())
 
     @property
     def needs_columns(self) -> bool:
