@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.compat]
 
 @pytest.mark.very_slow
 def test_installed_wordcount_runs_beside_foreign_modules(topics: Topics, tmp_path: pathlib.Path) -> None:
+    """Spark finds the source that reads, and its module in the wheel, by itself; it writes through the connector."""
     wheel = build(copy_sources(tmp_path), tmp_path)
     programs = environment_with_libraries_of_this_one(tmp_path / "environment")
     run(str(programs / "pip"), "install", "--quiet", "--disable-pip-version-check", "--no-deps", str(wheel))
@@ -26,7 +27,16 @@ def test_installed_wordcount_runs_beside_foreign_modules(topics: Topics, tmp_pat
     source, target = topics.create(), topics.create()
     topics.produce(source, ["to be or not", "to be"])
     command = [str(programs / "gregor"), "spark", "wordcount", "-b", topics.bootstrap, "--topic", source, "--once"]
-    command += ["--sink", "topic", "--output-topic", target, "--checkpoint", str(tmp_path / "checkpoint")]
+    command += [
+        "--source",
+        "gregor",
+        "--sink",
+        "topic",
+        "--output-topic",
+        target,
+        "--checkpoint",
+        str(tmp_path / "checkpoint"),
+    ]
     environment = {**environment_beside(elsewhere), "SPARK_SUBMIT_OPTS": SHORT_JOB}
     done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
