@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("gregor.spark_jobs.arrow")
 
 FETCH_VERSIONS = 4, 18
+FIRST_VERSION_WITH_LAST_EPOCH = 12  # Kafka 2.7
 """4: isolation level and record batches (Kafka 0.11)."""
 LAST_VERSION_WITH_NAMES = 12
 
@@ -88,7 +89,7 @@ class WireReader:
         topic_id = self._topic_id()
         highest = LAST_VERSION_WITH_NAMES if topic_id == ZERO_UUID else FETCH_VERSIONS[1]
         version = self._cluster.version(leader, FetchRequest, highest, FETCH_VERSIONS[0])
-        self._cluster.send(leader, self._request(decoder.next_offset, topic_id), version)
+        self._cluster.send(leader, self._request(decoder.next_offset, topic_id, version), version)
         in_flight = True
         try:
             while in_flight:
@@ -109,14 +110,14 @@ class WireReader:
                     return
                 self._last_epoch = epoch
                 if next_offset < own.end_offset:
-                    self._cluster.send(leader, self._request(next_offset, topic_id), version)
+                    self._cluster.send(leader, self._request(next_offset, topic_id, version), version)
                     in_flight = True
                 yield from decoder.decode(data)
         finally:
             if in_flight:
                 self._cluster.drop(leader)
 
-    def _request(self, offset: int, topic_id: bytes) -> FetchRequest:
+    def _request(self, offset: int, topic_id: bytes, version: int) -> FetchRequest:
         """Return the request from an offset on. It does not wait: what is there ends the range, or the retries wait."""
         own = self._range
         epoch = self._cluster.partition(own.topic, own.partition).leader_epoch
@@ -124,7 +125,7 @@ class WireReader:
             partition=own.partition,
             current_leader_epoch=epoch,
             fetch_offset=offset,
-            last_fetched_epoch=self._last_epoch,
+            last_fetched_epoch=self._last_epoch if version >= FIRST_VERSION_WITH_LAST_EPOCH else -1,
             partition_max_bytes=self._max_bytes,
         )
         return FetchRequest(

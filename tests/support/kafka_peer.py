@@ -11,6 +11,7 @@ from tests.support.processes import answers_metadata
 
 CLUSTER_ID = "gregorConfigsPeer-000A"
 START_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 120
 SINGLE_NODE = """\
 process.roles=broker,controller
 node.id=0
@@ -50,6 +51,12 @@ class KafkaPeer:
                 raise RuntimeError(f"Apache Kafka did not start: {(folder / 'kafka.out').read_text()[-800:]}")
             time.sleep(0.05)
         return self
+
+    def stop(self) -> int:
+        """End it as an operator does, so that its files are complete; return its exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(STOP_TIMEOUT_S)
 
     def kill(self) -> None:
         if self._process is not None:

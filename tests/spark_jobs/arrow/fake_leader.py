@@ -45,6 +45,8 @@ class FakeLeader:
         self.leader = 1
         self.epoch = 5
         self.topic_id = TOPIC_ID
+        self.fetch_version = 18
+        """The highest version of Fetch that the brokers serve."""
         self.exists = True
         self.events: list[Callable[[], int | None]] = []
         """Called one at each fetch: the error of that fetch, if any."""
@@ -129,14 +131,14 @@ class FakeConnection:
         self._sent: list[ApiMessage] = []
 
     def version(self, api_key: int, highest: int, lowest: int = 0) -> int:
-        return highest
+        return min(highest, self._log.fetch_version) if api_key == FetchRequest.API_KEY else highest
 
     def exchange(self, request: ApiMessage, version: int) -> Any:
         assert not self._sent
         return self._log.answer(self._node, request)
 
     def send(self, request: ApiMessage, version: int) -> None:
-        self._sent.append(request)
+        self._sent.append(type(request).decode(request.encode(version), version)[0])
 
     def receive(self) -> Any:
         return self._log.answer(self._node, self._sent.pop(0))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.ids import ZERO_UUID
 from gregor.spark_jobs.arrow.decoder import AbortedTransactions, Decoder
 from gregor.spark_jobs.arrow.plan import CorruptRecords, DataLoss, PartitionRange, ReadPlan
 from gregor.spark_jobs.arrow.rows import RowBuilder
@@ -43,6 +44,16 @@ def log_of(*sizes: int) -> FakeLeader:
 def test_every_offset_of_a_range_is_read_once_in_order() -> None:
     for start, end in ((0, 30), (0, 1), (7, 23), (29, 30), (12, 12)):
         assert offsets_read(log_of(10, 5, 5, 10), start, end) == list(range(start, end))
+
+
+@pytest.mark.parametrize("version", [4, 8, 9, 11, 12])
+def test_older_brokers_are_fetched_from_in_many_requests(version: int) -> None:
+    """They have no ids of topics, and before 12 no epoch of the last batch (Kafka 0.11 to 2.6)."""
+    log = log_of(10, 5, 5, 10)
+    log.batches = [batch[:12] + (3).to_bytes(4) + batch[16:] for batch in log.batches]  # the leader epoch
+    log.fetch_version, log.topic_id = version, ZERO_UUID
+    assert offsets_read(log, 0, 30) == list(range(30))
+    assert len(log.fetched) > 1
 
 
 def test_nothing_is_fetched_behind_the_range() -> None:

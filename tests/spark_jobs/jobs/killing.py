@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from gregor.spark_jobs.session import SHORT_JOB
 from tests.spark_jobs.jobs.running import RUN_S
-from tests.support.processes import clean_environment
+from tests.support.processes import ROOT, clean_environment
 
 SMALL = ("--conf", "spark.master=local[1]", "--conf", "spark.driver.memory=600m")
 
@@ -32,6 +33,22 @@ def killed_in_the_middle(
             os.killpg(process.pid, signal.SIGKILL)  # the JVM is of the same session
             process.wait()
     assert process.returncode == -signal.SIGKILL, f"it was not under way any more:\n{log.read_text()}"
+
+
+def kills_itself(step: str, number: int, name: str, arguments: list[str], log: Path) -> None:
+    """Run a job until it has killed itself and its JVM after a step of its work, see killed_program.py."""
+    program = [sys.executable, str(Path(__file__).with_name("killed_program.py")), step, str(number)]
+    environ = clean_environment() | {"SPARK_SUBMIT_OPTS": SHORT_JOB}
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [*program, name, *arguments, *SMALL, "--once"],
+            cwd=ROOT, env=environ, stdout=stream, stderr=stream, start_new_session=True,
+        )  # fmt: skip
+        try:
+            assert process.wait(RUN_S) == -signal.SIGKILL, log.read_text()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def wait_for(is_reached: Callable[[], bool], log: Path, process: subprocess.Popen[bytes]) -> None:

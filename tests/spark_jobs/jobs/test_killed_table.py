@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from gregor.spark_jobs.jobs import table
@@ -22,7 +23,7 @@ from gregor.spark_jobs.tables.iceberg import IcebergTarget
 from gregor.spark_jobs.tables.lineage import BATCH
 from gregor.spark_jobs.tables.packages import iceberg_package
 from gregor.spark_jobs.tables.target import Layout
-from tests.spark_jobs.jobs.killing import killed_in_the_middle
+from tests.spark_jobs.jobs.killing import killed_in_the_middle, kills_itself
 from tests.spark_jobs.jobs.running import SECOND, Event, committed, forget_last_commit, run_job, send
 from tests.spark_jobs.tables.sessions import delta_session
 from tests.spark_jobs.topics import CLIENT_S, Topics
@@ -30,6 +31,7 @@ from tests.spark_jobs.topics import CLIENT_S, Topics
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
 
 START = 1_700_000_000_000
+Rows = list[tuple[str, str]]
 LIMIT = ["--max-offsets-per-trigger", "15"]
 
 
@@ -53,6 +55,45 @@ def test_a_delta_table_has_the_latest_row_of_each_key_after_a_kill(
     rows = [(row["key"], row["value"]) for row in session.read.format("delta").load(str(path)).collect()]
     expected = {event.key: event.value.decode() if event.value else None for event in events}
     assert sorted(rows) == sorted((key, value) for key, value in expected.items() if value)
+
+
+def in_order(rows: Iterable[Any], events: Iterable[Event]) -> tuple[Rows, Rows]:
+    """Return the keys and values of a table and of the records, to be compared."""
+    found = [(row["key"], row["value"] or "") for row in rows]
+    return sorted(found), sorted((event.key or "", (event.value or b"").decode()) for event in events)
+
+
+def test_a_delta_table_has_each_record_once_after_a_kill(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    """The kill is between the commit of a batch to the table and that to the checkpoint: it is not appended again."""
+    source, path = topics.create(1), tmp_path / "events"
+    events = changes(random.Random(4), 25)
+    send(topics, source, events)
+    arguments = ["--topic", source, "--format", "delta", "--path", str(path)]
+    command = ["-b", topics.bootstrap, *arguments, *LIMIT, "--conf", "spark.databricks.delta.snapshotPartitions=1"]
+    kills_itself("append", 0, "table", command, tmp_path / "log")
+    assert any('"txn"' in one.read_text() for one in (path / "_delta_log").glob("[0-9]*.json"))
+    assert not (path / "_checkpoint/commits/0").exists()
+    run_job(delta_session(spark), table.JOB, topics, *arguments)
+    found, expected = in_order(DeltaTable(path).to_pyarrow_table().to_pylist(), events)
+    assert found == expected
+
+
+def test_a_parquet_table_has_each_record_once_after_a_kill_between_two_renames(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    """A batch of six files, of which two have their final names."""
+    source, path = topics.create(1), tmp_path / "events"
+    events = [Event(b"%d" % at, f"k{at}", START + at // 3 * 3_600 * SECOND) for at in range(18)]
+    send(topics, source, events)
+    arguments = ["--topic", source, "--format", "parquet", "--path", str(path), "--partition-by", "hour"]
+    kills_itself("rename", 2, "table", ["-b", topics.bootstrap, *arguments], tmp_path / "log")
+    hidden = tmp_path / ".events.gregor"
+    assert len([*(hidden / "batches").glob("*.renames")]) == 1
+    published, staged = ([*folder.rglob("[!.]*.parquet")] for folder in (path, hidden / "staging"))
+    assert (len(published), len(staged)) == (2, 4)
+    run_job(spark, table.JOB, topics, *arguments)
+    found, expected = in_order(spark.read.parquet(str(path)).collect(), events)
+    assert found == expected
 
 
 def send_in_transactions(topics: Topics, topic: str, events: list[Event]) -> None:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.spark_jobs.arrow.plan import Mode
+from gregor.spark_jobs.arrow.topics import read_folder, read_topic
 from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.client.extent import extent_of
+from gregor.spark_jobs.client.settings import ClientSettings
+from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.source.batch import plan_batch
 from gregor.spark_jobs.source.filters import Pushed
 from gregor.spark_jobs.source.options import SourceOptions
 from gregor.spark_jobs.source.stream import Stream
 from tests.spark_jobs.client.test_offsets import committed
 from tests.spark_jobs.topics import CLIENT_S
+from tests.support.gregor_cluster import until
 from tests.support.kafka import kafka_jars
 from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
 from tests.support.kafka_process import SMALL_JVM
@@ -26,6 +33,8 @@ from tests.support.zookeeper import ZooKeeperProcess
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
 
 OLD = "1.1.1"
+MIN_SEGMENT_BYTES = {"4.3.1": "1048576", OLD: "300"}
+"""The smallest that each permits, almost: a fetch of the old one returns one segment of several."""
 
 
 class OldKafka(BrokerProcess):
@@ -40,15 +49,23 @@ class OldKafka(BrokerProcess):
         return ["java", *SMALL_JVM, "-cp", f"{kafka_jars(OLD)}/*", "kafka.Kafka", str(settings)]
 
 
+class Kafka(NamedTuple):
+    """A broker that runs, and its data folder; `stop` ends it with complete files and returns its exit code."""
+
+    version: str
+    bootstrap: str
+    data: pathlib.Path
+    stop: Callable[[], int]
+
+
 @pytest.fixture(params=["4.3.1", OLD])
-def kafka(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[str]:
-    """The address of a broker."""
+def kafka(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Kafka]:
     if request.param == OLD:
         with ZooKeeperProcess(tmp_path / "zookeeper") as zookeeper:
             settings = {"zookeeper.connect": zookeeper.connect, "broker.id": "0"}
             copies = {"offsets.topic.replication.factor": "1", "transaction.state.log.replication.factor": "1"}
             with OldKafka(tmp_path / "kafka", {**settings, **copies, "transaction.state.log.min.isr": "1"}) as old:
-                yield old.bootstrap
+                yield Kafka(OLD, old.bootstrap, old.folder / "data", old.stop)
         return
     port = free_port()
     folder = tmp_path / "kafka"
@@ -58,8 +75,8 @@ def kafka(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[st
         SINGLE_NODE.format(port=port, controller=free_port(), folder=folder)
         + "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
     )
-    with KafkaPeer(file, port):
-        yield f"127.0.0.1:{port}"
+    with KafkaPeer(file, port) as peer:
+        yield Kafka(request.param, f"127.0.0.1:{port}", folder / "data", peer.stop)
 
 
 def values_of(cluster: Cluster, options: SourceOptions) -> list[bytes]:
@@ -69,27 +86,67 @@ def values_of(cluster: Cluster, options: SourceOptions) -> list[bytes]:
     return sorted(value for plan in plans for batch in read(plan) for value in batch.column("value").to_pylist())
 
 
-def test_batches_positions_and_commits(kafka: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_topics([NewTopic("t", 2, 1)])["t"].result(CLIENT_S)
-    producer = Producer({"bootstrap.servers": kafka, "transactional.id": "x", "compression.type": "lz4"})
+def produce_in_transactions(bootstrap: str) -> None:
+    """Write the values `kept` in a committed transaction, then `dropped` in an aborted one, to two partitions.
+
+    The coordinator responds before the last markers are in the partitions, which this waits for.
+    """
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "x", "compression.type": "lz4"})
     producer.init_transactions(CLIENT_S)
     for text, end in ((b"kept", producer.commit_transaction), (b"dropped", producer.abort_transaction)):
         producer.begin_transaction()
         for number in range(20):
-            producer.produce("t", b"%s %02d" % (text, number), partition=number % 2)
+            producer.produce(
+                "t", b"%s %02d" % (text, number), b"k%d" % number, number % 2, headers=[("h", b"%d" % number)]
+            )
         assert producer.flush(CLIENT_S) == 0
         end(CLIENT_S)
-    given = {"kafka.bootstrap.servers": kafka, "subscribe": "t", "kafka.group.id": "g", "mode": "wire"}
+    with Cluster(ClientSettings.from_options({"kafka.bootstrap.servers": bootstrap})) as cluster:
+        until(lambda: extent_of(cluster, "t").size == 2 * 22, "the markers were written")
+
+
+def test_batches_positions_commits_and_files(kafka: Kafka) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    config = {"segment.bytes": MIN_SEGMENT_BYTES[kafka.version]}
+    admin.create_topics([NewTopic("t", 2, 1, config=config)])["t"].result(CLIENT_S)
+    produce_in_transactions(kafka.bootstrap)
+    given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t", "kafka.group.id": "g", "mode": "wire"}
     kept = [b"kept %02d" % number for number in range(20)]
+    everything = [*(b"dropped %02d" % number for number in range(20)), *kept]
+    committed_only = {**given, "kafka.isolation.level": "read_committed"}
     with Cluster(SourceOptions.from_options(given, False).settings) as cluster:
-        everything = values_of(cluster, SourceOptions.from_options(given, False))
-        assert everything == [*(b"dropped %02d" % number for number in range(20)), *kept]
-        committed_only = {**given, "kafka.isolation.level": "read_committed"}
+        assert values_of(cluster, SourceOptions.from_options(given, False)) == everything
         assert values_of(cluster, SourceOptions.from_options(committed_only, False)) == kept
         stream = Stream(cluster, SourceOptions.from_options({**given, "startingOffsets": "earliest"}, True), lambda: 0)
         start = stream.initial()
         end_position = stream.latest(start)
         assert [plan.range.end_offset for plan in stream.plan(start, end_position)] == [22, 22]
         stream.commit(end_position)
-    assert committed(kafka, "g", TopicPartition("t", 1)) == 22
+    assert committed(kafka.bootstrap, "g", TopicPartition("t", 1)) == 22
+    require_equal_files(kafka)
+
+
+def require_equal_files(kafka: Kafka) -> None:
+    """Compare the rows of the segment files, of the broker that runs and of the one that has stopped, with those of
+    Fetch requests."""
+    received = {committed_only: rows_of(kafka, "wire", committed_only) for committed_only in (False, True)}
+    assert [len(rows) for rows in received.values()] == [40, 20]
+    for committed_only, rows in received.items():
+        if kafka.version == OLD:
+            with pytest.raises(JobError, match="does not say leader epochs"):
+                rows_of(kafka, "files", committed_only)
+        else:
+            assert rows_of(kafka, "files", committed_only) == rows
+    with pytest.raises(JobError, match="a broker uses the data folder"):
+        read_folder(str(kafka.data), "t")
+    kafka.stop()
+    for committed_only, rows in received.items():
+        stopped = read_folder(str(kafka.data), "t", include_headers=True, read_committed=committed_only)
+        assert stopped.read_all().to_pylist() == rows
+
+
+def rows_of(kafka: Kafka, mode: Mode, committed_only: bool) -> list[dict[str, Any]]:
+    options = {"kafka.isolation.level": "read_committed" if committed_only else "read_uncommitted"}
+    reader = read_topic(kafka.bootstrap, "t", mode=mode, include_headers=True, options=options)
+    rows: list[dict[str, Any]] = reader.read_all().to_pylist()
+    return rows
