@@ -76,7 +76,7 @@ class Progress:
         return f"{text}, {rate}, {progress.batchDuration / 1000:,.1f} s"
 
     def _waiting(self, progress: StreamingQueryProgress, extents: Extents | None) -> int | None:
-        """Return the number of records behind a batch, None if neither the brokers nor Spark say it."""
+        """Return the number of records behind a batch, None if neither the brokers nor Spark report it."""
         end = position_of(offsets(progress, "endOffset"))
         if end is None:
             return None
