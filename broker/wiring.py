@@ -268,7 +268,14 @@ class Node:
         self.cleaner.start()
         clients = ClientPositions(self.broker.fetch_sessions, base.replicas, base.image, now_ms)
         self.control = Control(
-            self._config, self._logs, self.cleaner, maintenance, self._background, now_ms, self.loop_lag, clients
+            self._config,
+            self._logs,
+            self.cleaner,
+            maintenance,
+            self._background,
+            now_ms,
+            self.loop_lag,
+            clients.described,
         )
         self._background.remove_later(self._logs.pop_unlinkable(), 0)
         if self.loading.is_over:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from gregor.broker.jobs.log_cleaner import LogCleaner
     from gregor.broker.jobs.loop_lag import LagMeter
     from gregor.broker.jobs.maintenance import Maintenance
-    from gregor.broker.metrics.lag.clients import ClientPositions
     from gregor.config.broker import BrokerConfig
+    from gregor.protocol.turns import Steps
     from gregor.storage.folders.manager import LogManager
     from gregor.storage.log.compaction import DirtyRange
     from gregor.storage.log.log import Log
@@ -60,8 +60,9 @@ class Control:
         background: Background,
         clock_ms: Callable[[], int],
         lag: LagMeter,
-        clients: ClientPositions,
+        clients: Callable[[], Steps[list[dict[str, Any]]]],
     ) -> None:
+        """`clients` reads the positions in the fetches of consumers."""
         self._clients = clients
         self._lag = lag
         self._config = config
@@ -77,8 +78,8 @@ class Control:
             yield {"total": self._lag.total.figures(), "last_minute": self._lag.last_minute().figures()}
             return
         if isinstance(order, dict) and order.get("command") == "clients":
-            for position in await self._background.search(self._clients.read()):
-                yield position._asdict()
+            for position in await self._background.search(self._clients()):
+                yield position
             return
         if not isinstance(order, dict) or order.get("command") not in ("compact", "retention"):
             raise OrderRefused("unknown order: are the command and the broker of the same version?")

@@ -8,7 +8,7 @@ one client id, the position furthest behind is shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gregor.broker.metrics.family import GAUGE, Family, label_text
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
@@ -72,6 +72,11 @@ class ClientPositions:
             if not count % ITEMS_PER_STEP:
                 yield None
         return found
+
+    def described(self) -> Steps[list[dict[str, Any]]]:
+        """Return the positions by the names of their fields."""
+        found = yield from self.read()
+        return [position._asdict() for position in found]
 
     def _positions(self) -> Steps[dict[_Key, int]]:
         since_ms = self._clock_ms() - KEPT_MS
