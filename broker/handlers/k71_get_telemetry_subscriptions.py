@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71), version 0 (KIP-714): which metrics the client is to push, and how often.
+"""GetTelemetrySubscriptions (key 71), versions 0 to 0 (KIP-714): which metrics the client is to push, and how often.
 
 - Served where the broker shows them: while it has a listener for metrics (gregor.metrics.listener). Apache Kafka serves
   it while a metrics reporter receives telemetry.

@@ -1,4 +1,4 @@
-"""PushTelemetry (key 72), version 0 (KIP-714): metrics of a client, which /metrics shows.
+"""PushTelemetry (key 72), versions 0 to 0 (KIP-714): metrics of a client, which /metrics shows.
 
 - Served with GetTelemetrySubscriptions (71).
 - Errors as in Apache Kafka: INVALID_REQUEST (reserved client instance id, or a push after the last one),

@@ -69,7 +69,7 @@ class Brokers:
             self.close()
             memory = Path("/dev/shm")
             self._folder = tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
-            self._harness = Harness(Path(self._folder.name) / "data").start()
+            self._harness = Harness(Path(self._folder.name) / "data", gregor_metrics_listener="0").start()
             self._harness.loop.set_exception_handler(self._lost_error)
             self._harness.create_topic("known", partitions=2)
             self._left = INPUTS_PER_BROKER

@@ -19,6 +19,7 @@ from tests.fuzz import (
     sasl_targets,
     storage_targets,
     store_targets,
+    telemetry_targets,
     text_targets,
     transaction_targets,
     wire_targets,
@@ -41,6 +42,7 @@ def all_targets(only: str = "") -> list[Target]:
         sasl_targets,
         transaction_targets,
         broker_targets,
+        telemetry_targets,
     )
     return [target for module in modules for target in module.targets() if only in target.name]
 

@@ -188,6 +188,7 @@ def make_broker() -> Any:
         receive_budget=ReceiveBudget(-1),
         authentication=None,
         authorizer=None,
+        request_log=None,
         quotas=None,
         route_slots=RouteSlots(),
         loop=asyncio.new_event_loop(),
