@@ -44,7 +44,7 @@ def random_uuid() -> Uuid:
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         # The first character encodes the first six bits; 62 is "-".
-        if raw[0] >> 2 != 62 and not is_reserved(raw):
+        if raw[0] >> 2 != 62 and not is_reserved(bytes(raw)):
             return bytes(raw)
 
 

@@ -60,7 +60,7 @@ class _Contents:
         if isinstance(value, Structure):
             return self.of_struct(value)
         if isinstance(value, (list, tuple)):
-            shown = []
+            shown: list[Any] = []
             for item in value:
                 if self._left <= 0:
                     shown.append(f"... {len(value) - len(shown)} more")

@@ -425,6 +425,7 @@ def test_planted_secrets_are_nowhere_else(
     with Arguments() as arguments:
         for name in ("root", "gregor", "gregor.authorizer"):
             assert alter(run, name, "DEBUG", BROKER_LOGGER) in (0, 40), name
+        assert alter(run, "kafka.request.logger", "TRACE", BROKER_LOGGER) == 0
         refuse_in_many_ways(run)
         use_delegation_tokens(run)
         change_settings(run)
@@ -440,6 +441,7 @@ def test_planted_secrets_are_nowhere_else(
     assert "DEBUG" in log
     for mechanism in ("PLAIN", "OAUTHBEARER"):
         assert f"authenticated as User:{USER} on SASL_SSL (SASL/{mechanism})" in log
+    assert "Completed request:" in log
     assert "Traceback" not in log
     run.show("the log", log)
     run.show("the log of clients", caplog.text)
