@@ -22,7 +22,7 @@ from gregor.protocol.messages import (
     ResponseHeader,
 )
 
-SERVED = [*range(4), *range(8, 52), 57, 60, 61, 65, 66, 68, 69, 74, 75]
+SERVED = [*range(4), *range(8, 52), 57, 60, 61, 65, 66, 68, 69, 71, 72, 74, 75]
 OF_THE_CONTROLLER = [4, 5, 6, 7, 56, 67]
 
 
