@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from gregor.broker.node.base_parts import BaseParts
     from gregor.broker.node.controller_parts import ControllerParts
     from gregor.broker.node.coordinators import Coordinators
+    from gregor.broker.registry import Entry
     from gregor.broker.session_watcher.watcher import SessionWatcher
     from gregor.broker.telemetry.telemetry import Telemetry
     from gregor.config.broker import BrokerConfig
@@ -349,11 +350,7 @@ class Node:
             broker_id=config.broker_id,
             cluster_id=self._cluster_id,
             loop=asyncio.get_running_loop(),
-            handlers=load_handlers(
-                in_cluster=self.in_cluster,
-                telemetry=bool(config[METRICS_LISTENER]),
-                guarded=self._access is not None,
-            ),
+            handlers=self._handlers(),
             connections=self._connections,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
@@ -389,9 +386,7 @@ class Node:
             encoded_topics=EncodedTopics(),
             addresses=self._addresses,
             producer_clients=self._producer_clients,
-            client_quotas=FollowedQuotas(
-                QuotaStore(base.store, self._gate), Quotas(settings_of(config), now_ms), self._background
-            ),
+            client_quotas=self._client_quotas(base),
             request_logging=self._request_logging(base),
             telemetry=self._telemetry(base),
             authorizer=self._access and self._access.authorizer,
@@ -405,6 +400,14 @@ class Node:
         authentication.check_kerberos()
         base.configs.on_broker_changed.append(authentication.settings_changed)
         return authentication
+
+    def _client_quotas(self, base: BaseParts) -> FollowedQuotas:
+        quotas = Quotas(settings_of(self._config), now_ms)
+        return FollowedQuotas(QuotaStore(base.store, self._gate), quotas, self._background)
+
+    def _handlers(self) -> dict[int, Entry]:
+        shows_telemetry = bool(self._config[METRICS_LISTENER])
+        return load_handlers(in_cluster=self.in_cluster, telemetry=shows_telemetry, guarded=self._access is not None)
 
     def _telemetry(self, base: BaseParts) -> Telemetry | None:
         if not self._config[METRICS_LISTENER]:

@@ -2,8 +2,8 @@
 
 The metrics of clients have families of their own, named after them: `org.apache.kafka.producer.record.send.total` is
 `kafka_client_producer_record_send_total`. Their labels are client_id, client_instance_id, and those of the client, of
-which a name that is taken gets the prefix `attribute_`. Where two clients push a name with different types, the first
-one decides.
+which one with a name of these gets the prefix `attribute_`. Where two clients push a name with different types, the
+first one decides.
 """
 
 from __future__ import annotations
@@ -110,11 +110,11 @@ def _own_labels(instance: ClientInstance) -> dict[str, str]:
 
 
 def _labels(attributes: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, str]]:
-    taken = set(_OWN_LABELS)
+    used = set(_OWN_LABELS)
     for name, value in attributes:
         label = _NOT_IN_NAMES.sub("_", name).strip("_")
-        if not label or label[0].isdigit() or label in taken:
+        if not label or label[0].isdigit() or label in used:
             label = f"attribute_{label}"
-        if label not in taken:
-            taken.add(label)
+        if label not in used:
+            used.add(label)
             yield label, value

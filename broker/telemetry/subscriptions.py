@@ -44,7 +44,7 @@ class Subscription(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What one client is to send: the sum of the subscriptions that match it."""
+    """The metrics that one client is to send: the sum of the subscriptions that match it."""
 
     metrics: tuple[str, ...]
     interval_ms: int
