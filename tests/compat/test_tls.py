@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.compat.records import WAIT_S, until
-from tests.support.certificates import PASSWORD, Certificates
+from tests.support.certificates import PASSWORD, Certificates, trust_store
 from tests.support.kafka_tools import KafkaTools
 from tests.support.processes import BrokerProcess, free_port
 
@@ -90,14 +88,6 @@ def test_librdkafka_without_a_certificate_is_refused(
 
     until(is_refused, "the refusal on both sides")
     assert errors[0].code() in (KafkaError._SSL, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-
-
-def trust_store(certificate: bytes, password: str) -> bytes:
-    """A JKS store with one trusted certificate, as the layout in `config/security/jks.py` describes."""
-    alias, kind = b"ca", b"X.509"
-    body = struct.pack(">IIII", 0xFEEDFEED, 2, 1, 2) + struct.pack(">H", len(alias)) + alias + struct.pack(">Q", 0)
-    body += struct.pack(">H", len(kind)) + kind + struct.pack(">I", len(certificate)) + certificate
-    return body + hashlib.sha1(password.encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()
 
 
 @pytest.mark.jvm

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import ipaddress
+import struct
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -128,6 +130,14 @@ def _alternative(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
+
+
+def trust_store(certificate: bytes, password: str = PASSWORD) -> bytes:
+    """A JKS store with one trusted certificate, as the layout in `config/security/jks.py` describes."""
+    alias, kind = b"ca", b"X.509"
+    body = struct.pack(">IIII", 0xFEEDFEED, 2, 1, 2) + struct.pack(">H", len(alias)) + alias + struct.pack(">Q", 0)
+    body += struct.pack(">H", len(kind)) + kind + struct.pack(">I", len(certificate)) + certificate
+    return body + hashlib.sha1(password.encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()
 
 
 class Certificates:

@@ -87,10 +87,10 @@ class SecuredBroker(BrokerProcess):
         admin.alter_user_scram_credentials(changes)[name].result(WAIT_S)
 
 
-def signed_token(user: str = USER, lifetime_s: int = 3600) -> str:
-    """Return a token that the listener SASL_SSL accepts."""
+def signed_token(user: str = USER, lifetime_s: int = 3600, audience: str = "gregor") -> str:
+    """Return a token that the listener SASL_SSL accepts, if it is for its audience."""
     now_s = int(time.time())
-    claims = {"sub": user, "iat": now_s, "exp": now_s + lifetime_s, "aud": "gregor", "scope": "kafka"}
+    claims = {"sub": user, "iat": now_s, "exp": now_s + lifetime_s, "aud": audience, "scope": "kafka"}
     return web_tokens.token("RS256", claims)
 
 
