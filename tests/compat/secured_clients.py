@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import pathlib
 import ssl
@@ -77,14 +78,34 @@ class Case(NamedTuple):
         return REFUSED_S if self.refused else LIMIT_S
 
 
-def _each(run: Callable[[Case], None], cases: Sequence[Case], *errors: type[Exception]) -> dict[str, str]:
+class Lines(logging.Handler):
+    """What a client of Python logs: two of them log why a connection fails, and raise that there is none."""
+
+    def __init__(self, logger: str) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+        self._logger = logging.getLogger(logger)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+    def __enter__(self) -> Lines:
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._logger.removeHandler(self)
+
+
+def _each(run: Callable[[Case], None], cases: Sequence[Case], logger: str, *errors: type[Exception]) -> dict[str, str]:
     found = {"": ""}
     for case in cases:
-        try:
-            run(case)
-            found[case.name] = "PASS"
-        except errors as error:
-            found[case.name] = f"{type(error).__name__}: {error}"
+        with Lines(logger) as logged:
+            try:
+                run(case)
+                found[case.name] = "PASS"
+            except errors as error:
+                found[case.name] = "; ".join([f"{type(error).__name__}: {error}", *logged.lines])
     return found
 
 
@@ -96,7 +117,7 @@ class Refused(Exception):
 
 
 def librdkafka(cases: Sequence[Case], folder: pathlib.Path) -> dict[str, str]:
-    return _each(_librdkafka, cases, Refused, KafkaException)
+    return _each(_librdkafka, cases, "librdkafka", Refused, KafkaException)
 
 
 def _librdkafka(case: Case) -> None:
@@ -146,7 +167,7 @@ def _python_settings(case: Case) -> dict[str, Any]:
 
 
 def kafka_python(cases: Sequence[Case], folder: pathlib.Path) -> dict[str, str]:
-    return _each(_kafka_python, cases, kafka.errors.KafkaError)
+    return _each(_kafka_python, cases, "kafka", kafka.errors.KafkaError)
 
 
 def _kafka_python(case: Case) -> None:
@@ -157,7 +178,9 @@ def _kafka_python(case: Case) -> None:
     given = _python_settings(case)
     if case.sasl == OAUTHBEARER:
         given["sasl_oauth_token_provider"] = Token()
-    producer = kafka.KafkaProducer(**given, max_block_ms=int(1000 * case.limit_s), bootstrap_timeout_ms=5000)
+    producer = kafka.KafkaProducer(
+        **given, max_block_ms=int(1000 * case.limit_s), bootstrap_timeout_ms=1000 if case.refused else 30_000
+    )
     try:
         for sent in [producer.send(case.topic, value, partition=0) for value in case.values]:
             sent.get(LIMIT_S)
@@ -175,7 +198,7 @@ def _kafka_python(case: Case) -> None:
 
 
 def aiokafka_client(cases: Sequence[Case], folder: pathlib.Path) -> dict[str, str]:
-    return _each(lambda case: asyncio.run(_aiokafka(case)), cases, aiokafka.errors.KafkaError)
+    return _each(lambda case: asyncio.run(_aiokafka(case)), cases, "aiokafka", aiokafka.errors.KafkaError)
 
 
 async def _aiokafka(case: Case) -> None:
@@ -187,9 +210,13 @@ async def _aiokafka(case: Case) -> None:
     if case.sasl == OAUTHBEARER:
         given["sasl_oauth_token_provider"] = Token()
     async with asyncio.timeout(2 * LIMIT_S):
-        async with aiokafka.AIOKafkaProducer(**given) as producer:
+        producer = aiokafka.AIOKafkaProducer(**given)
+        try:
+            await producer.start()
             for value in case.values:
                 await producer.send_and_wait(case.topic, value, partition=0)
+        finally:
+            await producer.stop()
         async with aiokafka.AIOKafkaConsumer(**given, group_id=None) as consumer:
             part = aiokafka.TopicPartition(case.topic, 0)
             consumer.assign([part])
@@ -286,7 +313,7 @@ def java(version: str) -> Callable[[Sequence[Case], pathlib.Path], dict[str, str
         for case in cases:
             settings = {**java_settings(case, folder), "test.topic": case.topic}
             if case.refused and version == COMPILED_AGAINST:
-                settings["max.block.ms"] = "3000"  # it has no error of authentication, and retries until then
+                settings["max.block.ms"] = "1500"  # it has no error of authentication, and retries until then
             (files / f"{case.name}.properties").write_text(properties_text(settings))
         source = ROOT / "tests/compat/old_java/SecuredChecks.java"
         libraries = f"{kafka_jars(COMPILED_AGAINST)}/*"

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -85,6 +92,28 @@ class SecuredBroker(BrokerProcess):
             for mechanism, password in passwords.items()
         ]
         admin.alter_user_scram_credentials(changes)[name].result(WAIT_S)
+
+    def add_topics(self, names: Iterable[str]) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        for made in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+            made.result(WAIT_S)
+
+    def allow(self, user: str, prefix: str) -> None:
+        """Add rules: the user reads and writes topics, and reads as groups, whose names begin with the prefix."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        wanted = (
+            (ResourceType.TOPIC, AclOperation.READ),
+            (ResourceType.TOPIC, AclOperation.WRITE),
+            (ResourceType.GROUP, AclOperation.READ),
+        )
+        rules = [
+            AclBinding(
+                kind, prefix, ResourcePatternType.PREFIXED, f"User:{user}", "*", operation, AclPermissionType.ALLOW
+            )
+            for kind, operation in wanted
+        ]
+        for made in admin.create_acls(rules).values():
+            made.result(WAIT_S)
 
 
 def signed_token(user: str = USER, lifetime_s: int = 3600, audience: str = "gregor") -> str:

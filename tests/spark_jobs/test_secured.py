@@ -1,0 +1,104 @@
+"""Spark on a secured broker, by each mechanism: the connector writes, and both sources read; a wrong secret is refused.
+
+Rules allow each user the topic of its mechanism by the name of its principal, and all else is denied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from gregor.spark_jobs.sources import read_topic
+from tests.support.certificates import Certificates
+from tests.support.secured_broker import SecuredBroker, login, signed_token
+
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+
+PASSWORDS = {"broker": "not-for-any-log-1", "paul": "not-for-any-log-2"}
+SCRAM = {"SCRAM-SHA-256": "not-for-any-log-3", "SCRAM-SHA-512": "not-for-any-log-4"}
+USERS = {
+    "SSL": "CN=alice,O=Tests",
+    "PLAIN": "paul",
+    "SCRAM-SHA-256": "sara",
+    "SCRAM-SHA-512": "simon",
+    "OAUTHBEARER": "olga",
+}
+SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+SOURCES = ("kafka", "gregor")
+ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+ROWS = 5
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[SecuredBroker]:
+    with SecuredBroker(tmp_path_factory.mktemp("secured"), certificates, PASSWORDS, SETTINGS) as broker:
+        broker.add_topics(USERS)
+        for mechanism, user in USERS.items():
+            broker.allow(user, mechanism)
+            broker.allow(user, "spark-kafka-")  # the connector's own groups
+        for mechanism, password in SCRAM.items():
+            broker.add_scram_user(USERS[mechanism], {mechanism: password})
+        yield broker
+
+
+def options_of(
+    mechanism: str, folder: Path, broker: SecuredBroker, certificates: Certificates, *, wrong: bool = False
+) -> dict[str, str]:
+    user = USERS[mechanism]
+    given = {
+        "kafka.bootstrap.servers": broker.address("SSL" if mechanism == "SSL" else "SASL_SSL"),
+        "kafka.security.protocol": "SSL" if mechanism == "SSL" else "SASL_SSL",
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": certificates.ca_file,
+    }
+    if mechanism == "SSL":
+        (folder / "identity.pem").write_text((certificates.stranger if wrong else certificates.alice).pem)
+        return {
+            **given,
+            "kafka.ssl.keystore.type": "PEM",
+            "kafka.ssl.keystore.location": str(folder / "identity.pem"),
+        }
+    if mechanism == "OAUTHBEARER":
+        token = folder / ("wrong" if wrong else "right")
+        token.write_text(signed_token(user, audience="x" if wrong else "gregor"))
+        handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+        entry = login("oauthbearer.OAuthBearerLoginModule")
+        given |= {
+            "kafka.sasl.oauthbearer.token.endpoint.url": token.as_uri(),
+            "kafka.sasl.login.callback.handler.class": handler,
+        }
+    elif mechanism == "PLAIN":
+        entry = login("plain.PlainLoginModule", username=user, password="wrong" if wrong else PASSWORDS[user])
+    else:
+        entry = login("scram.ScramLoginModule", username=user, password="wrong" if wrong else SCRAM[mechanism])
+    return {**given, "kafka.sasl.mechanism": mechanism, "kafka.sasl.jaas.config": entry}
+
+
+@pytest.mark.parametrize("mechanism", USERS)
+def test_rows_are_written_and_read_and_a_wrong_secret_is_refused(
+    spark: SparkSession, secured: SecuredBroker, certificates: Certificates, tmp_path: Path, mechanism: str
+) -> None:
+    options = options_of(mechanism, tmp_path, secured, certificates)
+    wrong = options_of(mechanism, tmp_path, secured, certificates, wrong=True)
+    bootstrap = options["kafka.bootstrap.servers"]
+    if mechanism == "OAUTHBEARER":
+        urls = [given["kafka.sasl.oauthbearer.token.endpoint.url"] for given in (options, wrong)]
+        jvm = spark._jvm
+        assert jvm is not None
+        jvm.java.lang.System.setProperty(ALLOWED_URLS, ",".join(urls))
+    rows = spark.range(ROWS).selectExpr("CAST(id AS STRING) AS value")
+    rows.coalesce(1).write.format("kafka").options(**options).option("topic", mechanism).save()
+    for source in SOURCES:
+        found = read_topic(spark, bootstrap, mechanism, options, source).selectExpr("CAST(value AS STRING)").collect()
+        assert [row.value for row in found] == [str(number) for number in range(ROWS)]
+    for source in SOURCES:
+        with pytest.raises(PySparkException) as refused:
+            read_topic(spark, bootstrap, mechanism, wrong, source).collect()
+        print(mechanism, source, str(refused.value)[:600])
