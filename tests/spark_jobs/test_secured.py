@@ -5,10 +5,12 @@ Rules allow each user the topic of its mechanism by the name of its principal, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -30,6 +32,15 @@ USERS = {
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
+}
+SECRETS = (*PASSWORDS.values(), *SCRAM.values())
+INVALID_SCRAM = "due to invalid credentials with SASL mechanism SCRAM-SHA-"
+REFUSALS = {
+    "SSL": "SslAuthenticationException|unknown ca",
+    "PLAIN": "Authentication failed: Invalid username or password",
+    "SCRAM-SHA-256": f"{INVALID_SCRAM}256",
+    "SCRAM-SHA-512": f"{INVALID_SCRAM}512",
+    "OAUTHBEARER": "invalid_token",
 }
 SOURCES = ("kafka", "gregor")
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
@@ -59,12 +70,10 @@ def options_of(
         "kafka.ssl.truststore.location": certificates.ca_file,
     }
     if mechanism == "SSL":
-        (folder / "identity.pem").write_text((certificates.stranger if wrong else certificates.alice).pem)
-        return {
-            **given,
-            "kafka.ssl.keystore.type": "PEM",
-            "kafka.ssl.keystore.location": str(folder / "identity.pem"),
-        }
+        identity = certificates.stranger if wrong else certificates.alice
+        file = folder / ("wrong" if wrong else "right")
+        file.write_text(identity.pem)
+        return {**given, "kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.location": str(file)}
     if mechanism == "OAUTHBEARER":
         token = folder / ("wrong" if wrong else "right")
         token.write_text(signed_token(user, audience="x" if wrong else "gregor"))
@@ -99,6 +108,8 @@ def test_rows_are_written_and_read_and_a_wrong_secret_is_refused(
         found = read_topic(spark, bootstrap, mechanism, options, source).selectExpr("CAST(value AS STRING)").collect()
         assert [row.value for row in found] == [str(number) for number in range(ROWS)]
     for source in SOURCES:
-        with pytest.raises(PySparkException) as refused:
+        with pytest.raises((PySparkException, Py4JJavaError)) as refused:
             read_topic(spark, bootstrap, mechanism, wrong, source).collect()
-        print(mechanism, source, str(refused.value)[:600])
+        said = f"{refused.value} {getattr(refused.value, 'java_exception', '')}"
+        assert re.search(REFUSALS[mechanism], said), said
+        assert not any(secret in said for secret in SECRETS)
