@@ -1,4 +1,5 @@
-"""Three brokers move from PLAINTEXT to SASL_SSL among themselves by restarts, one at a time, while a client writes."""
+"""Three brokers move from PLAINTEXT to SASL_SSL with SCRAM, and then to rules, by restarts of one broker at a time,
+while clients write; a certificate, a password and a rule change meanwhile. Each record is there once."""
 
 from __future__ import annotations
 
@@ -7,120 +8,257 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from gregor.replication.store import nodes
 from tests.support.certificates import Certificates
 from tests.support.gregor_cluster import GregorCluster
 from tests.support.ports import free_port
+from tests.support.secured_broker import login
 
 pytestmark = [pytest.mark.jvm, pytest.mark.very_slow]
 
-TOPIC = "t"
+TOPIC, PARTITIONS = "t", 3
 IDS = (0, 1, 2)
-PASSWORDS = {"broker": "not-for-any-log-1", "anna": "not-for-any-log-2"}
-MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-USERS = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
+WAIT_S = 120.0
+PASSWORDS = {name: f"not-for-any-log-{name}" for name in ("broker", "admin", "anna", "bob")}
+NEW_PASSWORD = "not-for-any-log-new"
+MECHANISM = "SCRAM-SHA-512"
+PLAINTEXT_ONLY = {"min.insync.replicas": "2", "offsets.topic.replication.factor": "3"}
 
 
-def settings(certificates: Certificates) -> dict[str, str]:
+def secure_settings(certificates: Certificates) -> dict[str, str]:
+    """Return the settings of the second listener."""
+    entry = login("scram.ScramLoginModule", username="broker", password=PASSWORDS["broker"])
     return {
         **certificates.broker_settings,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "listener.name.secure.plain.sasl.jaas.config": (
-            f'{MODULE} required username="broker" password="{PASSWORDS["broker"]}" {USERS};'
-        ),
-        "min.insync.replicas": "2",
-        "offsets.topic.replication.factor": "3",
+        "sasl.enabled.mechanisms": MECHANISM,
+        "listener.name.secure.scram-sha-512.sasl.jaas.config": entry,
     }
 
 
 class Load:
-    """Writes numbers to the topic, as an authenticated client, until it is stopped."""
+    """Writes numbers to the topic, behind its name, until it is stopped."""
 
-    def __init__(self, client: dict[str, Any]) -> None:
-        self.acknowledged: set[int] = set()
+    def __init__(self, name: str, client: dict[str, Any]) -> None:
+        self.acknowledged: set[str] = set()
         self.refused: list[KafkaError] = []
-        self._producer = Producer({**client, "enable.idempotence": True})
+        self._name = name
+        self.producer = Producer({**client, "enable.idempotence": True})
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write)
-
-    def start(self) -> None:
         self._thread.start()
 
     def _write(self) -> None:
         number = 0
         while not self._stopped.is_set():
-            self._producer.produce(TOPIC, str(number).encode(), on_delivery=self._delivered)
-            self._producer.poll(0.005)
+            self.producer.produce(TOPIC, f"{self._name} {number}".encode(), on_delivery=self._delivered)
+            self.producer.poll(0.005)
             number += 1
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
-            self.acknowledged.add(int(message.value() or b""))
+            self.acknowledged.add((message.value() or b"").decode())
         else:
             self.refused.append(error)
 
     def stop(self) -> None:
         self._stopped.set()
         self._thread.join()
-        self._producer.flush(120)
+        self.producer.flush(WAIT_S)
 
 
-def read(client: dict[str, Any], count: int) -> list[int]:
+def read(client: dict[str, Any], count: int) -> list[str]:
     consumer = Consumer({**client, "group.id": "g", "auto.offset.reset": "earliest"})
-    found: list[int] = []
+    found: list[str] = []
     try:
         consumer.subscribe([TOPIC])
         while len(found) < count:
             messages = consumer.consume(1000, 60)
             assert messages, f"{len(found)} of {count} records, and no more in 60 s"
-            found += [int(one.value() or b"") for one in messages if one.error() is None]
+            found += [(one.value() or b"").decode() for one in messages if one.error() is None]
     finally:
         consumer.close()
     return found
 
 
-def test_cluster_changes_to_sasl_ssl_without_a_pause(tmp_path: Path, certificates: Certificates) -> None:
-    cluster = GregorCluster(tmp_path, 3, settings(certificates))
-    secure = {broker_id: free_port() for broker_id in IDS}
-    for broker_id, broker in cluster.brokers.items():
-        plain = f"PLAINTEXT://127.0.0.1:{broker.port}"
-        broker.overrides["listeners"] = f"{plain},SECURE://localhost:{secure[broker_id]}"
-    client: dict[str, Any] = {
-        "bootstrap.servers": ",".join(f"localhost:{port}" for port in secure.values()),
-        "security.protocol": "SASL_SSL",
-        "ssl.ca.location": certificates.ca_file,
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "anna",
-        "sasl.password": PASSWORDS["anna"],
-        "log_level": 0,
-    }
-    with cluster:
-        cluster.until(lambda: cluster.registered() == set(IDS), "all brokers are registered")
-        admin = AdminClient(client)
-        admin.create_topics([NewTopic(TOPIC, 3, 3)])[TOPIC].result(120)
-        load = Load(client)
-        load.start()
+class Move:
+    """The cluster of a test on its way."""
+
+    def __init__(self, folder: Path, certificates: Certificates) -> None:
+        self.cluster = GregorCluster(folder, len(IDS), PLAINTEXT_ONLY)
+        self.certificates = certificates
+        self.secure = {broker_id: free_port() for broker_id in IDS}
+        self.loads: list[Load] = []
+
+    def client(self, user: str, password: str | None = None) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": ",".join(f"localhost:{port}" for port in self.secure.values()),
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": self.certificates.ca_file,
+            "sasl.mechanism": MECHANISM,
+            "sasl.username": user,
+            "sasl.password": password or PASSWORDS[user],
+            "log_level": 0,
+        }
+
+    @property
+    def plain_client(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.cluster.bootstrap, "log_level": 0}
+
+    def load(self, name: str, client: dict[str, Any]) -> Load:
+        self.loads.append(Load(name, client))
+        self.until_written(self.loads[-1])
+        return self.loads[-1]
+
+    def until_written(self, load: Load) -> None:
+        written = len(load.acknowledged)
+        self.cluster.until(lambda: len(load.acknowledged) > written, "more records are acknowledged")
+
+    def restart_each(self, settings: dict[str, str], *, listeners: str) -> None:
+        """Restart one broker after the other with more settings, and wait until it is in sync.
+
+        `listeners` has {plain} and {secure} for their ports.
+        """
+        for broker_id in IDS:
+            broker = self.cluster.brokers[broker_id]
+            assert self.cluster.stop(broker_id) == 0
+            ports = listeners.format(plain=broker.port, secure=self.secure[broker_id])
+            broker.overrides |= {**settings, "listeners": ports}
+            broker.start(wait_until_ready=False)
+            self.cluster.until(lambda broker_id=broker_id: broker_id in self.cluster.registered(), "it is registered")
+            for index in range(PARTITIONS):
+                self.cluster.until_isr(TOPIC, IDS, index)
+
+    def set_password(self, admin: dict[str, Any], user: str, password: str) -> None:
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        change = UserScramCredentialUpsertion(user, info, password.encode())
+        client = AdminClient(admin)
+        client.alter_user_scram_credentials([change])[user].result(WAIT_S)
+
+    def is_authenticated(self, client: dict[str, Any]) -> bool:
         try:
-            for broker_id in IDS:
-                assert cluster.stop(broker_id) == 0
-                cluster.brokers[broker_id].overrides["inter.broker.listener.name"] = "SECURE"
-                cluster.start(broker_id)
-                for index in range(3):
-                    cluster.until_isr(TOPIC, IDS, index)
-            written = len(load.acknowledged)
-            cluster.until(lambda: len(load.acknowledged) > written, "records are acknowledged")
+            AdminClient(client).list_topics(timeout=3)
+        except KafkaException:
+            return False
+        return True
+
+    def present(self, certificate: str) -> None:
+        """Let each broker present another certificate, by its dynamic settings."""
+        admin = AdminClient(self.client("admin"))
+        for broker_id in IDS:
+            entry = ConfigEntry(
+                "listener.name.secure.ssl.keystore.location", certificate, incremental_operation=AlterConfigOpType.SET
+            )
+            resource = ConfigResource(ConfigResource.Type.BROKER, str(broker_id), incremental_configs=[entry])
+            admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+
+    def add(self, *rules: AclBinding) -> None:
+        """Add rules, those about a topic at once: without one of them it is still open to everybody."""
+        admin = AdminClient(self.client("admin"))
+        for made in admin.create_acls(list(rules)).values():
+            made.result(WAIT_S)
+
+    def withdraw(self, rule: AclBinding) -> None:
+        wanted = AclBindingFilter(
+            rule.restype,
+            rule.name,
+            rule.resource_pattern_type,
+            rule.principal,
+            rule.host,
+            rule.operation,
+            rule.permission_type,
+        )
+        admin = AdminClient(self.client("admin"))
+        removed = admin.delete_acls([wanted])[wanted].result(WAIT_S)
+        assert len(removed) == 1
+
+    def sees_the_topic(self, user: str) -> bool:
+        return TOPIC in AdminClient(self.client(user)).list_topics(timeout=WAIT_S).topics
+
+
+def rule(user: str, operation: AclOperation, kind: ResourceType = ResourceType.TOPIC) -> AclBinding:
+    name = "g" if kind is ResourceType.GROUP else TOPIC
+    return AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+
+
+BOTH = "PLAINTEXT://127.0.0.1:{plain},SECURE://localhost:{secure}"
+SECURE = "SECURE://localhost:{secure}"
+
+
+def test_cluster_changes_to_sasl_ssl_and_to_rules_without_a_pause(tmp_path: Path, certificates: Certificates) -> None:
+    move = Move(tmp_path, certificates)
+    with move.cluster as cluster:
+        cluster.until(lambda: cluster.registered() == set(IDS), "all brokers are registered")
+        admin = AdminClient(move.plain_client)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(WAIT_S)
+        try:
+            steps(move)
         finally:
-            load.stop()
-        assert load.refused == []
-        assert sorted(read(client, len(load.acknowledged))) == sorted(load.acknowledged)
+            for load in move.loads:
+                load.stop()
+        assert [load.refused for load in move.loads] == [[], []]
+        acknowledged = set.union(*(load.acknowledged for load in move.loads))
+        assert sorted(read(move.client("anna", NEW_PASSWORD), len(acknowledged))) == sorted(acknowledged)
         for broker_id in IDS:
             registration = nodes.decode_broker(broker_id, cluster.nodes.get(nodes.broker_path(broker_id))[0])
             protocols = {one.name: (one.security_protocol, one.port) for one in registration.endpoints}
-            assert protocols["SECURE"] == ("SASL_SSL", secure[broker_id])
+            assert protocols == {"SECURE": ("SASL_SSL", move.secure[broker_id])}
         logs = "".join(broker.log() for broker in cluster.brokers.values())
-        assert [name for name, password in PASSWORDS.items() if password in logs] == []
+        assert [password for password in (*PASSWORDS.values(), NEW_PASSWORD) if password in logs] == []
+
+
+def steps(move: Move) -> None:
+    """Do the restarts and changes; the loads run on."""
+    # The users are made before a broker needs one, over the listener that still serves everybody.
+    for user, password in PASSWORDS.items():
+        move.set_password(move.plain_client, user, password)
+    plain = move.load("plain", move.plain_client)
+    move.restart_each(secure_settings(move.certificates), listeners=BOTH)
+    secure = move.load("secure", move.client("anna"))
+    between = {"inter.broker.listener.name": "SECURE", "sasl.mechanism.inter.broker.protocol": MECHANISM}
+    move.restart_each(between, listeners=BOTH)
+    plain.stop()
+    move.set_password(move.client("admin"), "anna", NEW_PASSWORD)
+    secure.producer.set_sasl_credentials("anna", NEW_PASSWORD)
+    move.cluster.until(lambda: move.is_authenticated(move.client("anna", NEW_PASSWORD)), "the new password is accepted")
+    move.cluster.until(lambda: not move.is_authenticated(move.client("anna")), "the old password is refused")
+    move.restart_each({}, listeners=SECURE)
+    next_certificate = move.certificates.authority.issue("localhost", move.certificates.HOSTS)
+    move.present(move.certificates.file("next.pem", next_certificate.pem))
+    rules = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:broker;User:admin",
+        "allow.everyone.if.no.acl.found": "true",  # until there are rules, the clients go on
+    }
+    move.restart_each(rules, listeners=SECURE)
+    assert move.sees_the_topic("bob")
+    move.add(
+        rule("anna", AclOperation.READ),
+        rule("anna", AclOperation.WRITE),
+        rule("anna", AclOperation.READ, ResourceType.GROUP),
+    )
+    move.cluster.until(lambda: not move.sees_the_topic("bob"), "the topic is hidden from bob")
+    describing = rule("bob", AclOperation.DESCRIBE)
+    move.add(describing)
+    move.cluster.until(lambda: move.sees_the_topic("bob"), "the topic is shown to bob")
+    move.withdraw(describing)
+    move.cluster.until(lambda: not move.sees_the_topic("bob"), "the topic is hidden from bob again")
+    move.until_written(secure)
