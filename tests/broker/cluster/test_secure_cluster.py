@@ -91,7 +91,7 @@ def read(client: dict[str, Any], count: int) -> list[str]:
     try:
         consumer.subscribe([TOPIC])
         while len(found) < count:
-            messages = consumer.consume(1000, 60)
+            messages = consumer.consume(min(1000, count - len(found)), 60)
             assert messages, f"{len(found)} of {count} records, and no more in 60 s"
             found += [(one.value() or b"").decode() for one in messages if one.error() is None]
     finally:
