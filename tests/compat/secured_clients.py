@@ -14,7 +14,6 @@ import pathlib
 import ssl
 import subprocess
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,13 +22,7 @@ import aiokafka.abc
 import aiokafka.errors
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-with warnings.catch_warnings():
-    # Its import reads its schemas by a function that Python calls deprecated.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka
-    import kafka.errors
-    import kafka.net.sasl.oauth
-
+from tests.compat.kafka_python_import import kafka
 from tests.support.certificates import PASSWORD
 from tests.support.foreign_clients import NODE_SOURCES, go_program, node_modules, or_skip, run_checks
 from tests.support.kafka import java_command, kafka_jars
