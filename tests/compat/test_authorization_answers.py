@@ -1,6 +1,8 @@
 """The same requests of clients with different rights to gregor and to Apache Kafka 4.3.1: errors, and names shown.
 
-Clients differ by their address (127.0.0.x), which rules name; all are ANONYMOUS. The rules come by CreateAcls.
+Clients differ by their address (127.0.0.x), which rules name; all are ANONYMOUS. The rules come by CreateAcls. For
+tokens, quotas and SCRAM credentials they are users of SASL/PLAIN, and on that listener all requests are sent without
+authentication, too.
 """
 
 from __future__ import annotations
@@ -8,25 +10,31 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from gregor.protocol.acls import Operation, PatternType, ResourceType
+from gregor.protocol.client import version_ranges
+from gregor.protocol.client_security import security_of_client
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import (
     ApiVersionsRequest,
     CreateAclsRequest,
     CreateTopicsRequest,
+    DescribeDelegationTokenRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
     MetadataRequest,
     OffsetCommitRequest,
 )
+from gregor.protocol.sync_client import ConnectionEnded, SyncConnection
 from tests.support.authorization_cases import GROUPS, MINE, OTHER, TOPICS, TXNS, cases, delete_by_id, outline
 from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
 from tests.support.processes import BrokerProcess, free_port
+from tests.support.secured_broker import login
+from tests.support.user_cases import created, user_cases, user_outline
 from tests.support.wire import TIMEOUT_S, RawConnection
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
@@ -34,6 +42,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 ADMIN = "127.0.0.1"
 CLIENTS = {"denied": "127.0.0.2", "owner": "127.0.0.3", "viewer": "127.0.0.4", "operator": "127.0.0.5"}
 ANONYMOUS = "User:ANONYMOUS"
+SAME_NAMES = "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SETTINGS = {
     "authorizer.class.name": AUTHORIZER,
@@ -43,6 +52,16 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "auto.create.topics.enable": "true",
+}
+USERS = {name: f"secret-of-{name}" for name in ("broker", "anna", "oscar", "root", "peter")}
+"""oscar makes and sees tokens of anna, and root may do everything on the cluster."""
+SASL_SETTINGS = {
+    "delegation.token.secret.key": "not-for-any-log",
+    "connection.failed.authentication.delay.ms": "0",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": login(
+        "plain.PlainLoginModule", username="broker", **{f"user_{name}": secret for name, secret in USERS.items()}
+    ),
 }
 FINAL_S = 120.0
 ALL, DESCRIBE = Operation.ALL, Operation.DESCRIBE
@@ -55,6 +74,11 @@ RULES = [
     *((kind, "mine-", PREFIXED, CLIENTS["viewer"], DESCRIBE) for kind in _TYPES),
     (ResourceType.TOPIC, "never-described", LITERAL, CLIENTS["viewer"], DESCRIBE),
     (ResourceType.CLUSTER, "kafka-cluster", LITERAL, CLIENTS["operator"], ALL),
+]
+USER_RULES = [
+    (ResourceType.USER, "User:anna", Operation.CREATE_TOKENS, "User:oscar"),
+    (ResourceType.USER, "User:anna", Operation.DESCRIBE_TOKENS, "User:oscar"),
+    (ResourceType.CLUSTER, "kafka-cluster", ALL, "User:root"),
 ]
 
 
@@ -110,39 +134,82 @@ def _made(wire: RawConnection) -> dict[str, Uuid]:
         init = InitProducerIdRequest(transactional_id=txn, transaction_timeout_ms=60_000)
         settled(lambda init=init: wire.ask(init, 2), lambda answer: not answer.error_code)
     creations = [
-        CreateAclsRequest.AclCreation(
-            resource_type=kind,
-            resource_name=name,
-            resource_pattern_type=pattern,
-            principal=ANONYMOUS,
-            host=host,
-            operation=operation,
-            permission_type=3,
-        )
-        for kind, name, pattern, host, operation in RULES
+        _creation(kind, name, pattern, ANONYMOUS, host, operation) for kind, name, pattern, host, operation in RULES
+    ]
+    creations += [
+        _creation(kind, name, LITERAL, principal, "*", operation) for kind, name, operation, principal in USER_RULES
     ]
     results = wire.ask(CreateAclsRequest(creations=creations), 3).results
-    assert [result.error_code for result in results] == [0] * len(RULES), results
+    assert [result.error_code for result in results] == [0] * len(creations), results
     return ids
 
 
+def _creation(
+    kind: ResourceType, name: str, pattern: PatternType, principal: str, host: str, operation: Operation
+) -> CreateAclsRequest.AclCreation:
+    return CreateAclsRequest.AclCreation(
+        resource_type=kind,
+        resource_name=name,
+        resource_pattern_type=pattern,
+        principal=principal,
+        host=host,
+        operation=operation,
+        permission_type=3,
+    )
+
+
+class Side(NamedTuple):
+    """A broker: its ports, and the ids of its topics."""
+
+    port: int
+    sasl_port: int
+    ids: dict[str, Uuid]
+
+
 @pytest.fixture(scope="module")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Side]]:
     folder = tmp_path_factory.mktemp("authorization")
-    port = free_port()
-    text = SINGLE_NODE.format(port=port, controller=free_port(), folder=folder)
+    port, controller, sasl, our_sasl = (free_port() for _ in range(4))
+    text = SINGLE_NODE.format(port=port, controller=controller, folder=folder)
+    listeners = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},"
+        f"SASL_PLAINTEXT://127.0.0.1:{sasl}",
+        "listener.security.protocol.map": f"{SAME_NAMES},CONTROLLER:PLAINTEXT",
+    }
     file = folder / "kafka.properties"
-    file.write_text(text + "".join(f"{key}={value}\n" for key, value in SETTINGS.items()))
-    gregor = BrokerProcess(tmp_path_factory.mktemp("gregor"), {"broker.id": "0", **SETTINGS})
+    given = {**listeners, **SETTINGS, **SASL_SETTINGS}
+    file.write_text(text + "".join(f"{key}={value}\n" for key, value in given.items()))
+    gregor = BrokerProcess(tmp_path_factory.mktemp("gregor"), {"broker.id": "0", **SETTINGS, **SASL_SETTINGS})
+    gregor.overrides["listeners"] += f",SASL_PLAINTEXT://127.0.0.1:{our_sasl}"
     with KafkaPeer(file, port), gregor:
-        yield {"gregor": gregor.port, "kafka": port}
+        ids = {name: prepare(number) for name, number in (("gregor", gregor.port), ("kafka", port))}
+        yield {"gregor": Side(gregor.port, our_sasl, ids["gregor"]), "kafka": Side(port, sasl, ids["kafka"])}
 
 
-def test_each_client_sees_what_it_sees_of_apache_kafka(ports: dict[str, int]) -> None:
+def user(side: Side, name: str) -> SyncConnection:
+    """Return a connection that is authenticated."""
+    entry = login("plain.PlainLoginModule", username=name, password=USERS[name])
+    settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": entry}
+    connection = SyncConnection("127.0.0.1", side.sasl_port, name, TIMEOUT_S, TIMEOUT_S, security_of_client(settings))
+    connection.log_in(version_ranges(connection.exchange(ApiVersionsRequest(), 0)))
+    return connection
+
+
+def same(answers: dict[str, dict[tuple[str, str], Any]]) -> None:
+    """Fail with the cases that differ."""
+    different = {
+        case: (answers["gregor"][case], answers["kafka"][case])
+        for case in answers["kafka"]
+        if answers["gregor"][case] != answers["kafka"][case]
+    }
+    report = "\n".join(f"{case}\n  gregor {ours}\n  kafka  {theirs}" for case, (ours, theirs) in different.items())
+    assert not different, report
+
+
+def test_each_client_sees_what_it_sees_of_apache_kafka(sides: dict[str, Side]) -> None:
     answers: dict[str, dict[tuple[str, str], Any]] = {}
-    for side, port in ports.items():
+    for side, (port, _, ids) in sides.items():
         found = answers[side] = {}
-        ids = prepare(port)
         wanted = cases(ids)
         for client, host in CLIENTS.items():
             with Client(port, host) as wire:
@@ -160,13 +227,7 @@ def test_each_client_sees_what_it_sees_of_apache_kafka(ports: dict[str, int]) ->
                     others = [OTHER] if client == "owner" else [MINE, OTHER]
                     for topic in others:
                         found[client, f"DeleteTopics {topic}"] = outline(wire.ask(*delete_by_id(ids[topic])))
-    different = {
-        case: (answers["gregor"][case], answers["kafka"][case])
-        for case in answers["kafka"]
-        if answers["gregor"][case] != answers["kafka"][case]
-    }
-    report = "\n".join(f"{case}\n  gregor {ours}\n  kafka  {theirs}" for case, (ours, theirs) in different.items())
-    assert not different, report
+    same(answers)
     denied = {name for (client, name) in answers["kafka"] if client == "denied"}
     shown = {"Metadata of all topics", "DescribeTopicPartitions of all", "ListGroups", "ListTransactions"}
     for name in denied - shown:
@@ -180,3 +241,38 @@ _DENIALS = (
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
+
+
+def test_users_see_of_tokens_quotas_and_credentials_what_apache_kafka_shows(sides: dict[str, Side]) -> None:
+    answers: dict[str, dict[tuple[str, str], Any]] = {}
+    for name, side in sides.items():
+        found = answers[name] = {}
+        with user(side, "anna") as anna:
+            made = anna.exchange(created(None), 3)
+            assert made.error_code == 0
+            settled(
+                lambda anna=anna: anna.exchange(DescribeDelegationTokenRequest(owners=None), 3),
+                lambda answer: len(answer.tokens) == 1,
+            )
+        wanted = user_cases(made.hmac)
+        for client in ("peter", "anna", "root", "oscar"):
+            with user(side, client) as connection:
+                for case, (request, version) in wanted.items():
+                    found[client, case] = user_outline(connection.exchange(request, version))
+        with Client(side.port, CLIENTS["denied"]) as anonymous:
+            for case, (request, version) in wanted.items():
+                found["ANONYMOUS", case] = user_outline(anonymous.ask(request, version))
+    same(answers)
+    refused = {
+        case for (client, case), shown in answers["kafka"].items() if client == "peter" and "error" in str(shown)
+    }
+    assert refused >= {"CreateDelegationToken for anna", "DescribeClientQuotas", "DescribeUserScramCredentials"}
+
+
+def test_no_request_is_served_without_authentication(sides: dict[str, Side]) -> None:
+    for side in sides.values():
+        wanted = {**cases(side.ids), **user_cases(b"unknown")}
+        for case, (request, version) in wanted.items():
+            with RawConnection(side.sasl_port) as connection, pytest.raises((ConnectionEnded, ConnectionResetError)):
+                connection.ask(request, version)
+                raise AssertionError(f"{case} is answered")
