@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from gregor.protocol.principal import ANONYMOUS, Principal
+
 if TYPE_CHECKING:
     from gregor.broker.authorization.model import Authorizer
     from gregor.broker.jobs.background import Background
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from gregor.protocol.errors import ErrorCode
     from gregor.protocol.ids import Uuid
     from gregor.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
-    from gregor.protocol.principal import Principal
     from gregor.protocol.records.control import EndTransaction
     from gregor.protocol.topic_partition import TopicPartition
     from gregor.protocol.turns import Gate
@@ -88,6 +89,12 @@ class Call:
     def client_host(self) -> str:
         """The peer's address as Kafka writes it into group metadata (Java's InetAddress.toString)."""
         return f"/{self.connection.host}"
+
+    @property
+    def may_use_tokens(self) -> bool:
+        """Whether the client may make and see delegation tokens: not one that is anonymous, or came with a token."""
+        session = self.connection.session
+        return self.connection.principal != ANONYMOUS and not (session is not None and session.token_authenticated)
 
 
 class NodeEndpoint(NamedTuple):

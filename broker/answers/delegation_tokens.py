@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.principal import ANONYMOUS
 from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
@@ -24,11 +23,8 @@ class TokenContext(Protocol):
 
 
 def refusal_of(call: Call) -> ErrorCode:
-    """Return why a client may not use tokens, or NONE: one that is anonymous, or that came with a token itself."""
-    session = call.connection.session
-    if call.connection.principal == ANONYMOUS or (session is not None and session.token_authenticated):
-        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    return ErrorCode.NONE
+    """Return why a client may not use tokens, or NONE."""
+    return ErrorCode.NONE if call.may_use_tokens else ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 async def in_time(work: Callable[[], Awaitable[ResultT]]) -> ResultT:

@@ -259,6 +259,11 @@ def test_users_see_of_tokens_quotas_and_credentials_what_apache_kafka_shows(side
             with user(side, client) as connection:
                 for case, (request, version) in wanted.items():
                     found[client, case] = user_outline(connection.exchange(request, version))
+            with user(side, "oscar") as oscar:  # no rule is about tokens by their ids, so all are shown
+                settled(
+                    lambda oscar=oscar: oscar.exchange(DescribeDelegationTokenRequest(owners=None), 3),
+                    lambda answer, client=client: client in {token.principal_name for token in answer.tokens},
+                )
         with Client(side.port, CLIENTS["denied"]) as anonymous:
             for case, (request, version) in wanted.items():
                 found["ANONYMOUS", case] = user_outline(anonymous.ask(request, version))

@@ -27,10 +27,15 @@ def _response_class(api_key: int) -> Any:
 
 
 def create_delegation_token(broker: GuardContext, request: Any, call: Call, serve: Serve) -> Any:
-    """CREATE_TOKENS on the user that will own the token, if it is another one (KIP-373)."""
+    """CREATE_TOKENS on the user that will own the token, if it is another one (KIP-373). A client that may not use
+    tokens at all is refused for that reason by the handler."""
     own = call.connection.principal
     owner = Principal(request.owner_principal_type or own.principal_type, request.owner_principal_name or own.name)
-    if owner == own or broker.authorizer.allows(call, Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
+    if (
+        owner == own
+        or not call.may_use_tokens
+        or broker.authorizer.allows(call, Operation.CREATE_TOKENS, ResourceType.USER, str(owner))
+    ):
         return serve(request)
     requester = requester_in(call.version, own)
     return _response_class(call.api_key)(
@@ -92,8 +97,14 @@ def alter_client_quotas(request: Any, _version: int) -> Any:
     )
 
 
-def describe_user_scram_credentials(_request: Any, _version: int) -> Any:
-    return _response_class(DESCRIBE_SCRAM)(error_code=_DENIED, error_message=TEXT)
+def describe_user_scram_credentials(request: Any, _version: int) -> Any:
+    """A result without a name for each user of the request (Kafka: DescribeUserScramCredentialsRequest)."""
+    response = _response_class(DESCRIBE_SCRAM)
+    results = [
+        response.DescribeUserScramCredentialsResult(user="", error_code=_DENIED, error_message=TEXT)
+        for _ in request.users or ()
+    ]
+    return response(error_code=_DENIED, error_message=TEXT, results=results)
 
 
 def alter_user_scram_credentials(request: Any, _version: int) -> Any:

@@ -18,7 +18,7 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import ZERO_UUID
-from gregor.protocol.principal import Principal
+from gregor.protocol.principal import ANONYMOUS, Principal
 from tests.broker.harness import Harness
 from tests.support.authorization_cases import GROUPS, MINE, OTHER, TOPICS, TXNS, cases, fetch, outline
 from tests.support.authorizers import Check, FakeAuthorizer
@@ -246,6 +246,32 @@ def test_records_of_a_session_follow_the_rules_and_its_client(world: Harness) ->
     authorizer.deny(O.READ, R.TOPIC, MINE)
     answer = asked_for(world, fetch([], session_epoch=3, **session), 11, authorizer)
     assert [part.error_code for topic in answer.responses for part in topic.partitions] == [TOPIC_DENIED]
+
+
+def test_a_refused_description_of_credentials_has_a_result_for_each_user(world: Harness) -> None:
+    name = m.DescribeUserScramCredentialsRequest.UserName
+    request = m.DescribeUserScramCredentialsRequest(users=[name(name="anna"), name(name="bob")])
+    answer = asked_for(world, request, 0, DenyingAuthorizer())
+    assert answer.error_code == CLUSTER_DENIED
+    assert [(one.user, one.error_code) for one in answer.results] == [("", CLUSTER_DENIED)] * 2
+    request = m.DescribeUserScramCredentialsRequest(users=None)
+    assert asked_for(world, request, 0, DenyingAuthorizer()).results == []
+
+
+def test_the_rules_on_tokens_are_for_clients_that_may_use_tokens(world: Harness) -> None:
+    request = m.CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="bob")
+    connection: Any = world.connection
+    for principal, code, checks in (
+        (connection.principal, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, 1),
+        (ANONYMOUS, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, 0),
+    ):
+        before, connection.principal = connection.principal, principal
+        authorizer = DenyingAuthorizer()
+        try:
+            assert asked_for(world, request, 3, authorizer).error_code == code
+        finally:
+            connection.principal = before
+        assert len(authorizer.checks) == checks
 
 
 def test_a_produce_request_without_a_response_ends_the_connection(world: Harness) -> None:
