@@ -9,7 +9,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from confluent_kafka import (
     Consumer,
@@ -61,7 +61,8 @@ class NumberedLoad:
     metadata. The producer gets an error for each of them, so this is no loss.
     """
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, client: Mapping[str, str] | None = None) -> None:
+        """`client` has more settings of the producer."""
         self.topic = topic
         self.partitions = partitions
         self.acknowledged: list[dict[int, int]] = [{} for _ in range(partitions)]
@@ -80,6 +81,7 @@ class NumberedLoad:
                 **_QUICK,
                 "debug": "eos",  # logs the reason of each new epoch, for the analysis of a failure
                 "log_level": 7,
+                **(client or {}),
             },
             logger=_log,
         )

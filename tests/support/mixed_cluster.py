@@ -7,7 +7,7 @@ import json
 import logging
 import pathlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -59,11 +59,14 @@ class MixedCluster:
         kinds: Sequence[str],
         overrides: dict[str, str] | None = None,
         jvm: tuple[str, ...] = SMALL_JVM,
+        more: Callable[[int, int], dict[str, str]] | None = None,
     ) -> None:
+        """`more` returns settings of one broker, by its number and its port."""
         self.folder = folder
         self.zookeeper = ZooKeeperProcess(folder / "zookeeper")
         self._overrides = overrides or {}
         self._jvm = jvm
+        self._more = more or (lambda broker_id, port: {})
         self._ports = [free_port() for _ in kinds]
         self.kinds = list(kinds)
         self.brokers: list[BrokerProcess] = []
@@ -79,6 +82,7 @@ class MixedCluster:
             "log.dirs": str(folder / "data"),
             "zookeeper.connect": self.zookeeper.connect,
             **self._overrides,
+            **self._more(broker_id, port),
         }
         if kind == KAFKA:
             return KafkaProcess(folder, {**ONLY_KAFKA, **settings}, port, self._jvm)
