@@ -72,7 +72,7 @@ class Case(NamedTuple):
 
 
 class Lines(logging.Handler):
-    """What a client of Python logs: two of them log why a connection fails, and raise that there is none."""
+    """The warnings of a client of Python: two of them log why a connection fails, and raise that there is none."""
 
     def __init__(self, logger: str) -> None:
         super().__init__(logging.WARNING)

@@ -86,7 +86,7 @@ REFUSALS = {
     "sarama": {"": f"SASL Authentication failed: ({INVALID})", TLS: NO_CA},
     "kafkajs": {"": f"KafkaJSSASLAuthenticationError: .*({INVALID})", TLS: NO_CA},
 }
-"""What the client's own error says of a wrong secret, by mechanism."""
+"""The client's own error for a wrong secret, by mechanism, or of all other mechanisms."""
 REFUSED_TOKENS = {
     "java-4.3.1": 'SaslAuthenticationException: .*"invalid_token"',
     "librdkafka": 'code=_AUTHENTICATION.*"invalid_token"',

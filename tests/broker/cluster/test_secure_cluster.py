@@ -246,7 +246,7 @@ def steps(move: Move) -> None:
     rules = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": "User:broker;User:admin",
-        "allow.everyone.if.no.acl.found": "true",  # until there are rules, the clients go on
+        "allow.everyone.if.no.acl.found": "true",  # until there are rules
     }
     move.restart_each(rules, listeners=SECURE)
     assert move.sees_the_topic("bob")
