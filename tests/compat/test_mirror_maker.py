@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from tests.compat.apache_kafka import ApacheKafka
 from tests.compat.confluent import commit_offsets, read_to_end, reading
@@ -162,6 +172,59 @@ def test_topics_settings_and_offsets_are_copied(
         running.start()
         until_copied()
         until_offsets_are_copied()
+
+
+def rules_of(bootstrap: str) -> set[tuple[str, str, AclOperation]]:
+    """Return topic, principal and operation of each rule about a topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = AclBindingFilter(
+        ResourceType.TOPIC, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    found = admin.describe_acls(wanted).result(WAIT_S)
+    return {(rule.name, rule.principal, rule.operation) for rule in found}
+
+
+def test_rules_of_readers_are_copied(tmp_path: pathlib.Path) -> None:
+    """`sync.topic.acls.enabled`: those who may read a topic may read its copy, and only MirrorMaker writes to it."""
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    overrides = {
+        "sync.topic.acls.enabled": "true",
+        "sync.topic.acls.interval.seconds": "1",
+        "emit.checkpoints.enabled": "false",
+        "emit.heartbeats.enabled": "false",
+    }
+    source, target = (BrokerProcess(tmp_path / name, settings) for name in ("source", "target"))
+    with source, target:
+        admin = AdminClient({"bootstrap.servers": source.bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(WAIT_S)
+        rules = [
+            AclBinding(
+                ResourceType.TOPIC,
+                "orders",
+                ResourcePatternType.LITERAL,
+                f"User:{user}",
+                "*",
+                operation,
+                AclPermissionType.ALLOW,
+            )
+            for user, operation in (
+                ("anna", AclOperation.READ),
+                ("bob", AclOperation.ALL),
+                ("carl", AclOperation.WRITE),
+            )
+        ]
+        for made in admin.create_acls(rules).values():
+            made.result(WAIT_S)
+        with mirror(tmp_path, source.bootstrap, target.bootstrap, "orders", "billing", overrides) as running:
+            readers = {("one.orders", f"User:{user}", AclOperation.READ) for user in ("anna", "bob")}
+            until(
+                lambda: rules_of(target.bootstrap) == readers,
+                f"the rules of the copy\n{running.log()}",
+                PATIENCE_S,
+            )
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,12 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic
 
+from tests.support.certificates import Certificates
 from tests.support.gregor_cluster import GregorCluster
 from tests.support.kafka import java_command, kafka_jars
+from tests.support.secured_broker import SecuredBroker, login
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
@@ -65,11 +67,18 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @contextmanager
-def application(classes: str, *arguments: str, main_class: str = "compat.WordCount") -> Iterator[Application]:
+def application(
+    classes: str, *arguments: str, main_class: str = "compat.WordCount", client_file: pathlib.Path | None = None
+) -> Iterator[Application]:
     command = java_command(main_class, *arguments)
     command[command.index("-cp") + 1] = classes
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | ({} if client_file is None else {"CLIENT_FILE": str(client_file)}),
     )
     with process:
         try:
@@ -165,6 +174,42 @@ def test_word_count_goes_on_when_a_broker_is_killed(classes: str, tmp_path: path
             cluster.start(leader)
             cluster.until_isr(changelog, [0, 1, 2])
             running.stop()
+
+
+def test_word_count_as_a_user_with_the_rules_that_it_needs(
+    certificates: Certificates, classes: str, tmp_path: pathlib.Path
+) -> None:
+    """All else is denied: the application makes, and purges, topics whose names begin with its own."""
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    passwords = {"broker": "not-for-any-log-1", "paul": "not-for-any-log-2"}
+    with SecuredBroker(tmp_path / "broker", certificates, passwords, settings) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for future in admin.create_topics([NewTopic("lines", 2, 1), NewTopic("counts", 2, 1)]).values():
+            future.result(WAIT_S)
+        broker.allow("paul", "lines")
+        broker.allow("paul", "counts")
+        broker.allow("paul", "words", AclOperation.CREATE, AclOperation.DELETE, AclOperation.DESCRIBE_CONFIGS)
+        file = tmp_path / "client.properties"
+        entry = login("plain.PlainLoginModule", username="paul", password=passwords["paul"])
+        client = {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": entry,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": certificates.ca_file,
+        }
+        file.write_text("".join(f"{key}={text}\n" for key, text in client.items()))
+        produce(broker.bootstrap, "lines", LINES)
+        arguments = (broker.address("SASL_SSL"), "words", "lines", "counts", str(tmp_path / "state"))
+        with application(classes, *arguments, client_file=file) as running:
+            running.wait_for("RUNNING")
+            assert counts(broker.bootstrap, "counts", COUNTS) == COUNTS
+            running.stop()
+        denied = [line for line in broker.log().splitlines() if "is Denied" in line and "paul" in line]
+        assert denied == []
 
 
 def test_group_of_the_streams_protocol_gets_a_clear_error(

@@ -98,13 +98,15 @@ class SecuredBroker(BrokerProcess):
         for made in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
             made.result(WAIT_S)
 
-    def allow(self, user: str, prefix: str) -> None:
-        """Add rules: the user reads and writes topics, and reads as groups, whose names begin with the prefix."""
+    def allow(self, user: str, prefix: str, *more: AclOperation) -> None:
+        """Add rules: the user reads and writes topics, and reads as groups, whose names begin with the prefix; `more`
+        are further operations on the topics."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         wanted = (
             (ResourceType.TOPIC, AclOperation.READ),
             (ResourceType.TOPIC, AclOperation.WRITE),
             (ResourceType.GROUP, AclOperation.READ),
+            *((ResourceType.TOPIC, operation) for operation in more),
         )
         rules = [
             AclBinding(

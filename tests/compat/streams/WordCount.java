@@ -1,5 +1,6 @@
 package compat;
 
+import java.io.FileInputStream;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.Locale;
@@ -19,11 +20,17 @@ import org.apache.kafka.streams.state.Stores;
  * Counts words from one topic into another until standard input ends, with any release from 2.8 to 4.3. Arguments:
  * bootstrap servers, application id, input topic, output topic, state directory, processing guarantee, group protocol.
  * Says RUNNING once it has its partitions, and FAILED with the reason when it ends by itself. With a processing
- * guarantee that is exactly once each count is written, as there is no cache.
+ * guarantee that is exactly once each count is written, as there is no cache. CLIENT_FILE in the environment names a
+ * properties file with more settings.
  */
 public final class WordCount {
     public static void main(String[] args) throws Exception {
         Properties settings = new Properties();
+        if (System.getenv("CLIENT_FILE") != null) {
+            try (FileInputStream file = new FileInputStream(System.getenv("CLIENT_FILE"))) {
+                settings.load(file);
+            }
+        }
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, args[1]);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, args[4]);
