@@ -93,6 +93,9 @@ class _Link:
         except ConnectionEnded:
             raise CommandError(f"the broker at {self.name} closed the connection; its log has the cause.") from None
         except OSError as error:
+            # In TLS 1.3 the broker refuses a client's certificate behind the handshake.
+            if (text := handshake_failure(error)) is not None:
+                raise CommandError(f"cannot connect to the broker at {self.name}: {text}.") from None
             raise CommandError(
                 f"the connection to the broker at {self.name} failed: {error.strerror or error}."
             ) from None

@@ -105,6 +105,10 @@ class BrokerConnection:
             text = f"the server at {self.name} does not respond as a Kafka broker does: {error}"
             raise KafkaFailure(ErrorCode.UNKNOWN_SERVER_ERROR, text) from None
         except OSError as error:
+            # In TLS 1.3 the broker refuses a client's certificate behind the handshake.
+            if (reason := handshake_failure(error)) is not None:
+                code = ErrorCode.SASL_AUTHENTICATION_FAILED
+                raise KafkaFailure(code, f"no connection to the broker at {self.name}: {reason}") from None
             text = f"the connection to the broker at {self.name} failed: {(error.strerror or str(error)).lower()}"
         raise KafkaFailure(ErrorCode.NETWORK_EXCEPTION, text) from None
 

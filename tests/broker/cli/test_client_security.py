@@ -10,9 +10,11 @@ from confluent_kafka.admin import AdminClient
 from gregor.broker.cli.client import client_settings, make_client
 from gregor.broker.cli.client_security import channel_security, for_librdkafka
 from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.wire import WireClient
 from gregor.protocol.sasl.token_endpoint import tokens_of
-from tests.support.certificates import PASSWORD, Authority
+from tests.support.certificates import PASSWORD, Authority, Certificates
 from tests.support.identity_provider import identity_provider, token_body
+from tests.support.refusing_server import refusing_server
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -136,3 +138,15 @@ def test_method_of_librdkafka_stays() -> None:
     given |= {"sasl.oauthbearer.token.endpoint.url": "https://a/b"}
     assert "oauth_cb" not in client_settings("localhost:9092", properties=given)
     assert given.items() <= client_settings("localhost:9092", properties=given).items()
+
+
+def test_certificate_that_is_refused_behind_the_handshake_is_reported_with_its_remedy(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    stranger = certificates.file("stranger.pem", certificates.stranger.pem)
+    file = tmp_path / "client.properties"
+    file.write_text(
+        f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={certificates.ca_file}\n"
+        f"ssl.keystore.type=PEM\nssl.keystore.location={stranger}\n"
+    )
+    with refusing_server(certificates) as port, pytest.raises(CommandError, match="does not trust the certificate"):
+        WireClient(f"127.0.0.1:{port}", str(file)).__enter__()
