@@ -74,7 +74,7 @@ GROUP_MUTANTS = (
     Mutant(
         "a member that was removed commits offsets",
         (Edit("coordinator", "commit_error", "return ErrorCode.UNKNOWN_MEMBER_ID", "return ErrorCode.NONE"),),
-        seed=65,
+        seed=97,
     ),
     Mutant(
         "the first commit for a partition counts, not the last",
@@ -91,7 +91,7 @@ GROUP_MUTANTS = (
     Mutant(
         "classic members of a group that is converted own nothing",
         (Edit("coordinator", "_upgraded", "targets[ANY_1] = _assigned(ANY_2, ANY_3)", "targets[ANY_1] = {}"),),
-        seed=45,
+        seed=73,
     ),
     Mutant(
         "a group that is classic again has no rebalance",
@@ -107,6 +107,6 @@ GROUP_MUTANTS = (
     Mutant(
         "the parked joins of a group that is converted are not answered",
         (Edit("coordinator", "_replay_metadata", "self.soft.close(ANY_1, ANY_2)", "self.soft.memberships.clear()"),),
-        seed=70,
+        seed=73,
     ),
 )

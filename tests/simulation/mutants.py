@@ -29,6 +29,7 @@ RARE = frozenset(
         "a group that is classic again has no rebalance",
         "a heartbeat confirms a revocation whatever the member still owns",
         "a log deleted after its check is told to nobody",
+        "a partition that is not known yet counts as deleted",
         "a proposal that is repeated names a follower's present life",
         "a repetition of more than ten batches ago is a gap",
         "a throttled follower does not fetch again",

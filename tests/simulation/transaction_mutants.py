@@ -114,12 +114,12 @@ TRANSACTION_MUTANTS = (
                 "decided(ErrorCode.NONE)",
             ),
         ),
-        seed=5,
+        seed=29,
     ),
     Mutant(
         "a decision is answered before it is committed",
         (_ANSWERED_AT_ONCE,),
-        seed=5,
+        seed=29,
     ),
     Mutant(
         "overdue transactions are not aborted",
