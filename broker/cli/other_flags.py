@@ -18,9 +18,6 @@ OF_COMMANDS = {
         "--force": "gregor never prompts for confirmation; leave it out.",
         "--disable-rack-aware": "the broker assigns replicas, by racks if broker.rack is set; leave it out.",
     },
-    "configs": {
-        "--zk-tls-config-file": "gregor's tools do not connect to ZooKeeper by TLS; give --bootstrap-server HOST:PORT.",
-    },
     "acls": dict.fromkeys(("--authorizer", "--authorizer-properties", "--zk-tls-config-file"), _RULES_OF_BROKERS),
     "features": {
         "--metadata": _NO_KRAFT,

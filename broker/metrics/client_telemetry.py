@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gregor.broker.telemetry.telemetry import Telemetry
 
 _PREFIX = "kafka_server_client_metrics_"
-_INSTANCES = f"{_PREFIX}instance_count"
+_INSTANCES = f"{_PREFIX}instances"
 _UNKNOWN = f"{_PREFIX}unknown_subscription_request_total"
 _THROTTLED = f"{_PREFIX}throttle_total"
 _PUSHES = f"{_PREFIX}push_total"

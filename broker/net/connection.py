@@ -179,13 +179,12 @@ class Connection(asyncio.BufferedProtocol):
                             return
                         if answer is not None:
                             self._dispatcher.enqueue(answer)
+                        elif log is None:
+                            self._dispatcher.dispatch(view, begin, stop, key, version, correlation_id)
                         else:
-                            if log is None:
-                                self._dispatcher.dispatch(view, begin, stop, key, version, correlation_id)
-                            else:
-                                self._dispatcher.dispatch_logged(log, view, begin, stop, key, version, correlation_id)
-                            if self.closed:
-                                return
+                            self._dispatcher.dispatch_logged(log, view, begin, stop, key, version, correlation_id)
+                        if self.closed:
+                            return
                     start = stop
                 if start == end:
                     break

@@ -165,7 +165,7 @@ def test_the_lists_name_tests_that_there_are() -> None:
         assert "*" in name or f"def {name}(" in (ROOT / path).read_text(), pattern
 
 
-def test_ci_runs_every_test_in_one_of_its_two_blocks_and_judges_both() -> None:
+def test_ci_runs_every_test_in_one_of_its_two_blocks_and_judges_all() -> None:
     fast = re.search(r"pytest -q -m '([^']*)' \$\(ARGS\)", (ROOT / "Makefile").read_text())
     script = (ROOT / ".ci" / "run").read_text()
     rest = re.search(r'make test-all ARGS="-m \\"([^"]*)\\"', script)
@@ -173,7 +173,8 @@ def test_ci_runs_every_test_in_one_of_its_two_blocks_and_judges_both() -> None:
     negated = [word.removeprefix("not ") for word in fast[1].split(" and ")]
     assert negated == rest[1].split(" or ")
     written = re.findall(r"--junitxml=(\S+?)\"", script)
-    judged = re.search(r"tests\.support\.ci_judge (.*)", script)
-    assert judged is not None
-    assert len(written) == 2
-    assert judged[1].replace('"', "").split() == written
+    judged = re.findall(r"^ *judged\+?=\((.*)\)", script, re.MULTILINE)
+    # The third one is that of the newest Python, where there is one.
+    assert len(written) == 3
+    assert sorted(" ".join(judged).replace('"', "").split()) == sorted(written)
+    assert 'ci_judge "${judged[@]}"' in script

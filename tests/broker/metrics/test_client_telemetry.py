@@ -73,7 +73,7 @@ def test_each_client_has_its_series() -> None:
         f"kafka_client_b_total{{{OWN[1]}}}": 3,
     }
     assert "# TYPE kafka_client_a gauge" in text and "# TYPE kafka_client_b_total counter" in text
-    assert parsed(text)["kafka_server_client_metrics_instance_count"] == 2
+    assert parsed(text)["kafka_server_client_metrics_instances"] == 2
 
 
 def test_hostile_names_and_labels_cannot_break_the_page() -> None:
