@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gregor.broker import log
+from gregor.broker.session_watcher import closing
 from gregor.broker.session_watcher.closing import end_session
 from gregor.broker.session_watcher.messages import encode_broker, encode_session
 from gregor.broker.session_watcher.session_end import Session
@@ -85,7 +86,10 @@ def test_text_has_its_label(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.endswith("] WARNING [50%] full\n")
 
 
-def test_session_watcher_logs_in_the_form_of_its_broker(capsys: pytest.CaptureFixture[str]) -> None:
+def test_session_watcher_logs_in_the_form_of_its_broker(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "LONGEST_S", 0.05)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
