@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import threading
 import time
@@ -9,10 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.cluster.cluster import ask_metadata
-from tests.cluster.servers import METRICS_PORT, Broker
+from tests.cluster.servers import METRICS_PORT, METRICS_USER, Broker
 
 EVERY_S = 1.0
 ANSWER_S = 3.0
+AUTHORIZATION = {"Authorization": f"Basic {base64.b64encode(METRICS_USER.encode()).decode()}"}
 
 Counters = dict[str, float]
 
@@ -111,7 +113,7 @@ class Scraper:
     def _get(self, path: str) -> tuple[int, str]:
         connection = http.client.HTTPConnection(self._host, METRICS_PORT, timeout=ANSWER_S)
         try:
-            connection.request("GET", path)
+            connection.request("GET", path, headers=AUTHORIZATION)
             response = connection.getresponse()
             return response.status, response.read().decode()
         finally:

@@ -22,6 +22,8 @@ from tests.support.session_watchers import watcher_of
 
 PORT = 9092
 METRICS_PORT = 9095
+METRICS_USER = "scraper:only-of-this-run"
+"""User and password of those who read the metrics, which are not on a loopback address."""
 CLIENT_PORT = 2181
 SESSION_MS = 6000
 LAG_MS = 6000
@@ -205,6 +207,10 @@ class Broker(Server):
         }
         if kind == "gregor":
             lines["gregor.metrics.listener"] = f"{network.address(self.name)}:{METRICS_PORT}"
+            password_file = folder / f"metrics-password-{number}"
+            password_file.touch(0o600)
+            password_file.write_text(METRICS_USER)
+            lines["gregor.metrics.password.file"] = password_file
         self._config = folder / f"server-{number}.properties"
         self._config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         (folder / "log4j.properties").write_text(_LOG4J)
