@@ -137,7 +137,7 @@ def test_the_cleaner_can_be_switched_off(tmp_path: Path) -> None:
 
 def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     """kill -9 in the middle of a job: the files of before are served, and the next worker does it."""
-    # The job takes most of a second, so that its unfinished file is seen.
+    # The job lasts most of a second, so that its unfinished file is seen.
     with running(tmp_path, **QUICK, log_cleaner_io_max_bytes_per_second="100000") as harness:
         harness.create_topic("table", **TABLE, min_cleanable_dirty_ratio="1.0")
         last = fill(harness, "table", 300)
