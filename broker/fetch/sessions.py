@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 MAX_WITHOUT_SESSION = 1000
+MAX_LEFT = 4096
+"""Partitions that one session has left and that are remembered; the first ones are forgotten."""
 
 
 class Reader(NamedTuple):
@@ -89,6 +91,8 @@ class FetchSession:
                 if partition is not None:
                     partition.left_ms = self.last_fetch_ms
                     self.left[key] = partition
+                    if len(self.left) > MAX_LEFT:
+                        del self.left[next(iter(self.left))]
         for topic in request.topics:
             for wanted in topic.partitions:
                 key = topic.topic, topic.topic_id, wanted.partition

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.fetch import sessions as sessions_module
 from gregor.broker.fetch.session_cache import EVICT_AFTER_MS, FINAL_EPOCH, INITIAL_EPOCH
 from gregor.broker.fetch.sessions import FetchContext, FetchSessions
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -52,6 +53,16 @@ def test_a_session_remembers_updates_adds_and_forgets() -> None:
     assert wants(context) == [("t", 0, 5), ("t", 1, 6)]
     context = sessions.context(request(session_id, 2, ("t", 1, 60), ("u", 0, 7), forget=("t", 0)), False, 0)
     assert wants(context) == [("t", 1, 60), ("u", 0, 7)]
+
+
+def test_a_session_forgets_the_partitions_that_it_left_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions_module, "MAX_LEFT", 2)
+    sessions = FetchSessions(10)
+    session_id = begin(sessions, *(("t", index, 0) for index in range(4)))
+    for index in range(3):
+        context = sessions.context(request(session_id, index + 1, forget=("t", index)), False, index)
+    assert context.session is not None
+    assert [key[2] for key in context.session.left] == [1, 2]
 
 
 @pytest.mark.parametrize("epoch", [2, 3, 77])
