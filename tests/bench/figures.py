@@ -53,10 +53,11 @@ class Figure(NamedTuple):
 
 
 def processor_s(pid: int) -> float:
-    """Processor time of all threads, in the kernel too."""
-    with open(f"/proc/{pid}/stat") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    """Processor time of all threads, in the kernel too, to the nanosecond: a tick of `/proc/PID/stat` is 10 ms long.
+
+    The clock's number is Linux's own: the complement of the pid, and in the lower three bits CPUCLOCK_SCHED (2).
+    """
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def allow_descriptors(count: int) -> None:

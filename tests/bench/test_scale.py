@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +38,13 @@ def missed(measured: Iterator[Figure]) -> list[str]:
         if figure.limit is not None and figure.value > figure.limit * leeway:
             found.append(str(figure))
     return found
+
+
+def test_processor_time_below_a_tick_of_the_kernel_is_counted() -> None:
+    before_s, begin_s = figures.processor_s(os.getpid()), time.process_time()
+    while time.process_time() - begin_s < 0.002:
+        pass
+    assert 0.002 <= figures.processor_s(os.getpid()) - before_s < 0.1
 
 
 def test_partitions(tmp_path: Path) -> None:
