@@ -19,11 +19,16 @@ SMALL = ("--conf", "spark.master=local[1]", "--conf", "spark.driver.memory=600m"
 
 
 def killed_in_the_middle(
-    name: str, arguments: list[str], log: Path, after: str = "batch 2:", until: Callable[[], bool] | None = None
+    name: str,
+    arguments: list[str],
+    log: Path,
+    after: str = "batch 2:",
+    until: Callable[[], bool] | None = None,
+    once: tuple[str, ...] = ("--once",),
 ) -> None:
     """Start a job over several batches, and kill it with its JVM by SIGKILL when its log has the text `after`, or when
     `until` returns True."""
-    command = [sys.executable, "-m", "gregor.spark_jobs.cli", name, *arguments, *SMALL, "--once"]
+    command = [sys.executable, "-m", "gregor.spark_jobs.cli", name, *arguments, *SMALL, *once]
     environ = clean_environment() | {"SPARK_SUBMIT_OPTS": SHORT_JOB}
     with log.open("wb") as stream:
         process = subprocess.Popen(command, env=environ, stdout=stream, stderr=stream, start_new_session=True)
