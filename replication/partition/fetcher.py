@@ -150,6 +150,10 @@ class Fetcher:
         self._refused_until_ms = 0
         #: As far as this broker knows: the session cache of the leader may be full.
         self._has_sessions = True
+        #: Whether records of a throttled replica were appended since the last request.
+        self._has_charged = False
+        #: Whether the partitions of the session were checked since the throttle has begun to delay fetches.
+        self._has_held = False
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -244,6 +248,8 @@ class Fetcher:
         for key in [key for key in self._waiting if not self._left_ms(self._followed[key].not_before_ms, now_ms)]:
             del self._waiting[key]
             self._changed[key] = None
+        if self._has_charged:
+            self._hold_throttled()
         if self._session_epoch == INITIAL_EPOCH:
             self._sent.clear()
             self._missed.clear()
@@ -287,10 +293,26 @@ class Fetcher:
             return False
         wait_s = self._throttle.wait_s()
         if not wait_s:
+            self._has_held = False
             return False
         followed.not_before_ms = now_ms + max(1, int(min(wait_s, MAX_PAUSE_S) * 1000))
         self._waiting[followed.key] = None
         return True
+
+    def _hold_throttled(self) -> None:
+        """Check the throttled partitions of the session once the throttle delays fetches; Kafka does at each request.
+
+        Only those with records in the last response are checked as changes. The leader would send records of each of
+        the others once more, however many they are, and the throttle counts no more than a window of them.
+        """
+        self._has_charged = False
+        if self._has_held or self._throttle is None or not self._throttle.wait_s():
+            return
+        self._has_held = True
+        for key in self._sent:
+            followed = self._followed.get(key)
+            if followed is not None and followed.lags and self._is_throttled(followed):
+                self._changed[key] = None
 
     def _is_throttled(self, followed: _FetchState) -> bool:
         replicas = followed.log.config.follower_replication_throttled_replicas
@@ -433,6 +455,7 @@ class Fetcher:
                     followed.lags = followed.log.log_end_offset < data.high_watermark
                     if self._throttle is not None and len(records) and self._is_throttled(followed):
                         self._throttle.charge(len(records))
+                        self._has_charged = True
         except KafkaError as error:
             name, index = followed.key
             _log.error("%s-%d: the batches of its leader cannot be appended: %s", name, index, error)

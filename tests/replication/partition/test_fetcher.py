@@ -485,3 +485,47 @@ def test_a_throttled_replica_that_lags_pauses_and_one_in_step_does_not() -> None
     throttle.charge(10_000)
     exchange(follower, leader, NOW + 1000)
     assert follower.fetcher.wait_ms(NOW + 1000) == 0, "level with what is committed, it goes on"
+
+
+def test_a_delay_holds_the_throttled_replicas_without_records_in_the_last_response_too() -> None:
+    """Else each of them moves a fetch more, of which the throttle counts no more than a window."""
+    clock_s, now_ms = [0.0], NOW
+    throttle = ReplicaThrottle(1, lambda: 100, lambda: clock_s[0])
+    fetcher = Fetcher(FetcherSettings(1), throttle)
+    leaders = []
+    for number, topic in enumerate(("a", "b", "free")):
+        leader, follower = (Replica(one, topic, bytes([number]) * 16) for one in (0, 1))
+        leader.lead(0, [0], [0, 1], 0)
+        for _ in range(5):
+            leader.append(value=400)
+        named = [] if topic == "free" else ["*"]
+        follower.log.configure(log_config(follower_replication_throttled_replicas=named))
+        follower.partition.become_follower(state(0, 0, [0], [0, 1]))
+        fetcher.follow(follower.partition)
+        leaders.append(leader)
+    sessions: dict[str, int] = {}
+    """By topic: the fetch offset."""
+
+    def respond_with(topic: str | None) -> list[str]:
+        """Complete a request with a batch of one topic; the others have no room. Returns the topics of the session."""
+        request = fetcher.request(now_ms, 5)
+        for gone in request.forgotten_topics_data:
+            del sessions[gone.topic]
+        sessions.update({one.topic: one.partitions[0].fetch_offset for one in request.topics})
+        responses = []
+        for leader in leaders:
+            if leader.partition.topic == topic:
+                piece = leader.partition.read(sessions[topic], 1, replica_id=1)
+                records = memoryview(piece.read())
+                piece.release()
+                data = FetchResponse.PartitionData(partition_index=0, records=records, high_watermark=5)
+                topic_id = leader.partition.topic_id
+                responses.append(FetchResponse.FetchableTopicResponse(topic_id=topic_id, partitions=[data]))
+        run_all(fetcher.complete(FetchResponse(session_id=7, responses=responses), now_ms))
+        return sorted(sessions)
+
+    for _ in range(2):  # again when the first delay is over
+        assert respond_with("a") == ["a", "b", "free"]
+        assert respond_with("free") == ["free"], "no throttled replica is fetched while the throttle delays"
+        clock_s[0] += 60
+        now_ms += 60_000
