@@ -9,8 +9,9 @@ import sys
 
 from gregor.storage.fs.files import MIN_OPEN_FILES, OsFiles
 
-MAX_OPEN_FILES = 3000
-"""With 1000 connections that is within a limit of 4096."""
+MAX_OPEN_FILES = 30_000
+"""The files of 10,000 partitions, where the process may have as many: to open a file for each append costs a third of a
+produce request (docs/architecture/decisions.md). An open file costs the kernel some 250 bytes."""
 _WANTED = 65_536
 _SPARE = 200
 """Left for other uses, and for connections that come before storage has closed some files."""

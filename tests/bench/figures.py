@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from gregor.broker.admin_socket.address import socket_path
+from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -159,6 +160,43 @@ def produce_p50_us(connection: RawConnection, places: list[tuple[str, int]], req
         times.append(time.perf_counter() - begin)
         assert answer.responses[0].partition_responses[0].error_code == 0
     return statistics.median(times) * 1e6
+
+
+def write_to_all(connection: RawConnection, places: list[tuple[str, int]], timeout_s: float = 120) -> None:
+    """Send a batch to each partition, again where its log is not open yet: the broker answers before it has opened
+    all."""
+    deadline = time.monotonic() + timeout_s
+    for place in places:
+        while error := connection.ask(produce_request(*place), 9).responses[0].partition_responses[0].error_code:
+            assert time.monotonic() < deadline, f"{place} accepts no writes: {ErrorCode(error).name}"
+            time.sleep(0.05)
+
+
+class Load(NamedTuple):
+    """Produce requests to one broker, one after the other, round some partitions."""
+
+    pid: int
+    connection: RawConnection
+    places: list[tuple[str, int]]
+
+    def measure(self, requests: int, first: int = 0) -> tuple[float, float]:
+        """Return (median time of an answer in us, processor time of the broker in us for each request). `first` is the
+        place where it begins."""
+        begin = first % len(self.places)
+        before_s = processor_s(self.pid)
+        p50_us = produce_p50_us(self.connection, self.places[begin:] + self.places[:begin], requests)
+        return p50_us, (processor_s(self.pid) - before_s) / requests * 1e6
+
+
+def in_turns(measured: Load, base: Load, requests: int, rounds: int = 5) -> tuple[float, float]:
+    """Return by how many times `measured` takes longer, and costs more processor time, than `base`: the medians of
+    pairs that run in turns, as the speed of a shared machine changes from one second to the next."""
+    ratios = []
+    for number in range(rounds):
+        pair = base.measure(requests), measured.measure(requests, number * requests)
+        ratios.append([load / ten for ten, load in zip(*pair, strict=True)])
+    p50s, processor_times = zip(*ratios, strict=True)
+    return statistics.median(p50s), statistics.median(processor_times)
 
 
 def wait_until_led(connection: RawConnection, partitions: int, timeout_s: float = 120) -> float:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from gregor.replication.traffic import TopicTraffic
 from tests.bench.figures import (
     Figure,
+    Load,
     all_topics,
     allow_descriptors,
     another_client,
@@ -30,11 +31,13 @@ from tests.bench.figures import (
     descriptors,
     fill,
     idle_connections,
+    in_turns,
     memory_mb,
     processor_s,
     produce_p50_us,
     stall_figures,
     wait_until_led,
+    write_to_all,
 )
 from tests.support.ports import free_port
 from tests.support.processes import BrokerProcess
@@ -47,27 +50,30 @@ TOPICS = 10
 FULL_PARTITIONS = 10_000
 FULL_CONNECTIONS = 5_000
 SCRAPE_INTERVAL_S = 5
+SETTINGS = {"offsets.topic.num.partitions": "1"}
+FEW_DESCRIPTORS = 4096
+"""A usual limit of a process (`ulimit -n`). Storage leaves room for 1,000 connections within it."""
 IDLE_MB = 33.0
 """The memory of a broker without topics, which is added to the share of a limit for smaller counts."""
 
 
 def partitions(folder: pathlib.Path, count: int, *, requests: int = 2000, idle_s: float = 10) -> Iterator[Figure]:
-    """Make `count` partitions, use them, restart, kill, delete."""
+    """Make `count` partitions, use them, restart, kill, delete. Beside them, another broker has ten partitions."""
     share = count / FULL_PARTITIONS
     names = [f"wide-{number}" for number in range(TOPICS)]
     places = [(name, index) for name in names for index in range(count // TOPICS)]
     random.Random(1).shuffle(places)
-    broker = BrokerProcess(folder, {"offsets.topic.num.partitions": "1"})
+    broker = BrokerProcess(folder, SETTINGS)
+    alone = BrokerProcess(folder / "alone", SETTINGS)
     stolen = StolenTime()
     broker.start()
+    alone.start()
     try:
-        with RawConnection(broker.port) as connection:
-            create_topics(connection, ["narrow"], 10)
+        with RawConnection(broker.port) as connection, RawConnection(alone.port) as to_alone:
             narrow = [("narrow", index) for index in range(10)]
-            produce_p50_us(connection, narrow, requests // 4)
-            before_s = processor_s(broker.pid)
-            alone_us = produce_p50_us(connection, narrow, requests)
-            alone_s = processor_s(broker.pid) - before_s
+            for each in (connection, to_alone):
+                create_topics(each, ["narrow"], 10)
+                produce_p50_us(each, narrow, requests // 4)
 
             begin, before_s = time.monotonic(), processor_s(broker.pid)
             for name in names:
@@ -83,15 +89,16 @@ def partitions(folder: pathlib.Path, count: int, *, requests: int = 2000, idle_s
             yield from stall_figures(broker, stolen, "making them and describing them all")
 
             produce_p50_us(connection, places, count)  # every segment has something
-            for told, where in ((f"to 10 of {count + 10} partitions", narrow), ("to all of them in turn", places)):
-                before_s = processor_s(broker.pid)
-                among_us = produce_p50_us(connection, where, requests)
-                spent_s = processor_s(broker.pid) - before_s
-                limit, limit_of_processor = (1.3, None) if where is narrow else (None, 1.5)
-                yield Figure(f"produce p50 {told}, over that with 10", among_us / alone_us, "", limit)
-                yield Figure("  processor time", spent_s / alone_s, "", limit_of_processor)
+            ten = Load(alone.pid, to_alone, narrow)
+            p50, processor_time = in_turns(Load(broker.pid, connection, narrow), ten, requests)
+            yield Figure(f"produce p50 to 10 of {count + 10} partitions, over that with 10", p50, "", 1.3)
+            yield Figure("  processor time", processor_time, "")
+            p50, processor_time = in_turns(Load(broker.pid, connection, places), ten, requests)
+            yield Figure("produce p50 to all of them in turn, over that with 10", p50, "")
+            yield Figure("  processor time", processor_time, "", 1.5)
+            alone.stop()
             yield Figure("memory", memory_mb(broker.pid), "MB", IDLE_MB + share * (600 - IDLE_MB))
-            yield Figure("descriptors", descriptors(broker.pid), "fd", 4096 - 1000)
+            yield Figure("descriptors", descriptors(broker.pid), "fd")
             before_s = processor_s(broker.pid)
             time.sleep(idle_s)
             yield Figure("idle processor time", (processor_s(broker.pid) - before_s) / idle_s * 100, "%", 5)
@@ -100,15 +107,47 @@ def partitions(folder: pathlib.Path, count: int, *, requests: int = 2000, idle_s
         begin = time.monotonic()
         broker.stop()
         yield Figure("clean stop", time.monotonic() - begin, "s", max(10, 20 * share))
-        begin = time.monotonic()
-        broker.start()
+    finally:
+        broker.kill()
+        alone.kill()
+    yield from few_descriptors(folder, places, requests)
+    yield from started_again(folder, names, count)
+
+
+class FewDescriptors(BrokerProcess):
+    """A broker that may have `FEW_DESCRIPTORS`."""
+
+    def command(self) -> list[str]:
+        return ["sh", "-c", f'ulimit -n {FEW_DESCRIPTORS} && exec "$@"', "sh", *super().command()]
+
+
+def few_descriptors(folder: pathlib.Path, places: list[tuple[str, int]], requests: int) -> Iterator[Figure]:
+    """Start on a data folder that was closed; most appends to all partitions in turn must open their file first."""
+    count = len(places)
+    broker = FewDescriptors(folder, SETTINGS)
+    begin = time.monotonic()
+    broker.start()
+    try:
         with RawConnection(broker.port) as connection:
             wait_until_led(connection, count)
-        yield Figure("start after it, all partitions led", time.monotonic() - begin, "s", 10)
-        yield Figure("  processor time", processor_s(broker.pid), "s")
-        yield Figure("  memory", memory_mb(broker.pid), "MB", IDLE_MB + share * (600 - IDLE_MB))
-
+            yield Figure("start after it, all partitions led", time.monotonic() - begin, "s", 10)
+            yield Figure("  processor time", processor_s(broker.pid), "s")
+            yield Figure("  memory", memory_mb(broker.pid), "MB", IDLE_MB + count / FULL_PARTITIONS * (600 - IDLE_MB))
+            every, ten = Load(broker.pid, connection, places), Load(broker.pid, connection, places[:10])
+            write_to_all(connection, places)
+            p50, processor_time = in_turns(every, ten, requests)
+            within = f"with ulimit -n {FEW_DESCRIPTORS}"
+            yield Figure(f"produce p50 to all in turn, over 10, {within}", p50, "")
+            yield Figure("  processor time", processor_time, "")
+            yield Figure(f"descriptors {within}", descriptors(broker.pid), "fd", FEW_DESCRIPTORS - 1000)
+    finally:
         broker.kill()
+
+
+def started_again(folder: pathlib.Path, names: list[str], count: int) -> Iterator[Figure]:
+    """Start on the data folder of a broker that was killed, and delete topics of it."""
+    broker = BrokerProcess(folder, SETTINGS)
+    try:
         begin, stolen = time.monotonic(), StolenTime()
         broker.start()
         with RawConnection(broker.port) as connection:

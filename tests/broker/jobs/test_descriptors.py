@@ -20,7 +20,7 @@ from gregor.storage.fs.files import OsFiles
 
 @pytest.mark.parametrize(
     ("limit", "files"),
-    [(64, MIN_OPEN_FILES), (1024, 768), (4096, MAX_OPEN_FILES), (1_000_000, MAX_OPEN_FILES)],
+    [(64, MIN_OPEN_FILES), (1024, 768), (4096, 3072), (20_000, 15_000), (1_000_000, MAX_OPEN_FILES)],
 )
 def test_storage_leaves_room_for_connections(limit: int, files: int) -> None:
     assert open_files_within(limit) == files
