@@ -13,9 +13,7 @@ import pathlib
 import subprocess
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -23,7 +21,6 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
-    Message,
     Producer,
     TopicPartition,
 )
@@ -32,16 +29,18 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from gregor.protocol.messages import MetadataRequest, OffsetFetchRequest
 from tests.cluster.stuck import RevivedConsumer
 from tests.compat.copiers.launch import ASSIGNS_ITSELF, FENCED_EXIT, STUCK_EXIT, command_of
+from tests.compat.copies import Copy, copy_of, some, violations
 from tests.compat.records import until
 from tests.support.processes import ROOT, clean_environment
-from tests.support.wire import ask
+from tests.support.wire import ask_at
 
 WAIT_S = 120.0
 """For a step of a cluster, on a machine that is busy with other tests."""
 TRANSACTION_TIMEOUT_MS = 300_000
 """Longer than a broker of any kind needs to start while a transaction is held open."""
-MAX_NAMED = 5
 _UNKNOWN_FOR_NOW = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
+Launch = Callable[[list[str]], list[str]]
+"""Makes the command that runs a copier on another host of one that runs it here."""
 FIRST = 0
 """The first offset; OFFSET_BEGINNING is a request, which fails at a broker that does not know the new topic yet."""
 _QUICK: dict[str, str | int] = {
@@ -55,33 +54,14 @@ _QUICK: dict[str, str | int] = {
 }
 
 
-class Copy(NamedTuple):
-    """A record of the output."""
-
-    partition: int
-    offset: int
-    value: str
-
-    @property
-    def source(self) -> str:
-        """Return the input value, PARTITION.NUMBER."""
-        return self.value.split("|")[0]
-
-    @property
-    def attempt(self) -> str:
-        """Return the transaction, LABEL-NUMBER."""
-        return self.value.split("|")[1]
-
-    @property
-    def fate(self) -> str:
-        return self.value.split("|")[2]
-
-
 class Copier:
     """A copier's processes, one after the other, each with a label and a file of the lines that it printed."""
 
-    def __init__(self, folder: pathlib.Path, kind: str, name: str, arguments: dict[str, object]) -> None:
+    def __init__(
+        self, folder: pathlib.Path, kind: str, name: str, arguments: dict[str, object], launch: Launch = list
+    ) -> None:
         self.kind = kind
+        self._launch = launch
         self.name = name
         self.lives: dict[str, pathlib.Path] = {}
         self._folder = folder
@@ -110,7 +90,7 @@ class Copier:
         command, environment = command_of(self.kind, arguments)
         with self.lives[self.label].open("wb") as lines, (self._folder / f"{self.name}.err").open("ab") as errors:
             self._process = subprocess.Popen(
-                command,
+                self._launch(command),
                 cwd=ROOT,
                 env={**clean_environment(), **environment},
                 stdin=subprocess.PIPE,
@@ -344,57 +324,10 @@ class Oracle:
         final = read_all(bootstrap, self._topic, len(self._parts), "read_committed")
         found = [*self.violations]
         if sorted(final) != sorted(self.seen):
-            found.append(f"another reading differs: {_some(set(final) ^ set(self.seen))}")
+            found.append(f"another reading differs: {some(set(final) ^ set(self.seen))}")
         found += violations(final, everything, fed, self._phases)
         assert not found, "\n".join(found)
         assert self.stable_offsets, "the last stable offsets were never listed"
-
-
-def violations(
-    final: list[Copy], everything: list[Copy], fed: dict[int, int], phases: Callable[[str], list[str]]
-) -> list[str]:
-    """Compare what read_committed and read_uncommitted return with what was fed and with what the copiers printed."""
-    expected = {f"{partition}.{number}" for partition, count in fed.items() for number in range(count)}
-    counts = Counter(copy.source for copy in final)
-    findings: list[tuple[str, Collection[object]]] = [
-        ("lost", expected - counts.keys()),
-        ("not from the input", counts.keys() - expected),
-        ("more than once", [copy for copy in final if counts[copy.source] > 1]),
-        ("out of order", _out_of_order(final)),
-    ]
-    for attempt, size in Counter(copy.attempt for copy in final).items():
-        printed = phases(attempt)
-        if "ending commit" not in printed:
-            findings.append(("visible, though it was not to be committed", [f"{attempt} {printed}"]))
-        if f"produced {size}" not in printed:
-            findings.append(("visible in part", [f"{size} records of {attempt} {printed}"]))
-    hidden = [copy for copy in set(everything) - set(final) if "ended commit" in phases(copy.attempt)]
-    findings.append(("committed, but hidden", hidden))
-    return [f"{what}: {_some(found)}" for what, found in findings if found]
-
-
-def _some(values: Iterable[object]) -> str:
-    named = [str(value) for value in sorted(values, key=str)]
-    return f"{len(named)} ({', '.join(named[:MAX_NAMED])})"
-
-
-def _out_of_order(copies: list[Copy]) -> list[Copy]:
-    """Within an output partition, those of one input partition keep their order."""
-    last: dict[tuple[int, str], int] = {}
-    found = []
-    for copy in sorted(copies):
-        source, _, number = copy.source.partition(".")
-        key = (copy.partition, source)
-        if int(number) < last.get(key, -1):
-            found.append(copy)
-        last[key] = int(number)
-    return found
-
-
-def copy_of(message: Message) -> Copy:
-    partition, offset, value = message.partition(), message.offset(), message.value()
-    assert partition is not None and offset is not None and value is not None
-    return Copy(partition, offset, value.decode())
 
 
 def reader(bootstrap: str, isolation: str) -> Consumer:
@@ -438,7 +371,15 @@ class Work:
     """The topics of a loop, its input and its copiers. A context manager: in the end all copiers are killed."""
 
     def __init__(
-        self, folder: pathlib.Path, bootstrap: str, name: str, *, inputs: int = 2, outputs: int = 3, replicas: int = 1
+        self,
+        folder: pathlib.Path,
+        bootstrap: str,
+        name: str,
+        *,
+        inputs: int = 2,
+        outputs: int = 3,
+        replicas: int = 1,
+        launch: Launch = list,
     ) -> None:
         self.bootstrap = bootstrap
         self.input, self.output, self.group = f"{name}-in", f"{name}-out", f"{name}-group"
@@ -447,6 +388,7 @@ class Work:
         self.fed = dict.fromkeys(range(inputs), 0)
         self._folder = folder / name
         self._name = name
+        self._launch = launch
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
         topics = [NewTopic(self.input, inputs, replicas), NewTopic(self.output, outputs, replicas)]
         for future in self._admin.create_topics(topics).values():
@@ -468,7 +410,7 @@ class Work:
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in (self.input, self.output)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         for address in self.bootstrap.split(","):
-            found = ask(int(address.rpartition(":")[2]), request, 9).topics
+            found = ask_at(address, request, 9).topics
             leaders = [part.leader_id for topic in found for part in topic.partitions]
             if len(leaders) != self.inputs + self.outputs or -1 in leaders:
                 return False
@@ -495,7 +437,7 @@ class Work:
             "partitions": ",".join(map(str, partitions if kind in ASSIGNS_ITSELF else ())),
             **arguments,
         }
-        made = Copier(self._folder, kind, name, chosen)
+        made = Copier(self._folder, kind, name, chosen, self._launch)
         self.copiers.append(made)
         made.start()
         return made
@@ -556,7 +498,7 @@ class Work:
         request = OffsetFetchRequest(groups=[group], require_stable=True)
         for address in self.bootstrap.split(","):
             try:
-                (found,) = ask(int(address.rpartition(":")[2]), request, 8).groups
+                (found,) = ask_at(address, request, 8).groups
             except OSError:
                 continue
             parts = [part for one in found.topics for part in one.partitions]

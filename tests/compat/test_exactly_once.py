@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.compat.exactly_once import Copy, violations
+from tests.compat.copies import Copy, violations
 from tests.compat.transaction_faults import pairs_of
 
 FED = {0: 3, 1: 1}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import ElectionType, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 
 from gregor.broker.cli.groups.history import OTHER_COORDINATOR, Gap, read_history, with_gaps
 from gregor.broker.cli.wire import WireClient
@@ -20,6 +20,7 @@ from tests.compat.cluster_load import admin as admin_of
 from tests.compat.members.launch import KINDS, members, wait_until_owned
 from tests.compat.records import until
 from tests.support.mixed_cluster import GREGOR, KAFKA, MixedCluster
+from tests.support.processes import BrokerProcess
 
 pytestmark = [pytest.mark.compat, pytest.mark.very_slow]
 
@@ -27,6 +28,10 @@ SESSION_MS, LONG_SESSION_MS = 9_000, 40_000
 """That of a member that is killed, and that of those which must not be lost on a busy machine."""
 MOVING_SESSION_MS = 20_000
 """That of members which search for another coordinator; one that ends meanwhile does not leave its group."""
+EPOCHS_SESSION_MS = 20_000
+"""That of all members of a group of the consumer protocol, in which one is killed."""
+CONSUMER = {"protocol": "consumer", "assignor": "cooperative"}
+"""Of these clients only franz-go names an assignor of the broker: with the cooperative one of its own, `uniform`."""
 REVOKED, TOPICS_CHANGED, METADATA_CHANGED = "partitions revoked", "topics changed", "member metadata changed"
 GIVE_REASONS = ("java", "franz")
 ASSIGNORS = ("range", "cooperative")
@@ -105,37 +110,53 @@ def test_causes_are_named(
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize("kind", ["java", "confluent"])
-def test_causes_of_group_epochs_are_named(
-    kind: str,
-    bootstrap: str,
-    admin: AdminClient,
-    new_topic: Callable[..., str],
-    unique: Callable[[str], str],
-) -> None:
-    topic, other, group = new_topic(partitions=4), new_topic(partitions=2), unique("epochs")
-    with members(kind, bootstrap=bootstrap, group=group, topics=topic, protocol="consumer") as started:
-        first = started["first"]
-        wait_until_owned({first: 4})
-        second = started["second"]
-        wait_until_owned({first: 2, second: 2})
-        (grown,) = admin.create_partitions([NewPartitions(topic, 6)]).values()
+def test_causes_of_group_epochs_are_named(tmp_path: pathlib.Path) -> None:
+    """Groups of the consumer protocol, of each client, go through the same at the same time."""
+    settings = {
+        **{f"group.consumer.{name}session.timeout.ms": str(EPOCHS_SESSION_MS) for name in ("", "min.")},
+        **{f"group.consumer.{name}heartbeat.interval.ms": "1000" for name in ("", "min.")},
+    }
+    with BrokerProcess(tmp_path / "broker", settings) as broker, contextlib.ExitStack() as stack:
+        bootstrap = broker.bootstrap
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        for created in admin.create_topics([NewTopic("load", 4, 1), NewTopic("other", 2, 1)]).values():
+            created.result(WAIT_S)
+        groups = [
+            stack.enter_context(members(kind, bootstrap=bootstrap, group=kind, topics="load", **CONSUMER))
+            for kind in KINDS
+        ]
+
+        def until_owned(**counts: int) -> None:
+            wait_until_owned({group[name]: count for group in groups for name, count in counts.items()})
+
+        until_owned(first=4)
+        until_owned(first=2, second=2)
+        (grown,) = admin.create_partitions([NewPartitions("load", 6)]).values()
         grown.result()
-        wait_until_owned({first: 3, second: 3})
-        second.subscribe(topic, other)
-        wait_until_owned({first: 4, second: 4})
-        second.leave()
-        wait_until_owned({first: 6})
-        first.leave()
+        until_owned(first=3, second=3)
+        for group in groups:
+            group["second"].subscribe("load", "other")
+        until_owned(first=4, second=4)
+        for group in groups:
+            group["second"].kill()
+        until_owned(first=6)
+        until_owned(first=3, third=3)
+        for name, left in (("third", {"first": 6}), ("first", {})):
+            for group in groups:
+                group[name].leave()
+            until_owned(**left)
         expected = [
             ("member joined", "first"),
             ("member joined", "second"),
             ("topics changed", ""),
             ("subscription changed", "second"),
-            ("member left", "second"),
+            ("session timeout", "second"),
+            ("member joined", "third"),
+            ("member left", "third"),
             ("member left", "first"),
         ]
-        assert causes_of(bootstrap, group, len(expected)) == expected
+        found = {kind: causes_of(bootstrap, kind, len(expected)) for kind in KINDS}
+        assert found == dict.fromkeys(KINDS, expected)
 
 
 @pytest.mark.jvm

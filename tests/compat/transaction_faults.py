@@ -1,4 +1,5 @@
-"""Rounds of faults under a consume-transform-produce loop: clients and brokers are killed in each phase."""
+"""Rounds of faults under a consume-transform-produce loop: in each phase clients and brokers are killed, brokers are
+frozen, and links of the network are cut."""
 
 from __future__ import annotations
 
@@ -9,7 +10,6 @@ import random
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Protocol
 
 from confluent_kafka import KafkaException, TopicCollection
@@ -21,9 +21,7 @@ from tests.compat.copiers.launch import PHASES
 from tests.compat.exactly_once import WAIT_S, Copier, Work
 from tests.compat.records import until
 from tests.compat.transaction_version import OLD, used_by
-from tests.support.mixed_cluster import MixedCluster
-from tests.support.processes import BrokerProcess
-from tests.support.wire import ask
+from tests.support.wire import ask_at
 
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
 FED = 30
@@ -32,6 +30,10 @@ LONGEST_UNDER_WAY_S = 0.03
 FROZEN_S = 8.0
 """Longer than the session timeout in ZooKeeper: the broker continues as one that has been replaced."""
 FROZEN = "frozen "
+CUT = "cut"
+"""The broker that has a part of `PARTS` is cut from one kind of its peers."""
+PARTS = ("coordinator", "leader", "group coordinator")
+CUT_S = (2.0, FROZEN_S)
 COPIERS = ("java", "confluent", "java-3.9")
 NEWER_COPIERS = ("java", "confluent", "java-4.4")
 """For rounds at transaction.version 2."""
@@ -53,60 +55,32 @@ SINGLE_SETTINGS = {
 
 
 class Brokers(Protocol):
-    """The brokers under test, by their ids."""
+    """The brokers under test, by their ids, and the network between them and the copiers."""
 
     @property
     def bootstrap(self) -> str: ...
 
-    def process(self, broker_id: int) -> BrokerProcess: ...
+    @property
+    def cuts(self) -> Sequence[str]:
+        """The kinds of peers that a broker can be cut from."""
+
+    def on_copiers_host(self, command: list[str]) -> list[str]: ...
+
+    def kill(self, broker_id: int) -> None: ...
+
+    def send(self, broker_id: int, number: signal.Signals) -> None: ...
 
     def start(self, broker_id: int) -> None: ...
 
+    def cut(self, broker_id: int, peers: str) -> None:
+        """Lose all packets between the broker and these peers, one of `cuts`, in both directions."""
 
-class OneBroker:
-    """A gregor broker with its own metadata store."""
-
-    def __init__(self, broker: BrokerProcess) -> None:
-        self._broker = broker
-
-    @property
-    def bootstrap(self) -> str:
-        return self._broker.bootstrap
-
-    def process(self, broker_id: int) -> BrokerProcess:
-        return self._broker
-
-    def start(self, broker_id: int) -> None:
-        self._broker.start()
-
-
-class OfCluster:
-    """Brokers on a ZooKeeper, of either kind."""
-
-    def __init__(self, cluster: MixedCluster) -> None:
-        self._cluster = cluster
-
-    @property
-    def bootstrap(self) -> str:
-        return self._cluster.bootstrap
-
-    def process(self, broker_id: int) -> BrokerProcess:
-        return self._cluster.brokers[broker_id]
-
-    def start(self, broker_id: int) -> None:
-        self._cluster.start(broker_id)
-
-
-@contextmanager
-def clustered(folder: pathlib.Path, kinds: list[str], settings: dict[str, str]) -> Iterator[OfCluster]:
-    """Start brokers of these kinds on a ZooKeeper."""
-    with MixedCluster(folder, kinds, settings) as cluster:
-        cluster.start()
-        yield OfCluster(cluster)
+    def mend(self) -> None: ...
 
 
 class Faults:
-    """Plays rounds; in each, a victim is killed or frozen while a copier is held in a phase, or just behind it."""
+    """Plays rounds; in each, a victim is killed, frozen or cut off while a copier is held in a phase, or just behind
+    it."""
 
     def __init__(self, brokers: Brokers, work: Work, copiers: list[Copier], dice: random.Random) -> None:
         self._brokers = brokers
@@ -121,13 +95,16 @@ class Faults:
         self._work.feed(FED)
         copier.until_held(phase)
         under_way = phase == "ending" or self._dice.random() < 0.3
-        broker_id = None if victim == "client" else self._broker_of(victim.removeprefix(FROZEN), copier)
+        part = self._dice.choice(PARTS) if victim == CUT else victim.removeprefix(FROZEN)
+        broker_id = None if victim == "client" else self._broker_of(part, copier)
         if under_way:
             copier.resume()
             time.sleep(self._dice.uniform(0, LONGEST_UNDER_WAY_S))
         if broker_id is None:
             copier.kill()
             copier.start()
+        elif victim == CUT:
+            self._cut(broker_id, None if under_way else copier)
         elif victim.startswith(FROZEN):
             self._freeze(broker_id, None if under_way else copier)
         else:
@@ -135,7 +112,7 @@ class Faults:
         go_through(self._work, self._copiers)
 
     def _kill(self, broker_id: int, held: Copier | None) -> None:
-        self._brokers.process(broker_id).kill()
+        self._brokers.kill(broker_id)
         if held is not None:
             held.resume()
         time.sleep(self._dice.choice([0, 0, 1]))
@@ -143,14 +120,25 @@ class Faults:
 
     def _freeze(self, broker_id: int, held: Copier | None) -> None:
         """Stop the broker until the others have replaced it."""
-        process = self._brokers.process(broker_id)
-        process.send(signal.SIGSTOP)
+        self._brokers.send(broker_id, signal.SIGSTOP)
         try:
             if held is not None:
                 held.resume()
             time.sleep(FROZEN_S)
         finally:
-            process.send(signal.SIGCONT)
+            self._brokers.send(broker_id, signal.SIGCONT)
+
+    def _cut(self, broker_id: int, held: Copier | None) -> None:
+        """Cut the broker off for a moment, or until it may have been replaced; it serves its other peers meanwhile."""
+        peers, length_s = self._dice.choice(self._brokers.cuts), self._dice.choice(CUT_S)
+        print(f"broker {broker_id} without {peers} for {length_s:.0f} s", flush=True)
+        self._brokers.cut(broker_id, peers)
+        try:
+            if held is not None:
+                held.resume()
+            time.sleep(length_s)
+        finally:
+            self._brokers.mend()
 
     def _broker_of(self, victim: str, copier: Copier) -> int:
         """Return the broker that has this part just now."""
@@ -184,7 +172,7 @@ def coordinator_of(bootstrap: str, key: str, key_type: int) -> list[int]:
     """Return the coordinator's broker id; empty while none is known."""
     for address in bootstrap.split(","):
         try:
-            answer = ask(int(address.rpartition(":")[2]), FindCoordinatorRequest(key=key, key_type=key_type), 1)
+            answer = ask_at(address, FindCoordinatorRequest(key=key, key_type=key_type), 1)
         except OSError:
             continue
         if answer.error_code == ErrorCode.NONE:
@@ -220,13 +208,15 @@ def play(
     """Play rounds with the victims in the phases, in an order that the number of rounds and the level decide, and
     judge. `level` is the finalised one of transaction.version, which the copiers must have used."""
     dice = random.Random(f"{rounds} {level}")
-    with Work(folder, brokers.bootstrap, "loop", inputs=len(kinds), replicas=replicas) as work:
+    launch = brokers.on_copiers_host
+    with Work(folder, brokers.bootstrap, "loop", inputs=len(kinds), replicas=replicas, launch=launch) as work:
         copiers = [work.copier(kind, [partition]) for partition, kind in enumerate(kinds)]
         for copier in copiers:
             copier.until_printed("ready")
         faults = Faults(brokers, work, copiers, dice)
         pairs = pairs_of(dice.sample(victims, len(victims)), dice.sample(PHASES, len(PHASES)))
         for number, (victim, phase) in enumerate(itertools.islice(pairs, rounds)):
+            print(f"round {number} of {rounds}: {victim}, {phase}", flush=True)
             try:
                 faults.play(number, victim, phase)
             except AssertionError as failure:

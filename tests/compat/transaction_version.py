@@ -16,7 +16,7 @@ from gregor.protocol.topic_names import TRANSACTION_STATE_TOPIC
 from tests.compat.confluent import read_to_end, reading
 from tests.compat.records import WAIT_S, until
 from tests.support.processes import ROOT, clean_environment
-from tests.support.wire import ask
+from tests.support.wire import ask_at
 
 FEATURE = "transaction.version"
 OLD, NEW = 0, 2
@@ -31,14 +31,14 @@ def finalise_new_protocol(bootstrap: str) -> None:
     words = ("features", "upgrade", "--bootstrap-server", bootstrap, "--feature", f"{FEATURE}={NEW}")
     command = [sys.executable, "-m", "gregor.broker", *words]
     subprocess.run(command, cwd=ROOT, env=clean_environment(), check=True, timeout=WAIT_S)
-    ports = [int(address.rpartition(":")[2]) for address in bootstrap.split(",")]
-    until(lambda: {shown(port) for port in ports} == {NEW}, f"{FEATURE} {NEW} at each broker")
+    addresses = bootstrap.split(",")
+    until(lambda: {shown(address) for address in addresses} == {NEW}, f"{FEATURE} {NEW} at each broker")
 
 
-def shown(port: int) -> int:
+def shown(address: str) -> int:
     """Return the level that a broker shows to clients; 0 if the feature is not finalised."""
     request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
-    response: ApiVersionsResponse = ask(port, request, 3, WAIT_S)
+    response: ApiVersionsResponse = ask_at(address, request, 3, WAIT_S)
     levels = {one.name: one.max_version_level for one in response.finalized_features}
     return levels.get(FEATURE, OLD)
 

@@ -21,8 +21,8 @@ def request_bytes(request: ApiMessage, version: int, correlation_id: int, client
 class RawConnection(SyncConnection):
     """To a broker of this machine, with a limit on every wait."""
 
-    def __init__(self, port: int) -> None:
-        super().__init__("127.0.0.1", port, "raw", TIMEOUT_S, TIMEOUT_S)
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        super().__init__(host, port, "raw", TIMEOUT_S, TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @property
@@ -78,12 +78,18 @@ class RawConnection(SyncConnection):
         return found
 
 
-def ask(port: int, request: ApiMessage, version: int, timeout_s: float = TIMEOUT_S) -> Any:
+def ask(port: int, request: ApiMessage, version: int, timeout_s: float = TIMEOUT_S, host: str = "127.0.0.1") -> Any:
     """Return the response of this very broker, on a connection of its own: a client would send the request to the
     controller, or to a leader."""
-    with RawConnection(port) as connection:
+    with RawConnection(port, host) as connection:
         connection.socket.settimeout(timeout_s)
         return connection.ask(request, version)
+
+
+def ask_at(address: str, request: ApiMessage, version: int, timeout_s: float = TIMEOUT_S) -> Any:
+    """As `ask`, of the broker at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    return ask(int(port), request, version, timeout_s, host)
 
 
 def memory_kb(pid: int) -> int:

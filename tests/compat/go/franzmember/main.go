@@ -1,4 +1,5 @@
 // A member of a consumer group with franz-go; ../../members/launch.py documents arguments, commands and lines.
+// With the consumer protocol the broker has the timeouts, and its assignor is the one that is named.
 package main
 
 import (
@@ -47,7 +48,12 @@ func main() {
 		key, value, _ := strings.Cut(argument, "=")
 		settings[key] = value
 	}
-	sessionMs, _ := strconv.Atoi(settings["session_ms"])
+	ctx, cancel := context.WithCancel(context.Background())
+	base := context.Background()
+	if settings["protocol"] == "consumer" {
+		// This release of franz-go has the protocol only for clients that opt in.
+		base = context.WithValue(base, "opt_in_kafka_next_gen_balancer_beta", true)
+	}
 	balancer := kgo.RangeBalancer()
 	if settings["assignor"] == "cooperative" {
 		balancer = kgo.CooperativeStickyBalancer()
@@ -55,18 +61,21 @@ func main() {
 	gain := func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) { change(partitions, true) }
 	lose := func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) { change(partitions, false) }
 	options := []kgo.Opt{
+		kgo.WithContext(base),
 		kgo.SeedBrokers(settings["bootstrap"]),
 		kgo.ConsumerGroup(settings["group"]),
 		kgo.ClientID(settings["client"]),
 		kgo.ConsumeTopics(strings.Split(settings["topics"], ",")...),
-		kgo.SessionTimeout(time.Duration(sessionMs) * time.Millisecond),
-		kgo.HeartbeatInterval(500 * time.Millisecond),
 		kgo.MetadataMaxAge(time.Second),
 		kgo.MetadataMinAge(250 * time.Millisecond),
 		kgo.Balancers(balancer),
 		kgo.OnPartitionsAssigned(gain),
 		kgo.OnPartitionsRevoked(lose),
 		kgo.OnPartitionsLost(lose),
+	}
+	if sessionMs, err := strconv.Atoi(settings["session_ms"]); err == nil {
+		options = append(options,
+			kgo.SessionTimeout(time.Duration(sessionMs)*time.Millisecond), kgo.HeartbeatInterval(500*time.Millisecond))
 	}
 	if strings.HasPrefix(settings["topics"], "^") {
 		options = append(options, kgo.ConsumeRegex())
@@ -75,7 +84,6 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		lines := bufio.NewScanner(os.Stdin)
 		for lines.Scan() {
