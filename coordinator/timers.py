@@ -72,6 +72,18 @@ class LoopTimers:
         entry.operation = operation
         self._arm(key, entry)
 
+    def restart(self, key: Hashable, delay_ms: int) -> bool:
+        """Move the deadline of a timer that runs away; its operation stays. False: it does not run, or its deadline
+        would come nearer."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return False
+        deadline = self._loop.time() + delay_ms / 1000
+        if entry.armed_for > deadline:
+            return False
+        entry.deadline = deadline
+        return True
+
     def cancel(self, key: Hashable) -> None:
         """Stop the timer if it runs."""
         entry = self._entries.pop(key, None)
