@@ -94,6 +94,10 @@ class LoopTimers:
         """The keys of the timers that run."""
         return set(self._entries)
 
+    def deadlines(self) -> dict[Hashable, float]:
+        """The deadlines of the timers that run, in seconds on the loop's clock."""
+        return {key: entry.deadline for key, entry in self._entries.items()}
+
     def cancel_all(self) -> None:
         """Stop all timers."""
         for key in list(self._entries):
