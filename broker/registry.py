@@ -45,6 +45,13 @@ IsShort = Callable[[Any], bool]
 """Whether a response is so short that it is encoded at once, which needs less time than steps do."""
 
 
+Renewal = Callable[[], bool]
+"""Serves a request that was served before. True: its effect has happened, and its response is that of before. False:
+nothing has happened, and the handler must serve it."""
+MakeRenewal = Callable[[Any, Any, "Call", Any], Renewal | None]
+"""(broker, request, call, response) -> the renewal of a request that was served just now, if it may have one."""
+
+
 def never_short(_response: object) -> bool:
     """Encode each response that has arrays in steps."""
     return False
@@ -65,7 +72,8 @@ class Entry:
     function that returns the response where it needs no wait, and else such a coroutine.
 
     `repeats`: clients send the same request again and again. The handler gets the same object then, and must not
-    change it. Only for eager handlers.
+    change it. Only for eager handlers. With a `renewal` such a request need not reach its handler: the response is
+    kept, encoded.
 
     `is_short`: whether a response with arrays is encoded at once.
     """
@@ -79,6 +87,7 @@ class Entry:
     eager: bool = False
     repeats: bool = False
     is_short: IsShort = never_short
+    renewal: MakeRenewal | None = None
 
     decoders: Mapping[int, Callable[[memoryview, int], tuple[Any, int]]] = field(init=False, repr=False)
     """version -> (buffer, position) -> (request, its end); raises MalformedMessage."""
@@ -139,6 +148,7 @@ def handles(
     eager: bool = False,
     repeats: bool = False,
     is_short: IsShort = never_short,
+    renewal: MakeRenewal | None = None,
 ) -> Callable[[HandlerT], HandlerT]:
     """Register a handler for versions `min_version` to `max_version` of an API. A second one for the same key is an
     error.
@@ -149,7 +159,9 @@ def handles(
             raise ValueError(
                 f"{key.name} has two handlers: {_entries[key].handler.__module__} and {handler.__module__}"
             )
-        _entries[key] = Entry(key, min_version, max_version, handler, pipelined, changes, eager, repeats, is_short)
+        _entries[key] = Entry(
+            key, min_version, max_version, handler, pipelined, changes, eager, repeats, is_short, renewal
+        )
         return handler
 
     return register

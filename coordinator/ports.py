@@ -69,6 +69,9 @@ class Timers(Protocol):
 
     def schedule(self, key: Hashable, delay_ms: int, operation: TimedOperation) -> None: ...
 
+    def restart(self, key: Hashable, delay_ms: int) -> bool:
+        """Schedule a timer again with the operation that it has; False if that needs `schedule`."""
+
     def cancel(self, key: Hashable) -> None: ...
 
 

@@ -72,6 +72,18 @@ class LoopTimers:
         entry.operation = operation
         self._arm(key, entry)
 
+    def restart(self, key: Hashable, delay_ms: int) -> bool:
+        """Move the deadline of a timer that runs away; its operation stays. False: it does not run, or its deadline
+        would come nearer."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return False
+        deadline = self._loop.time() + delay_ms / 1000
+        if entry.armed_for > deadline:
+            return False
+        entry.deadline = deadline
+        return True
+
     def cancel(self, key: Hashable) -> None:
         """Stop the timer if it runs."""
         entry = self._entries.pop(key, None)
@@ -81,6 +93,10 @@ class LoopTimers:
     def keys(self) -> set[Hashable]:
         """The keys of the timers that run."""
         return set(self._entries)
+
+    def deadlines(self) -> dict[Hashable, float]:
+        """The deadlines of the timers that run, in seconds on the loop's clock."""
+        return {key: entry.deadline for key, entry in self._entries.items()}
 
     def cancel_all(self) -> None:
         """Stop all timers."""

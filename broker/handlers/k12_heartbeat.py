@@ -13,8 +13,15 @@ from gregor.protocol.messages import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, GroupContext
+    from gregor.broker.registry import Renewal
 
 
-@handles(ApiKey.HEARTBEAT, 0, 4, eager=True, repeats=True)
+def _renewal(
+    broker: GroupContext, request: HeartbeatRequest, _call: Call, response: HeartbeatResponse
+) -> Renewal | None:
+    return None if response.error_code else broker.groups.heartbeat_renewal(request)
+
+
+@handles(ApiKey.HEARTBEAT, 0, 4, eager=True, repeats=True, renewal=_renewal)
 def heartbeat(broker: GroupContext, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
     return broker.groups.heartbeat(request, call.version)

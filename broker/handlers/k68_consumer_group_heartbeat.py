@@ -23,6 +23,7 @@ from gregor.protocol.turns import ITEMS_PER_STEP
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, ConsumerGroupContext
+    from gregor.broker.registry import Renewal
     from gregor.protocol.deferred import Deferred
 
 
@@ -31,7 +32,32 @@ def _is_short(response: ConsumerGroupHeartbeatResponse) -> bool:
     return assignment is None or len(assignment.topic_partitions) <= ITEMS_PER_STEP
 
 
-@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, changes=True, eager=True, repeats=True, is_short=_is_short)
+def _renewal(
+    broker: ConsumerGroupContext,
+    request: ConsumerGroupHeartbeatRequest,
+    call: Call,
+    response: ConsumerGroupHeartbeatResponse,
+) -> Renewal | None:
+    if response.error_code:
+        return None
+    renew = broker.groups.consumer_heartbeat_renewal(request, call.client_id, call.client_host)
+    if renew is None:
+        return None
+    features, metadata = broker.features, broker.metadata
+    finalized = features.finalized  # another one may not serve consumer groups
+    return lambda: features.finalized is finalized and metadata.is_informed and renew()
+
+
+@handles(
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    0,
+    1,
+    changes=True,
+    eager=True,
+    repeats=True,
+    is_short=_is_short,
+    renewal=_renewal,
+)
 def consumer_group_heartbeat(
     broker: ConsumerGroupContext, request: ConsumerGroupHeartbeatRequest, call: Call
 ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:

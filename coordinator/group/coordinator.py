@@ -106,6 +106,7 @@ class GroupCoordinator:
         )
         self._consumers = ConsumerRequests(consumer_groups, self._runtime, self._partition_of, clock_ms, gate)
         self.on_topics_changed = self._consumers.on_topics_changed
+        self.consumer_heartbeat_renewal = self._consumers.renewal
         self.consumer_group_describe = self._consumers.describe
         self.end_consumer_groups = self._consumers.end_groups
 
@@ -117,7 +118,9 @@ class GroupCoordinator:
 
     def on_partition_count(self, count: int) -> None:
         """The topic has this many partitions."""
-        self.partition_count = count
+        if count != self.partition_count:
+            self.partition_count = count
+            self._runtime.run_everywhere(lambda shard: shard.end_renewals())
 
     def on_elected(self, partition: int, leader_epoch: int) -> "asyncio.Task[None] | None":
         """This broker leads the partition now: its groups are loaded. Returns the load, which can be awaited."""
@@ -213,6 +216,15 @@ class GroupCoordinator:
             if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 error = ErrorCode.NONE
         return HeartbeatResponse(error_code=error)
+
+    def heartbeat_renewal(self, request: HeartbeatRequest) -> Callable[[], bool] | None:
+        """Return what restarts the session of a member that sends the same heartbeat again; it returns False, and does
+        nothing, unless the answer would be the same. None in a group that is not stable."""
+        try:
+            shard = self._runtime.shard(self._partition_of(request.group_id))
+        except KafkaError:
+            return None
+        return shard.heartbeat_renewal(request)
 
     async def leave_group(self, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
         """Before v3 a request is about one member, and the response has its error on top."""

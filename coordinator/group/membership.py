@@ -5,20 +5,23 @@ members, also static ones by instance id alone (KIP-345), so that an administrat
 """
 
 import logging
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from gregor.coordinator.group.group import Membership
 from gregor.coordinator.group.joining import UNKNOWN_MEMBER
+from gregor.coordinator.group.member import Member
 from gregor.coordinator.group.rebalance import Rebalances, departure
 from gregor.coordinator.group.soft_state import SoftState
-from gregor.coordinator.group.states import ANSWERS, Action, Request
+from gregor.coordinator.group.states import ANSWERS, Action, GroupState, Request
 from gregor.coordinator.history.causes import Cause, Trigger
 from gregor.coordinator.result import Record, Result
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     GroupMetadataKey,
+    HeartbeatRequest,
     LeaveGroupRequest,
     LeaveGroupResponse,
     SyncGroupRequest,
@@ -31,12 +34,24 @@ _SYNC = ANSWERS[Request.SYNC]
 _LEAVE = ANSWERS[Request.LEAVE]
 
 
+class SteadyMember(NamedTuple):
+    """A member of a stable group, as it was when it sent a heartbeat."""
+
+    membership: Membership
+    member: Member
+    generation: int
+    group_instance_id: str | None
+    era: int
+
+
 class Memberships:
     """The requests of members of the groups of one shard."""
 
     def __init__(self, soft: SoftState, rebalances: Rebalances) -> None:
         self._soft = soft
+        self._timers = soft.timers
         self._rebalances = rebalances
+        self._era = 0  # renewals of older ones have ended
 
     # --- heartbeat
 
@@ -51,6 +66,35 @@ class Memberships:
         self._rebalances.watch_session(membership, membership.members[member_id])
         answer = _HEARTBEAT[membership.state]
         return answer if isinstance(answer, ErrorCode) else ErrorCode.NONE
+
+    def renewal(self, request: HeartbeatRequest) -> Callable[[], bool] | None:
+        """Return what serves the same heartbeat when it comes again: it restarts the session and returns True, if the
+        request would succeed in the same stable group; else it does nothing. None if it does not succeed now."""
+        membership = self._soft.memberships.get(request.group_id)
+        if membership is None or membership.state is not GroupState.STABLE:
+            return None
+        member_id, instance_id, generation = request.member_id, request.group_instance_id, request.generation_id
+        if _request_error(membership, member_id, instance_id, generation):
+            return None
+        member = membership.members[member_id]
+        return partial(self._renew, SteadyMember(membership, member, generation, instance_id, self._era))
+
+    def end_renewals(self) -> None:
+        """Let all renewals return False from now on."""
+        self._era += 1
+
+    def _renew(self, steady: SteadyMember) -> bool:
+        membership, member, generation, instance_id, era = steady
+        # An unloaded shard has no memberships and no timers.
+        return (
+            era == self._era
+            and self._soft.memberships.get(membership.group_id) is membership
+            and membership.state is GroupState.STABLE
+            and membership.generation == generation
+            and membership.members.get(member.member_id) is member
+            and (instance_id is None or membership.static_members.get(instance_id) == member.member_id)
+            and self._timers.restart(member.timer_key, member.session_timeout_ms)
+        )
 
     # --- sync
 

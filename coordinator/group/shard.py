@@ -36,6 +36,7 @@ from gregor.protocol.messages import (
     DeleteGroupsResponse,
     GroupMetadataKey,
     GroupMetadataValue,
+    HeartbeatRequest,
     LeaveGroupRequest,
     OffsetCommitKey,
     OffsetCommitRequest,
@@ -260,6 +261,18 @@ class GroupShard:
         if group is None:
             return self._memberships.heartbeat(group_id, generation, member_id, group_instance_id)
         return self._classic_members.heartbeat(group, generation, member_id, group_instance_id, now_ms)
+
+    def heartbeat_renewal(self, request: HeartbeatRequest) -> Callable[[], bool] | None:
+        """See Memberships.renewal. A group that becomes a consumer group has no membership any more."""
+        if self.consumers.find(request.group_id) is not None:
+            return None
+        return self._memberships.renewal(request)
+
+    def end_renewals(self) -> Result:
+        """Groups may belong to other partitions from now on: no heartbeat is renewed as before."""
+        self._memberships.end_renewals()
+        self.consumers.steady.end_renewals()
+        return Result()
 
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> Result:
         """See Memberships.leave, and ClassicMembers.leave for a consumer group."""

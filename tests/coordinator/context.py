@@ -366,6 +366,9 @@ class Context(CoordinatorContext[GroupCoordinator]):
 class _NoTimers:
     def schedule(self, key: object, delay_ms: int, operation: object) -> None: ...
 
+    def restart(self, key: object, delay_ms: int) -> bool:
+        return False
+
     def cancel(self, key: object) -> None: ...
 
 

@@ -95,6 +95,19 @@ def test_pushing_a_timer_out_arms_nothing_until_the_old_time() -> None:
     assert fired == [(150, "last")]
 
 
+def test_a_timer_that_is_restarted_keeps_its_operation() -> None:
+    loop, timers, fired = make()
+    timers.schedule("a", 100, named("a"))
+    assert not timers.restart("b", 100), "it does not run"
+    assert not timers.restart("a", 99), "it would come nearer"
+    loop.turn(60)
+    assert timers.restart("a", 100)
+    assert (loop.armed, timers.deadlines()) == (1, {"a": 0.16})
+    loop.turn(1000)
+    assert fired == [(160, "a")]
+    assert not timers.restart("a", 100)
+
+
 def test_pulling_a_timer_in_works_at_once() -> None:
     loop, timers, fired = make()
     timers.schedule("a", 1000, named("late"))

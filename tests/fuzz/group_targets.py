@@ -51,6 +51,9 @@ class NoTimers:
     def schedule(self, key: Hashable, delay_ms: int, operation: TimedOperation) -> None:
         return
 
+    def restart(self, key: Hashable, delay_ms: int) -> bool:
+        return False
+
     def cancel(self, key: Hashable) -> None:
         return
 

@@ -17,7 +17,7 @@ from gregor.coordinator.group.consumer.config import ConsumerGroups, VisibleTopi
 from gregor.coordinator.group.consumer.group import ConsumerGroup, is_reconciled
 from gregor.coordinator.group.consumer.member import AWAY_EPOCH, JOINING, JOINING_EPOCH, ConsumerMember, Subscription
 from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
-from gregor.coordinator.group.consumer.reconciliation import MemberAssignment, MemberState, Target, reconcile
+from gregor.coordinator.group.consumer.reconciliation import MemberAssignment, Target, reconcile
 from gregor.coordinator.group.consumer.sessions import Conversions, Sessions
 from gregor.coordinator.group.consumer.subscriptions import ExpressionChange, Expressions
 from gregor.coordinator.group.consumer.targets import TargetAssignments
@@ -100,45 +100,6 @@ class Heartbeats:
         """The shard is unloaded."""
         for pending in list(self._parked):
             pending.fail(KafkaError(error))
-
-    # --- the usual heartbeat
-
-    def steady(self, request: Request, client_id: str, client_host: str, now_ms: int) -> Response | None:
-        """Answer a heartbeat that changes nothing; None if it may change something.
-
-        It needs no operation: the answer repeats the epoch of the request, which is committed.
-        """
-        group = self._find(request.group_id)
-        member = None if group is None else group.members.get(request.member_id)
-        if group is None or member is None:
-            return None
-        assignment = member.assignment
-        subscription = member.subscription
-        if (
-            request.member_epoch != assignment.epoch
-            or assignment.epoch != group.target_epoch
-            or assignment.state is not MemberState.STABLE
-            or assignment.epoch <= JOINING_EPOCH
-            or group.epoch > group.target_epoch
-            or now_ms >= group.refresh_at_ms
-            or (group.regex_counts and now_ms >= group.expressions_due_ms)
-            or request.rebalance_timeout_ms != -1
-            or request.subscribed_topic_names is not None
-            or request.subscribed_topic_regex is not None
-            or request.server_assignor is not None
-            or subscription.client_id != client_id
-            or subscription.client_host != client_host
-            or subscription.classic is not None
-            or request.rack_id not in (None, subscription.rack_id)
-            or request.instance_id not in (None, subscription.instance_id)
-        ):
-            return None
-        self._sessions.watch(group, member)
-        return Response(
-            member_id=member.member_id,
-            member_epoch=assignment.epoch,
-            heartbeat_interval_ms=self._configs.of(group.group_id).heartbeat_interval_ms,
-        )
 
     # --- any heartbeat
 

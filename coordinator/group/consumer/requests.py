@@ -67,7 +67,7 @@ class ConsumerRequests:
             partition = self._partition_of(request.group_id)
             if request.member_epoch > JOINING_EPOCH:
                 shard: HasConsumers = self._runtime.shard(partition)
-                steady = shard.consumers.heartbeats.steady(request, client_id, client_host, self._clock_ms())
+                steady = shard.consumers.steady.answer(request, client_id, client_host, self._clock_ms())
                 if steady is not None:
                     return steady
             self._check(request, version)
@@ -78,6 +78,17 @@ class ConsumerRequests:
             partition, lambda shard, now: shard.consumers.heartbeats.heartbeat(request, sender, now)
         )
         return answered(pending, refusal)
+
+    def renewal(
+        self, request: ConsumerGroupHeartbeatRequest, client_id: str | None, client_host: str
+    ) -> Callable[[], bool] | None:
+        """Return what restarts the session of a member that sends the same heartbeat again; it returns False, and does
+        nothing, unless the answer would be the same. None if the heartbeat may change something."""
+        try:
+            shard: HasConsumers = self._runtime.shard(self._partition_of(request.group_id))
+        except KafkaError:
+            return None
+        return shard.consumers.steady.renewal(request, client_id or "", client_host, self._clock_ms)
 
     def _check(self, request: ConsumerGroupHeartbeatRequest, version: int) -> None:
         """Raise KafkaError for a request that no group can serve. Kafka: GroupCoordinatorService."""

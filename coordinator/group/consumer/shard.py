@@ -11,6 +11,7 @@ from gregor.coordinator.group.consumer.member import JOINING
 from gregor.coordinator.group.consumer.metadata_hash import TopicHashes
 from gregor.coordinator.group.consumer.queries import described, not_found
 from gregor.coordinator.group.consumer.sessions import RETRY_MS, Conversions, Sessions
+from gregor.coordinator.group.consumer.steady import SteadyHeartbeats
 from gregor.coordinator.group.consumer.subscriptions import Expressions
 from gregor.coordinator.group.consumer.targets import TargetAssignments
 from gregor.coordinator.history.epochs import ConsumerEpochs
@@ -74,6 +75,7 @@ class ConsumerShard:
         self.sessions = Sessions(consumer_groups.configs, self._hashes, self.find, context.timers, conversions, history)
         self.targets = TargetAssignments(consumer_groups, self.find, context, gate.run)
         self.expressions = Expressions(consumer_groups, self._hashes, self.find, context, gate.run)
+        self.steady = SteadyHeartbeats(consumer_groups.configs, self.find, self.sessions, context.timers)
         self.heartbeats = Heartbeats(
             consumer_groups,
             self.find,

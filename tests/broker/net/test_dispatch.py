@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -161,6 +162,75 @@ def test_a_repeated_request_is_decoded_once(harness: Harness) -> None:
     assert harness.seen == ["g", "g", "h", "g"]
     assert requests[0] is requests[1]
     assert requests[0] is not requests[3]
+
+
+def renewable(harness: Harness, renews: list[bool]) -> None:
+    """Let heartbeats have a renewal that returns the last of `renews`."""
+
+    def make(broker: Any, request: HeartbeatRequest, call: Any, response: HeartbeatResponse) -> Any:
+        assert response.throttle_time_ms == len(request.group_id)
+        return lambda: renews[-1]
+
+    harness.broker.handlers[ApiKey.HEARTBEAT.value] = Entry(
+        ApiKey.HEARTBEAT, 0, 4, harness.heartbeat, eager=True, repeats=True, renewal=make
+    )
+
+
+def test_a_renewed_request_has_the_bytes_of_the_general_path(loop: asyncio.AbstractEventLoop) -> None:
+    harness, general = Harness(loop), Harness(loop)
+    renews = [True]
+    renewable(harness, renews)
+    for number in range(1, 7):
+        if number == 5:
+            renews.append(False)
+        harness.send(heartbeat(number))
+        general.send(heartbeat(number))
+    # The first two are served by the handler; the fifth is not renewed, and served as a repeated one.
+    assert harness.seen == ["g"] * 4
+    assert bytes(harness.transport.written) == bytes(general.transport.written)
+
+
+def test_renewed_requests_keep_their_order_behind_one_that_waits(loop: asyncio.AbstractEventLoop) -> None:
+    harness = Harness(loop)
+    renewable(harness, [True])
+    for number in (1, 2, 3):
+        harness.send(heartbeat(number))
+    harness.send(sync_group(4) + heartbeat(5))
+    assert harness.answers() == [1, 2, 3]
+    harness.parked[0].set_result(SyncGroupResponse())
+    for _ in range(4):
+        turn(loop)
+    assert harness.answers() == [1, 2, 3, 4, 5]
+    assert harness.seen == ["g", "g"]
+
+
+def test_a_request_is_not_renewed_after_a_change_of_the_rules(loop: asyncio.AbstractEventLoop) -> None:
+    harness = Harness(loop)
+    harness.broker.authorizer = SimpleNamespace(generation=1)
+    renewable(harness, [True])
+    for number in (1, 2, 3):
+        harness.send(heartbeat(number))
+    assert harness.seen == ["g", "g"]
+    harness.broker.authorizer.generation = 2
+    harness.send(heartbeat(4))
+    assert harness.seen == ["g", "g", "g"]
+    harness.send(heartbeat(5))
+    assert harness.seen == ["g", "g", "g"]
+
+
+def test_a_request_whose_time_counts_is_not_renewed(loop: asyncio.AbstractEventLoop) -> None:
+    harness = Harness(loop)
+    metering = SimpleNamespace(begin=lambda: None, end=lambda: None, handler_of=lambda _key, handler: handler)
+    harness.broker.quotas = quotas = SimpleNamespace(measures_time=False, metering=metering)
+    renewable(harness, [True])
+    for number in (1, 2, 3):
+        harness.send(heartbeat(number))
+    assert harness.seen == ["g", "g"]
+    quotas.measures_time = True
+    for number in (4, 5):
+        harness.send(heartbeat(number))
+    assert harness.seen == ["g"] * 4
+    assert harness.answers() == [1, 2, 3, 4, 5]
 
 
 def test_few_long_eager_requests_are_answered_in_the_same_turn(
