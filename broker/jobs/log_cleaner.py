@@ -405,7 +405,7 @@ def _live_producers(log: Log) -> Steps[tuple[list[list[tuple[int, int, int]]], i
     transaction."""
     messages = []
     open_from = 2**63 - 1
-    rest = iter(list(log.producer_ids().values()))
+    rest = iter(list(log.producers.entries.values()))
     while chosen := list(islice(rest, PRODUCERS_PER_MESSAGE)):
         messages.append([(one.producer_id, one.batches[-1][1] if one.batches else -1, one.epoch) for one in chosen])
         open_from = min([open_from, *(one.transaction_first_offset for one in chosen

@@ -196,7 +196,7 @@ class Maintenance:
 
         def expire() -> Steps[None]:
             for log in self._all():
-                log.expire_producers(now_ms)
+                log.producers.expire(now_ms)
                 yield None
 
         await self._background.run_steps(expire())

@@ -171,7 +171,7 @@ class Partition:
 
     def append_marker(self, marker: EndTransaction, now_ms: int) -> AppendInfo:
         """Append a marker as `append` does, with acks=all. Raises also as transaction_checks.check_marker."""
-        transaction_checks.check_marker(self.leader_log().producer_ids().get(marker.producer_id), marker)
+        transaction_checks.check_marker(self.leader_log().producers.entries.get(marker.producer_id), marker)
         return self.append(marker.batch(now_ms), now_ms, -1, from_client=False)
 
     def begin_verification(self, producer_id: int, epoch: int, sequence: int, new_protocol: bool) -> OptionalGuard:

@@ -218,7 +218,7 @@ class LogManager:
         """Apply another producer.id.expiration.ms to all logs, also to those that are not loaded yet."""
         self._loader.forget_producers_after(expiration_ms)
         for log in self.logs.values():
-            log.forget_producers_after(expiration_ms)
+            log.producers.forget_after(expiration_ms)
 
     def size_bytes(self, topic: str) -> int:
         """Return the size on disk of all partitions of a topic that this broker has."""

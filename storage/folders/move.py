@@ -411,7 +411,7 @@ class LogMove:
                     _write_all(targets[slot], entries)
             self._finish_transaction_index(copy)
         epochs = LeaderEpochs(self._files, self.directory)
-        epochs.assign_many(log.epoch_entries())
+        epochs.assign_many(log.epochs.entries())
         epochs.write_unwritten()
         for copy in self._copies:
             copy.close()
@@ -448,7 +448,7 @@ class LogMove:
 
     def _open(self, directory: str, now_ms: int) -> Log:
         log = self.log
-        producers = ProducerStates(self._files, directory, log.producer_expiration_ms)
+        producers = ProducerStates(self._files, directory, log.producers.expiration_ms)
         producers.list_snapshots(entry.name for entry in self._files.list_directory(directory))
         producers.adopt(log.producers)
         epochs = LeaderEpochs.load(self._files, directory)

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from gregor.protocol.turns import Steps
     from gregor.storage.fs.files import Files
     from gregor.storage.log.compaction import DirtyRange
-    from gregor.storage.producers.entry import ProducerEntry
     from gregor.storage.segment.segment import Segment
     from gregor.storage.segment.transaction_index import Aborted
 
@@ -297,40 +296,6 @@ class Log:
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
         """Return (epoch, end offset) of the largest epoch up to the given one; (-1, -1) if that is not known."""
         return self.epochs.end_offset_for(leader_epoch, self.offsets.log_end_offset)
-
-    def epoch_for_offset(self, offset: int) -> int | None:
-        return self.epochs.epoch_for_offset(offset)
-
-    def epoch_entries(self) -> list[tuple[int, int]]:
-        """Return (epoch, start offset) of all known epochs."""
-        return self.epochs.entries()
-
-    # Producers
-
-    def producer_ids(self) -> dict[int, ProducerEntry]:
-        """Return the state of each producer, by producer id; not to be changed."""
-        return self.producers.entries
-
-    @property
-    def producer_expiration_ms(self) -> int:
-        return self.producers.expiration_ms
-
-    def await_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """Note that a batch which begins with this sequence was refused, for a temporary reason: no later batch of the
-        producer is appended before it."""
-        self.producers.await_sequence(producer_id, epoch, sequence)
-
-    def begin_to_lead(self, since_ms: int | None) -> None:
-        """Drop what was noted of refused batches. `since_ms` is the present time if clients wrote to another broker
-        until now: a batch may then arrive later than those that were sent after it."""
-        self.producers.begin_to_lead(since_ms, knows_all=self.log_start_offset == 0)
-
-    def expire_producers(self, now_ms: int) -> None:
-        self.producers.expire(now_ms)
-
-    def forget_producers_after(self, expiration_ms: int) -> None:
-        """Apply another producer.id.expiration.ms from now on."""
-        self.producers.expiration_ms = expiration_ms
 
     # Transactions
 

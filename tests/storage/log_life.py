@@ -346,14 +346,14 @@ class LogLife(LogModel):
             unlink_unfinished(self.files, self.log.directory, paths)
         self.finish_flush()
         offline = self.log.offline
-        known = {one: (entry.epoch, entry.next_sequence) for one, entry in self.log.producer_ids().items()}
+        known = {one: (entry.epoch, entry.next_sequence) for one, entry in self.log.producers.entries.items()}
         self.manager.close_all()
         self.cleaning = None
         self.start_again(machine=False)
         if not offline:
             assert all(folder.was_clean for folder in self.manager.folders)
             if self.log.log_end_offset:
-                again = {one: (entry.epoch, entry.next_sequence) for one, entry in self.log.producer_ids().items()}
+                again = {one: (entry.epoch, entry.next_sequence) for one, entry in self.log.producers.entries.items()}
                 assert again == known
 
     def _crash(self) -> None:

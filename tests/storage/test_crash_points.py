@@ -118,7 +118,7 @@ class Life:
             assert log.log_start_offset <= 4
             assert read_offsets(log, log.log_start_offset) == list(range(log.log_start_offset, log.log_end_offset))
             if log.log_end_offset:
-                assert log.producer_ids()[7].next_sequence == log.log_end_offset
+                assert log.producers.entries[7].next_sequence == log.log_end_offset
                 assert log.latest_epoch() == 1
         if self.made_anew:
             log = manager.logs["gone", 0]

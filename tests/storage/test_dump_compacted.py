@@ -29,7 +29,7 @@ def compacted(directory: Path) -> Log:
     for now_ms in (NOW_MS, NOW_MS + DAY_MS):
         for number in range(200):
             producer = 4711 + number % 2
-            known = log.producer_ids().get(producer)
+            known = log.producers.entries.get(producer)
             pairs = [(b"key-%d" % (number * 7 % 90), None if number % 5 == 0 else b"v" * (number % 60))] * 2
             batch = build_batch(
                 [*pairs, (b"key-%d" % number, b"w" * 50)],

@@ -147,7 +147,7 @@ def test_the_leader_epochs_of_a_moved_log_are_synced() -> None:
     moved_to(manager, log, "/more").flush(NOW_MS)
     run_all(manager.checkpoints.recovery_points())()
     files.crash()
-    assert started(files, *FOLDERS).logs["orders", 0].epoch_entries() == [(0, 0), (3, 12)]
+    assert started(files, *FOLDERS).logs["orders", 0].epochs.entries() == [(0, 0), (3, 12)]
 
 
 def test_a_copy_that_cannot_be_planned_holds_nothing() -> None:
@@ -293,7 +293,7 @@ def test_a_crash_after_a_move_forgets_no_producer() -> None:
     moved_to(manager, log, "/more")
     manager.checkpoints.write_all()
     again = started(files, *FOLDERS).logs["orders", 0]
-    assert again.producer_ids()[7].epoch == 3
+    assert again.producers.entries[7].epoch == 3
     assert read_offsets(again, again.first_segment_offset) == list(range(again.first_segment_offset, 13))
 
 

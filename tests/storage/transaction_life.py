@@ -66,7 +66,7 @@ class TransactionLife:
     def _append(self, producer_id: int, kind: str) -> None:
         keys = tuple(self.random.choices(KEYS, k=self.random.choice([1, 1, 2, 4])))
         epoch, sequence = self._next(producer_id) if producer_id >= 0 else (-1, -1)
-        if self.log.log_start_offset and (entry := self.log.producer_ids().get(producer_id)) is not None:
+        if self.log.log_start_offset and (entry := self.log.producers.entries.get(producer_id)) is not None:
             sequence = entry.next_sequence  # its last batch may be deleted, and its marker not
         first = self.log.log_end_offset
         batch = build_batch(
@@ -108,7 +108,7 @@ class TransactionLife:
 
     def refuse_markers(self) -> None:
         producer_id = self.random.choice(PRODUCERS)
-        entry = self.log.producer_ids().get(producer_id)
+        entry = self.log.producers.entries.get(producer_id)
         if entry is None:
             return
         current = self._next(producer_id)[0]
@@ -259,14 +259,14 @@ class TransactionLife:
         if not self.cleaned_to and not log.log_start_offset:
             assert index_entries(log) == twin.aborted(), self.trace
             epochs = twin.coordinator_epochs()
-            found = {one: entry.coordinator_epoch for one, entry in log.producer_ids().items()}
+            found = {one: entry.coordinator_epoch for one, entry in log.producers.entries.items()}
             assert {one: epoch for one, epoch in found.items() if epoch >= 0} == epochs, self.trace
             upper = self.random.randint(0, stable)
             lower = self.random.randint(0, upper)
             overlapping = [one for one in twin.aborted() if one.last_offset >= lower and one.first_offset < upper]
             assert log.aborted_transactions(lower, upper) == sorted(overlapping, key=lambda one: one.first_offset)
         for one in range(1, 5):
-            entry = log.producer_ids().get(one)
+            entry = log.producers.entries.get(one)
             first = -1 if entry is None else entry.transaction_first_offset
             assert first < log.log_start_offset or first == twin.open_transactions().get(one, -1) or (
                 first == twin.open_transactions(log.log_start_offset).get(one, -1)

@@ -135,7 +135,7 @@ def test_a_partition_moves_with_all_that_is_in_it(two: Two, version: int) -> Non
     moved = two.harness.broker.logs.logs["orders", 0]
     assert [(one.base_offset, one.size_bytes) for one in moved.segments] == segments
     assert [Path(f"{one.stem}.log").read_bytes()[: one.size_bytes] for one in moved.segments] == bytes_before
-    assert (moved.high_watermark, moved.topic_id, moved.epoch_entries()) == (20, log.topic_id, log.epoch_entries())
+    assert (moved.high_watermark, moved.topic_id, moved.epochs.entries()) == (20, log.topic_id, log.epochs.entries())
     assert two.harness.produce("orders", b"after").base_offset == 20
     two.harness.until(lambda: two.folders() == ["b/orders-0"])
     assert two.where(future=True) == []

@@ -314,7 +314,7 @@ def test_producers_are_forgotten(harness: Harness, background: Removals, topic: 
     for clock_ms, known in ((harness.broker.now_ms(), {5}), (later_ms, set())):
         jobs = Maintenance(harness.config, harness.broker.logs, background, lambda now_ms=clock_ms: now_ms)  # type: ignore[misc]
         harness.run(jobs.expire_producers())
-        assert set(log.producer_ids()) == known
+        assert set(log.producers.entries) == known
 
 
 def append_transactional(harness: Harness, topic: str, producer_id: int) -> None:

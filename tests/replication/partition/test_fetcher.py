@@ -29,7 +29,7 @@ def test_records_and_the_high_watermark_come_over() -> None:
     assert leader.partition.high_watermark == 10
     assert follower.log.high_watermark == 10
     assert follower.contents(10) == leader.contents(10)
-    assert follower.log.epoch_entries() == [(0, 0)]
+    assert follower.log.epochs.entries() == [(0, 0)]
 
 
 def test_a_session_names_only_what_has_changed() -> None:
@@ -144,7 +144,7 @@ def test_what_the_new_leader_does_not_have_is_cut_off() -> None:
     assert a.log.log_end_offset == 5
     exchange(a, b)
     assert a.contents(8) == b.contents(8)
-    assert a.log.epoch_entries() == b.log.epoch_entries() == [(0, 0), (1, 5)]
+    assert a.log.epochs.entries() == b.log.epochs.entries() == [(0, 0), (1, 5)]
 
 
 def test_a_log_of_no_epoch_is_cut_back_to_what_is_committed() -> None:

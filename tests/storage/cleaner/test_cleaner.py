@@ -113,7 +113,7 @@ class History:
                 copy.create(f"{DIRECTORY}/{entry.name}").write(self.files.read_bytes(f"{DIRECTORY}/{entry.name}"))
         replayed = producers_told_of(copy)
         assert {one: entry.next_sequence for one, entry in replayed.items()} == {
-            one: entry.next_sequence for one, entry in self.log.producer_ids().items()
+            one: entry.next_sequence for one, entry in self.log.producers.entries.items()
         }
 
 
@@ -203,9 +203,9 @@ def test_only_live_producers_leave_empty_batches() -> None:
     history.compact(NOW_MS)
     empty = [batch for batch in all_batches(history.log) if not batch.record_count]
     assert [batch.producer_id for batch in empty] == [7]
-    assert empty[0].last_sequence + 1 == history.log.producer_ids()[7].next_sequence
+    assert empty[0].last_sequence + 1 == history.log.producers.entries[7].next_sequence
 
-    history.log.expire_producers(NOW_MS + 100 * DAY_MS)
+    history.log.producers.expire(NOW_MS + 100 * DAY_MS)
     history.append([(b"key-1", b"later")], NOW_MS, 0, -1)
     history.log.roll(NOW_MS)
     history.compact(NOW_MS)
@@ -241,13 +241,13 @@ def test_everything_about_the_log_stays_but_its_segments() -> None:
     log.roll(NOW_MS)
     log.restore_high_watermark(log.log_end_offset - 3)
     log.advance_log_start_offset(5)
-    before = (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point, log.epoch_entries())
-    producers = {one: (entry.batches, entry.epoch) for one, entry in log.producer_ids().items()}
+    before = (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point, log.epochs.entries())
+    producers = {one: (entry.batches, entry.epoch) for one, entry in log.producers.entries.items()}
     compact(history.files, log, NOW_MS)
     assert before == (
-        log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point, log.epoch_entries()
+        log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point, log.epochs.entries()
     )  # fmt: skip
-    assert producers == {one: (entry.batches, entry.epoch) for one, entry in log.producer_ids().items()}
+    assert producers == {one: (entry.batches, entry.epoch) for one, entry in log.producers.entries.items()}
     assert log.cleaned_offset is not None
     assert log.cleaned_offset <= log.high_watermark
 

@@ -167,7 +167,7 @@ def gone_on_with(files: MemoryFiles, manager: LogManager) -> tuple[int, LogManag
     moved, old = manager.finish_move(move)
     files.remove_directory(old)
     assert read_offsets(moved, moved.log_start_offset) == expected
-    assert moved.producer_ids() == {}
+    assert moved.producers.entries == {}
     return taken_over_bytes, manager
 
 
@@ -316,7 +316,7 @@ def test_transactions_move_with_their_log() -> None:
     assert aborted_entries(moved) == expected
     assert [one.producer_id for one in expected] == [1, 2, 3, 4, 5, 6]
     assert moved.last_stable_offset == 12
-    check_verified(moved.producer_ids().get(8), moved.producers.verifications, (8, 0, 0), guard)
+    check_verified(moved.producers.entries.get(8), moved.producers.verifications, (8, 0, 0), guard)
     for base in (segment.base_offset for segment in moved.segments if segment.transaction_index is not None):
         assert len(files.read_bytes(f"{TARGET}/t-0/{base:020d}.txnindex")) % 34 == 0
     append_marker(moved, EndTransaction(7, 0, 3, commit=False))

@@ -58,8 +58,8 @@ def test_reopened_log_is_as_it_was_closed() -> None:
     again = open_log(files, segment_bytes=5 * BATCH_BYTES, index_interval_bytes=100, recovery_point=13)
     assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (0, 13, 13)
     assert base_offsets(again) == base_offsets(log)
-    assert again.epoch_entries() == [(0, 0), (4, 12)]
-    assert again.producer_ids()[7].next_sequence == 1
+    assert again.epochs.entries() == [(0, 0), (4, 12)]
+    assert again.producers.entries[7].next_sequence == 1
     assert read_offsets(again, 0) == list(range(13))
     assert again.append_as_leader(batch(), 4, NOW_MS).first_offset == 13
 
@@ -129,7 +129,7 @@ def test_damaged_epoch_file_is_made_again_from_the_batches() -> None:
         log.append_as_leader(batch(), epoch, NOW_MS)
     log.close(clean=True)
     files.create(f"{DIRECTORY}/leader-epoch-checkpoint").write(b"\0" * 12)
-    assert open_log(files).epoch_entries() == [(1, 0), (4, 3), (9, 5)]
+    assert open_log(files).epochs.entries() == [(1, 0), (4, 3), (9, 5)]
     assert files.read_bytes(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n3\n1 0\n4 3\n9 5\n"
 
 
@@ -138,7 +138,7 @@ def test_epochs_of_what_is_no_longer_in_the_log_are_forgotten_when_opening() -> 
     log = filled_log(files, 12)
     log.close(clean=True)
     files.write_atomically(f"{DIRECTORY}/leader-epoch-checkpoint", b"0\n3\n0 0\n1 4\n7 40\n")
-    assert open_log(files, log_start_offset=6).epoch_entries() == [(1, 6)]
+    assert open_log(files, log_start_offset=6).epochs.entries() == [(1, 6)]
 
 
 def test_log_without_snapshots_is_not_read_for_producers() -> None:
@@ -146,7 +146,7 @@ def test_log_without_snapshots_is_not_read_for_producers() -> None:
     log = open_log(files)
     log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
     log.close(clean=False)
-    assert open_log(files).producer_ids() == {}
+    assert open_log(files).producers.entries == {}
 
 
 # Truncation
@@ -179,11 +179,11 @@ def test_truncated_log_is_as_if_the_rest_was_never_appended(counts: list[int], d
     assert log.log_end_offset == min(offset, end_offset)
     assert log.high_watermark == min(offset, high_watermark)
     assert read_offsets(log, 0) == list(range(kept_offset))
-    assert {number: entry.batches[-1:] for number, entry in log.producer_ids().items()} == {
-        number: entry.batches[-1:] for number, entry in twin.producer_ids().items()
+    assert {number: entry.batches[-1:] for number, entry in log.producers.entries.items()} == {
+        number: entry.batches[-1:] for number, entry in twin.producers.entries.items()
     }
-    assert [(epoch, start) for epoch, start in log.epoch_entries()] == [
-        (epoch, start) for epoch, start in twin.epoch_entries() if start < offset
+    assert [(epoch, start) for epoch, start in log.epochs.entries()] == [
+        (epoch, start) for epoch, start in twin.epochs.entries() if start < offset
     ] or offset > kept_offset
     assert [name for name in sorted(names(files)) if name.endswith(".log")] == [
         f"{base:020d}.log" for base in base_offsets(log)
@@ -231,7 +231,7 @@ def test_truncation_below_the_log_begins_anew() -> None:
     log.delete_segments(2, NOW_MS)
     log.truncate_to(3)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (3, 3, 3)
-    assert log.epoch_entries() == []
+    assert log.epochs.entries() == []
     assert base_offsets(log) == [3]
 
 
@@ -241,7 +241,7 @@ def test_truncate_fully_leaves_an_empty_log() -> None:
     log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
     log.truncate_fully_and_start_at(1000, NOW_MS)
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (1000, 1000, 1000)
-    assert log.producer_ids() == {}
+    assert log.producers.entries == {}
     assert {name for name in names(files) if not name.endswith(".deleted")} == {
         *(f"{1000:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")),
         "leader-epoch-checkpoint",
@@ -253,7 +253,7 @@ def test_truncation_to_the_end_forgets_an_epoch_without_records() -> None:
     log = filled_log(MemoryFiles(), 3)
     log.assign_epoch(5, 3)
     log.truncate_to(3)
-    assert log.epoch_entries() == [(0, 0)]
+    assert log.epochs.entries() == [(0, 0)]
 
 
 def test_negative_truncation_is_a_mistake() -> None:
@@ -319,7 +319,7 @@ def test_old_segments_are_renamed_with_all_their_files() -> None:
         for suffix in suffixes
     )
     assert all(files.exists(path) for path in paths)
-    assert log.epoch_entries() == [(0, 10)]
+    assert log.epochs.entries() == [(0, 10)]
     assert read_offsets(log, 10) == list(range(10, 20))
     assert log.delete_old_segments(NOW_MS + 9_000 + 10_001) == []
 
@@ -386,10 +386,10 @@ def test_compacted_topic_keeps_its_segments() -> None:
 def test_idle_producers_expire() -> None:
     log = open_log(MemoryFiles())
     log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
-    log.expire_producers(NOW_MS + 86_399_999)
-    assert list(log.producer_ids()) == [7]
-    log.expire_producers(NOW_MS + 86_400_000)
-    assert log.producer_ids() == {}
+    log.producers.expire(NOW_MS + 86_399_999)
+    assert list(log.producers.entries) == [7]
+    log.producers.expire(NOW_MS + 86_400_000)
+    assert log.producers.entries == {}
 
 
 # Flushing
@@ -408,7 +408,7 @@ def test_flush_makes_everything_up_to_the_end_durable() -> None:
     files.crash()
     again = open_log(files)
     assert read_offsets(again, 0)[:12] == list(range(12))
-    assert again.epoch_entries() == [(0, 0)]
+    assert again.epochs.entries() == [(0, 0)]
     assert {f"{5:020d}.snapshot", f"{10:020d}.snapshot"} <= names(files)
     for segment in again.segments[:-1]:
         assert files.read_bytes(f"{segment.stem}.timeindex") != b""

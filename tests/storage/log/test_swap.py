@@ -29,7 +29,7 @@ CONFIG = log_config(**LIMITS)
 
 def fill(log: Log, count: int = 12, producer_id: int = 7) -> None:
     for number in range(count):
-        sequence = log.producer_ids()[producer_id].next_sequence if producer_id in log.producer_ids() else 0
+        sequence = log.producers.entries[producer_id].next_sequence if producer_id in log.producers.entries else 0
         pair = (b"key-%d" % (number % 3), b"value-%d" % log.log_end_offset)
         log.append_as_leader(
             build_batch([pair], timestamp_ms=NOW_MS, producer_id=producer_id, producer_epoch=0, base_sequence=sequence),
@@ -276,7 +276,7 @@ def test_any_crash_leaves_every_last_value(every: int, machine: bool) -> None:
             assert found.keys() == files.promised.keys()
             assert all(number(found[key]) >= number(files.promised[key]) for key in found)
             assert consumed_offsets(log) == [record.offset for record in all_records(log)]
-            assert log.producer_ids()[7].next_sequence == log.log_end_offset
+            assert log.producers.entries[7].next_sequence == log.log_end_offset
             assert not [entry for entry in listed(files) if entry.name.endswith((".swap", ".cleaned"))]
             assert log.cleaned_offset is None or log.cleaned_offset <= log.log_end_offset
     assert crashed_in_swap > 0

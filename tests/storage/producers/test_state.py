@@ -209,7 +209,7 @@ def test_another_epoch_in_the_log_tells_nothing_of_this_one() -> None:
     log.restore_high_watermark(log.log_end_offset)
     assert answer(log, 0, epoch=1) == TAKEN  # a repetition, among the last ten
     assert answer(log, 2**31 - 2, epoch=1) == GAP
-    assert [entry[0] for entry in log.producer_ids()[7].batches] == [0, 1]
+    assert [entry[0] for entry in log.producers.entries[7].batches] == [0, 1]
 
 
 def test_looking_back_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,12 +285,12 @@ def test_what_follows_a_batch_that_the_disk_did_not_take_is_to_be_sent_again_wit
 def test_what_was_sent_behind_a_refused_batch_is_not_taken_before_it() -> None:
     """An unknown producer may begin anywhere: without the wait the later batch would be accepted, the first never."""
     log = open_log(MemoryFiles())
-    log.await_sequence(7, 0, 0)
+    log.producers.await_sequence(7, 0, 0)
     assert [answer(log, sequence) for sequence in (1, 2, 0, 1, 2)] == [AGAIN, AGAIN, TAKEN, TAKEN, TAKEN]
-    log.await_sequence(7, 0, 3)
+    log.producers.await_sequence(7, 0, 3)
     assert [answer(log, sequence) for sequence in (4, 3, 4, 6)] == [AGAIN, TAKEN, TAKEN, GAP]
-    log.await_sequence(7, 0, 5)
-    log.begin_to_lead(None)
+    log.producers.await_sequence(7, 0, 5)
+    log.producers.begin_to_lead(None, knows_all=log.log_start_offset == 0)
     assert answer(log, 6) == GAP
     # Others begin where they like.
     assert log.append_as_leader(sequenced(8, 0, 9), 0, NOW_MS).first_offset == 5
@@ -301,14 +301,14 @@ def test_of_several_refused_batches_the_first_is_awaited() -> None:
     log = open_log(MemoryFiles())
     assert answer(log, 0) == TAKEN
     for sequence in (1, 2, 3):
-        log.await_sequence(7, 0, sequence)
+        log.producers.await_sequence(7, 0, sequence)
     assert [answer(log, sequence) for sequence in (4, 2, 3, 1, 2, 4)] == [*[AGAIN] * 3, TAKEN, TAKEN, AGAIN]
     # A batch that is refused once more is awaited again.
-    log.await_sequence(7, 0, 3)
+    log.producers.await_sequence(7, 0, 3)
     assert [answer(log, sequence) for sequence in (4, 3, 4)] == [AGAIN, TAKEN, TAKEN]
     # The refusal of the second reaches the client late: it repeats the first, and sends another that is new.
     for sequence in (7, 5, 6):
-        log.await_sequence(7, 0, sequence)
+        log.producers.await_sequence(7, 0, sequence)
     assert [answer(log, sequence) for sequence in (5, 8, 6, 8, 7, 9)] == [TAKEN, AGAIN, TAKEN, AGAIN, TAKEN, GAP]
 
 
@@ -316,7 +316,7 @@ def test_refused_sequences_may_wrap_around() -> None:
     log = open_log(MemoryFiles())
     assert answer(log, LAST_SEQUENCE - 1) == TAKEN
     for sequence in (LAST_SEQUENCE, 0, 1):
-        log.await_sequence(7, 0, sequence)
+        log.producers.await_sequence(7, 0, sequence)
     assert [answer(log, sequence) for sequence in (0, 1, 2)] == [AGAIN] * 3
     assert [answer(log, sequence) for sequence in (LAST_SEQUENCE, 1, 0, 1, 3)] == [TAKEN, AGAIN, TAKEN, TAKEN, GAP]
 
@@ -326,7 +326,7 @@ def test_the_first_batch_of_an_epoch_is_awaited_too() -> None:
     assert [answer(log, sequence) for sequence in (0, 1)] == [TAKEN, TAKEN]
     assert answer(log, 1, epoch=1) == GAP
     for sequence in (0, 1):
-        log.await_sequence(7, 1, sequence)
+        log.producers.await_sequence(7, 1, sequence)
     assert answer(log, 3) == GAP  # not of that epoch
     assert [answer(log, sequence, epoch=1) for sequence in (2, 1, 0, 1, 2)] == [AGAIN, AGAIN, TAKEN, TAKEN, TAKEN]
 
@@ -335,7 +335,7 @@ def test_a_gap_passes_where_the_leader_is_new() -> None:
     """The leader before may have refused what is missing."""
     log = open_log(MemoryFiles())
     assert [answer(log, sequence) for sequence in (5, 6)] == [TAKEN, TAKEN]
-    log.begin_to_lead(NOW_MS)
+    log.producers.begin_to_lead(NOW_MS, knows_all=log.log_start_offset == 0)
     late_ms = NOW_MS + NEW_LEADER_MS - 1
     assert answer(log, 8, now_ms=late_ms) == AGAIN
     assert answer(log, 1, epoch=1, now_ms=late_ms) == AGAIN
@@ -359,7 +359,7 @@ def test_who_is_unknown_where_records_were_deleted_begins_anywhere_at_a_new_lead
     assert answer(log, 0) == TAKEN
     log.restore_high_watermark(1)
     log.advance_log_start_offset(1)
-    log.begin_to_lead(NOW_MS)
+    log.producers.begin_to_lead(NOW_MS, knows_all=log.log_start_offset == 0)
     assert answer(log, 2) == AGAIN
     assert log.append_as_leader(sequenced(8, 0, 3), 0, NOW_MS).first_offset == 1
 
@@ -368,10 +368,10 @@ def test_only_so_many_refused_producers_are_waited_for() -> None:
     """Their ids may be made up."""
     log = open_log(MemoryFiles())
     for producer_id in range(MAX_AWAITED):
-        log.await_sequence(producer_id, 0, 0)
-    log.await_sequence(0, 0, 1)  # lately again
+        log.producers.await_sequence(producer_id, 0, 0)
+    log.producers.await_sequence(0, 0, 1)  # lately again
     for producer_id in range(MAX_AWAITED, MAX_AWAITED + 3):
-        log.await_sequence(producer_id, 0, 0)
+        log.producers.await_sequence(producer_id, 0, 0)
     assert len(log.producers.awaited) == MAX_AWAITED
     assert {1, 2, 3}.isdisjoint(log.producers.awaited)
     assert log.producers.awaited[0] == (0, 0, 1)
@@ -404,11 +404,11 @@ def test_transaction_is_remembered_until_its_marker() -> None:
     log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
     log.append_as_leader(sequenced(7, 0, 1, transactional=True), 0, NOW_MS)
     log.append_as_leader(sequenced(7, 0, 2, transactional=True), 0, NOW_MS)
-    assert log.producer_ids()[7].transaction_first_offset == 1
+    assert log.producers.entries[7].transaction_first_offset == 1
     states = ProducerStates(files, log.directory)
     for scanned in log.segments[0].scan():
         states.replay(scanned)
-    assert format_snapshot(states.entries.values()) == format_snapshot(log.producer_ids().values())
+    assert format_snapshot(states.entries.values()) == format_snapshot(log.producers.entries.values())
     marker = BatchHeader.read(
         batch(
             base_offset=3,
@@ -571,7 +571,7 @@ def test_batches_behind_the_snapshot_are_replayed() -> None:
         segment.become_inactive()
     assert len(log.segments) > 3
     again = open_log(files, segment_bytes=250)  # as after recovery: no snapshot at the end
-    assert again.producer_ids()[7].next_sequence == 9
+    assert again.producers.entries[7].next_sequence == 9
     assert again.append_as_leader(sequenced(7, 0, 8), 0, NOW_MS).duplicate
 
 
@@ -580,4 +580,4 @@ def test_flipped_sequence_is_a_wrong_checksum_not_another_sequence() -> None:
     with pytest.raises(KafkaError) as raised:
         log.append_as_leader(patched(sequenced(7, 0, 0), ">I", 17, 1), 0, NOW_MS)
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
-    assert log.producer_ids() == {}
+    assert log.producers.entries == {}

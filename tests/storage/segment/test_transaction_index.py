@@ -56,7 +56,7 @@ class World:
         self.log.restore_high_watermark(self.log.log_end_offset)
 
     def compact(self, now_ms: int = NOW_MS) -> None:
-        self.log.expire_producers(NOW_MS + 100 * DAY_MS)  # no batch stays for a producer's sake
+        self.log.producers.expire(NOW_MS + 100 * DAY_MS)  # no batch stays for a producer's sake
         compact(self.files, self.log, now_ms)
 
     def again(self, now_ms: int) -> None:
