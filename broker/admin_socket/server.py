@@ -148,7 +148,7 @@ class Control:
                 "bytes_after": result.bytes_after,
                 "records_before": result.records_read,
                 "records_after": result.records_kept,
-                "cleaned_offset": log.cleaned_offset,
+                "cleaned_offset": log.offsets.cleaned_offset,
             }
 
     def _retain(self, log: Log, now_ms: int) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class Control:
         return answer | {
             "when": when,
             "why": why,
-            "cleaned_offset": log.cleaned_offset,
+            "cleaned_offset": log.offsets.cleaned_offset,
             "end_offset": log.log_end_offset,
             "clean_bytes": dirty.clean_bytes,
             "dirty_bytes": dirty.cleanable_bytes,

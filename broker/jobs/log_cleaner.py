@@ -226,9 +226,9 @@ class LogCleaner:
             if not log.config.delete:
                 logger.warning(
                     "%s-%d: compacted up to offset %s, which is not in the log any more; starting over at %d",
-                    log.topic, log.partition, log.cleaned_offset, dirty.first_dirty_offset,
+                    log.topic, log.partition, log.offsets.cleaned_offset, dirty.first_dirty_offset,
                 )  # fmt: skip
-            log.mark_cleaned_to(dirty.first_dirty_offset)
+            log.offsets.mark_cleaned_to(dirty.first_dirty_offset)
         return dirty
 
     # -- one run ---------------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ class LogCleaner:
         limit = self._config["log.cleaner.io.max.bytes.per.second"] / max(1, len(self._running))
         end_offset = await process.clean(job, producers, None if limit > UNLIMITED_BYTES_PER_SECOND else limit, swap)
         if log.generation == generation:
-            log.mark_cleaned_to(end_offset)
+            log.offsets.mark_cleaned_to(end_offset)
         self._logs.report(await self._background.run(run_all(self._logs.checkpoints.cleaned_offsets())))
         result = CleaningResult(
             True,

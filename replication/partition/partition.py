@@ -102,7 +102,7 @@ class Partition:
 
         Its HW comes from a checkpoint; recovery may have truncated the log below it, retention advanced the start.
         """
-        log.restore_high_watermark(log.high_watermark)
+        log.offsets.restore_high_watermark(log.high_watermark)
         self.log = log
 
     def accept_topic_id(self, topic_id: Uuid) -> bool:

@@ -469,8 +469,8 @@ class LogMove:
         )
         if moved.log_end_offset != log.log_end_offset:
             raise ValueError(f"the copy ends with {moved.log_end_offset}, the log with {log.log_end_offset}")
-        moved.restore_high_watermark(log.high_watermark)
-        moved.mark_cleaned_to(log.cleaned_offset)
+        moved.offsets.restore_high_watermark(log.high_watermark)
+        moved.offsets.mark_cleaned_to(log.offsets.cleaned_offset)
         moved.names_changed()
         return moved
 

@@ -184,28 +184,9 @@ class Log:
     def high_watermark(self) -> int:
         return self.offsets.high_watermark
 
-    def restore_high_watermark(self, offset: int) -> None:
-        """Set the high watermark to that of a checkpoint, or to the nearest offset that the log holds."""
-        offsets = self.offsets
-        offsets.high_watermark = min(max(offset, offsets.log_start_offset), offsets.log_end_offset)
-
     @property
     def recovery_point(self) -> int:
         return self.offsets.recovery_point
-
-    def acknowledge_lower_recovery_point(self) -> bool:
-        """Return whether a truncation has lowered the recovery point since the last call: until the checkpoint is
-        written again, it covers offsets whose new batches are not synced."""
-        fell, self.offsets.recovery_point_fell = self.offsets.recovery_point_fell, False
-        return fell
-
-    @property
-    def cleaned_offset(self) -> int | None:
-        return self.offsets.cleaned_offset
-
-    def mark_cleaned_to(self, offset: int | None) -> None:
-        """Note that everything below the offset has been compacted; None: the log was never compacted."""
-        self.offsets.cleaned_offset = offset
 
     @property
     def offline(self) -> bool:
@@ -270,10 +251,6 @@ class Log:
     def segments(self) -> tuple[Segment, ...]:
         """In offset order, the active one last; not to be changed."""
         return tuple(self._segments.items)
-
-    @property
-    def unflushed_messages(self) -> int:
-        return self.offsets.log_end_offset - self.offsets.recovery_point
 
     def retire(self) -> None:
         """Write nothing any more: the files under the log's names may belong to another log by now."""

@@ -57,7 +57,7 @@ def compact(files: Files, log: Log, now_ms: int, **changes: Any) -> int:
         files.sync_directory(log.directory)
         for path in paths:
             files.unlink(path)
-    log.mark_cleaned_to(run.end_offset)
+    log.offsets.mark_cleaned_to(run.end_offset)
     return run.end_offset
 
 

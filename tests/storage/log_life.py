@@ -137,7 +137,7 @@ class LogLife(LogModel):
         producer.next_sequence = sequence + count
         producer.last = data, info.first_offset, info.last_offset
         if rng.random() < 0.8:
-            log.restore_high_watermark(log.log_end_offset)
+            log.offsets.restore_high_watermark(log.log_end_offset)
 
     def _key(self) -> bytes | None:
         return self.random.choice(KEYS)
@@ -149,7 +149,7 @@ class LogLife(LogModel):
         self.log.roll(self.now_ms)
 
     def raise_high_watermark(self) -> None:
-        self.log.restore_high_watermark(self.random.randint(self.log.high_watermark, self.log.log_end_offset))
+        self.log.offsets.restore_high_watermark(self.random.randint(self.log.high_watermark, self.log.log_end_offset))
 
     def retain(self) -> None:
         before = self.log.log_start_offset
@@ -229,7 +229,7 @@ class LogLife(LogModel):
             return
         dirty = log.dirty_range(self.now_ms)
         if dirty.restarts:
-            log.mark_cleaned_to(dirty.first_dirty_offset)
+            log.offsets.mark_cleaned_to(dirty.first_dirty_offset)
         if not dirty.cleanable_bytes:
             return
         segments = {one.base_offset: one for one in log.segments if one.base_offset < dirty.first_uncleanable_offset}
@@ -268,7 +268,7 @@ class LogLife(LogModel):
                 log.end_cleaning()
                 self.cleaning = None
                 if log.generation == cleaning.generation:
-                    log.mark_cleaned_to(cleaning.run.end_offset)
+                    log.offsets.mark_cleaned_to(cleaning.run.end_offset)
                 self.manager.report(run_all(self.manager.checkpoints.cleaned_offsets())())
         except (LogChanged, KafkaError, OSError):
             log.end_cleaning()

@@ -77,7 +77,7 @@ class Life:
         run_all(manager.checkpoints.recovery_points())()
         self._append(6)
         log = self._logs["t", 0]
-        log.restore_high_watermark(5)
+        log.offsets.restore_high_watermark(5)
         log.advance_log_start_offset(4)
         for path in log.delete_old_segments(NOW_MS):
             self.files.unlink(path)

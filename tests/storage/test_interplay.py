@@ -42,7 +42,7 @@ def made(manager: LogManager, topic: str = "orders", count: int = 12, topic_id: 
     log = manager.get_or_create(topic, 0, topic_id or random_uuid(), CONFIG)
     for _ in range(count):
         log.append_as_leader(batch(1), 0, NOW_MS)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     return log
 
 
@@ -234,7 +234,7 @@ def test_a_crash_while_a_swap_is_taken_back_leaves_no_index_of_another_segment(r
         key = b"same" if number < 5 else b"key-%d" % number
         pair = (key, b"v" * (number * 7 % 30))
         log.append_as_leader(build_batch([pair], timestamp_ms=NOW_MS), 0, NOW_MS)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     plan = swap_begun(files, log)
     log.flush(NOW_MS)
     manager.checkpoints.write_all()
@@ -287,7 +287,7 @@ def test_a_crash_after_a_move_forgets_no_producer() -> None:
     log.append_as_leader(sequenced(7, 3, 0), 0, NOW_MS)
     for _ in range(12):
         log.append_as_leader(batch(1), 0, NOW_MS)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     log.delete_segments(log.segments_count - 1, NOW_MS)
     log.flush(NOW_MS)
     moved_to(manager, log, "/more")
@@ -306,7 +306,7 @@ def test_a_power_cut_in_a_second_move_finds_one_newer_copy() -> None:
     manager = started(files, *FOLDERS)
     log = manager.logs["orders", 0]
     original = log.directory
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     moved = moved_to(manager, log, "/data")
     (aside,) = [one.name for one in files.list_directory("/more") if one.name.endswith("-delete")]
     files.rename(f"/more/{aside}", original)

@@ -29,7 +29,7 @@ def loaded(files: MemoryFiles) -> LogManager:
     manager = LogManager(BrokerConfig({"log.dirs": "/data"}), files, lambda: NOW)
     for log in manager.load(lambda topic: CONFIG):
         if log is not None:
-            log.restore_high_watermark(log.log_end_offset)
+            log.offsets.restore_high_watermark(log.log_end_offset)
     return manager
 
 

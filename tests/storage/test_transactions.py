@@ -38,7 +38,7 @@ def end(log: Log, producer_id: int, *, commit: bool, epoch: int = 0, coordinator
 
 
 def commit_all(log: Log) -> None:
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
 
 
 def test_offsets_are_stable_once_the_marker_is_below_the_high_watermark() -> None:

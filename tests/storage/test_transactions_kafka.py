@@ -181,7 +181,7 @@ class Pair:
             self.same(self.ours.mark(marker), self.kafka("mark", *fields, NOW_MS))
         elif chance < 0.95:
             self.high_watermark = rng.randint(self.high_watermark, log.log_end_offset)
-            log.restore_high_watermark(self.high_watermark)
+            log.offsets.restore_high_watermark(self.high_watermark)
             self.same(self.ours.state(), self.kafka("hw", self.high_watermark))
         elif log.segments[-1].size_bytes:
             log.roll(NOW_MS)
@@ -202,7 +202,7 @@ def test_both_do_the_same(seed: int, kafka: Kafka, tmp_path: pathlib.Path) -> No
     for _ in range(STEPS):
         pair.step()
     end = pair.ours.log.log_end_offset
-    pair.ours.log.restore_high_watermark(end)
+    pair.ours.log.offsets.restore_high_watermark(end)
     pair.same(pair.ours.state(), kafka("hw", end))
     pair.ours.log.close(clean=True)
     kafka("close")
@@ -229,7 +229,7 @@ def test_both_do_the_same(seed: int, kafka: Kafka, tmp_path: pathlib.Path) -> No
                 for path in [*folder.glob("*.txnindex"), *folder.glob("*.snapshot")]:
                     path.unlink()
         pair.open(clean=clean)
-        pair.ours.log.restore_high_watermark(end)
+        pair.ours.log.offsets.restore_high_watermark(end)
         pair.same(pair.ours.state(), kafka("hw", end))
         assert pair.answers[-1] == last
         pair.ours.log.close(clean=True)

@@ -129,7 +129,7 @@ class TransactionLife:
     def raise_high_watermark(self) -> None:
         """To the end of a batch."""
         ends = [one.last_offset + 1 for one in self.twin.batches]
-        self.log.restore_high_watermark(
+        self.log.offsets.restore_high_watermark(
             self.random.choice([end for end in ends if end >= self.log.high_watermark] or [self.log.log_end_offset])
         )
 
@@ -168,7 +168,7 @@ class TransactionLife:
         if "compact" in self.settings["cleanup_policy"]:
             self.log.flush(NOW_MS)
             if self.log.dirty_range(NOW_MS).restarts:
-                self.log.mark_cleaned_to(None)
+                self.log.offsets.mark_cleaned_to(None)
             if self.log.dirty_range(NOW_MS).cleanable_bytes:
                 self.cleaned_to = max(self.cleaned_to, compact(self.files, self.log, NOW_MS + self.random.randrange(5)))
                 assert self.cleaned_to <= self.log.last_stable_offset
@@ -203,8 +203,8 @@ class TransactionLife:
             except StopIteration as finished:
                 self.log = finished.value
                 break
-        self.log.restore_high_watermark(log.high_watermark)
-        self.log.mark_cleaned_to(log.cleaned_offset)
+        self.log.offsets.restore_high_watermark(log.high_watermark)
+        self.log.offsets.mark_cleaned_to(log.offsets.cleaned_offset)
         self._forget_ended()
         for path in loader.unlinkable:
             self.files.unlink(path)
@@ -233,7 +233,7 @@ class TransactionLife:
             if copy.log_start_offset == copy.log_end_offset:
                 copy.begin_with(data, NOW_MS)
             copy.append_as_follower(data, NOW_MS)
-        copy.restore_high_watermark(log.high_watermark)
+        copy.offsets.restore_high_watermark(log.high_watermark)
         start = max(log.log_start_offset, copy.log_start_offset)
         if copy.log_end_offset == log.log_end_offset:
             got, expected = consumed(copy, start, 500), consumed(log, start, 500)

@@ -177,7 +177,7 @@ def test_retention_and_truncation_meanwhile(two: Two, gate: list[bool]) -> None:
     start = log.log_start_offset
     assert start > 0
     log.truncate_to(18)
-    log.restore_high_watermark(18)
+    log.offsets.restore_high_watermark(18)
     two.harness.produce("orders", b"instead")
     gate.append(True)
     two.harness.until(lambda: two.where() == [two.b])
@@ -527,7 +527,7 @@ def test_compaction_meanwhile(two: Two, gate: list[bool]) -> None:
     gate.append(True)
     two.harness.until(lambda: two.where() == [two.b])
     moved = two.harness.broker.logs.logs["orders", 0]
-    assert moved.cleaned_offset == log.cleaned_offset
+    assert moved.offsets.cleaned_offset == log.offsets.cleaned_offset
     assert [(record.offset, record.key, record.value) for record in two.harness.records("orders")] == expected
     assert len(list(Path(two.b, "orders-0").glob("*.log"))) == moved.segments_count
     two.restart()

@@ -151,7 +151,7 @@ def test_a_log_of_no_epoch_is_cut_back_to_what_is_committed() -> None:
     follower = Replica(1)
     follower.log.append_as_leader(batch(3), -1, NOW)
     assert follower.log.latest_epoch() is None
-    follower.log.restore_high_watermark(0)
+    follower.log.offsets.restore_high_watermark(0)
     follower.partition.become_follower(state(0, 0, [0, 1], [0, 1], 0))
     follower.fetcher.follow(follower.partition)
     assert follower.log.log_end_offset == 0

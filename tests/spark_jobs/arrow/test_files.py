@@ -52,7 +52,7 @@ class Served:
         self.commit()
 
     def commit(self) -> None:
-        self.log.restore_high_watermark(self.log.log_end_offset)
+        self.log.offsets.restore_high_watermark(self.log.log_end_offset)
         self.leader.first, self.leader.end = self.log.log_start_offset, self.log.log_end_offset
 
     def compact(self) -> None:

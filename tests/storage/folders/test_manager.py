@@ -271,7 +271,7 @@ class TestRemoval:
         manager = started(files)
         log = manager.get_or_create("t", 0, TOPIC_ID, SMALL_SEGMENTS)
         fill(log, 50)
-        log.restore_high_watermark(50)
+        log.offsets.restore_high_watermark(50)
         log.advance_log_start_offset(40)
         log.flush()
         manager.checkpoints.write_all()
@@ -295,7 +295,7 @@ class TestCheckpoints:
             fill(log, flushed)
             log.flush()
             fill(log, 7 - flushed)
-            log.restore_high_watermark(high_watermark)
+            log.offsets.restore_high_watermark(high_watermark)
             log.advance_log_start_offset(start)
         run_all(manager.checkpoints.recovery_points())()
         assert offsets_in(files, "recovery-point-offset-checkpoint", "/a") == {("t", 0): 3}
@@ -312,7 +312,7 @@ class TestCheckpoints:
         manager = started(files)
         log = manager.get_or_create("t", 0, TOPIC_ID, SMALL_SEGMENTS)
         fill(log, 9)
-        log.restore_high_watermark(7)
+        log.offsets.restore_high_watermark(7)
         log.advance_log_start_offset(1)
         log.flush()
         manager.checkpoints.write_all()
@@ -334,7 +334,7 @@ class TestCheckpoints:
         for partition in range(3):
             log = manager.get_or_create("t", partition, TOPIC_ID, SMALL_SEGMENTS)
             fill(log, 4)
-            log.restore_high_watermark(4)
+            log.offsets.restore_high_watermark(4)
             log.advance_log_start_offset(2)
             log.flush()
         manager.checkpoints.write_all()
@@ -529,7 +529,7 @@ def test_retention_goes_a_log_a_step_and_past_failures(caplog: pytest.LogCapture
     for partition in range(3):
         log = manager.get_or_create("t", partition, TOPIC_ID, config)
         fill(log, 9)
-        log.restore_high_watermark(9)
+        log.offsets.restore_high_watermark(9)
     files.fail("rename")
     passes = list(manager.retention_pass(NOW_MS + 2000))
     assert len(passes) == 2

@@ -25,7 +25,7 @@ def filled_log(files: MemoryFiles, count: int = 20, *, now_ms: int = NOW_MS, **s
     log = open_log(files, **{"segment_bytes": 5 * BATCH_BYTES, **settings})
     for number in range(count):
         log.append_as_leader(batch(timestamp_ms=now_ms + 1000 * number), 0, now_ms + 1000 * number)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     return log
 
 
@@ -162,7 +162,7 @@ def test_truncated_log_is_as_if_the_rest_was_never_appended(counts: list[int], d
         log.append_as_leader(sequenced(number % 2, 0, number // 2 * 5, count), number // 3, NOW_MS + number)
         log.producers.entries[number % 2].next_sequence = (number // 2 + 1) * 5
     offset = data.draw(st.integers(0, sum(counts) + 2))
-    log.restore_high_watermark(data.draw(st.integers(0, log.log_end_offset)))
+    log.offsets.restore_high_watermark(data.draw(st.integers(0, log.log_end_offset)))
     high_watermark = log.high_watermark
     end_offset = log.log_end_offset
 
@@ -347,7 +347,7 @@ def test_retention_by_size_keeps_that_much() -> None:
 
 def test_nothing_above_the_high_watermark_goes() -> None:
     log = filled_log(MemoryFiles(), retention_ms=0)
-    log.restore_high_watermark(9)
+    log.offsets.restore_high_watermark(9)
     log.delete_old_segments(NOW_MS + 1_000_000)
     assert base_offsets(log) == [5, 10, 15]
 
@@ -404,7 +404,7 @@ def test_flush_makes_everything_up_to_the_end_durable() -> None:
     plan.run()
     assert log.recovery_point == 0
     log.flushed(plan)
-    assert (log.recovery_point, log.unflushed_messages, log.last_flush_ms) == (12, 1, NOW_MS + 7)
+    assert (log.recovery_point, log.offsets.unflushed_messages, log.last_flush_ms) == (12, 1, NOW_MS + 7)
     files.crash()
     again = open_log(files)
     assert read_offsets(again, 0)[:12] == list(range(12))
@@ -494,7 +494,7 @@ def test_a_deletion_that_fails_half_way_is_gone_on_with() -> None:
         log = open_log(files, segment_bytes=300)
         for _ in range(12):
             log.append_as_leader(sequenced(7, 0, log.log_end_offset), 0, NOW_MS)
-        log.restore_high_watermark(log.log_end_offset)
+        log.offsets.restore_high_watermark(log.log_end_offset)
         bases = [one.base_offset for one in log.segments]
         assert len(bases) > 3
         files.fail("rename", after=failing)
@@ -552,7 +552,7 @@ def test_long_log_is_flushed_in_several_plans(monkeypatch: pytest.MonkeyPatch) -
     files = MemoryFiles()
     log = filled_log(files, 18)
     points = []
-    while log.unflushed_messages:
+    while log.offsets.unflushed_messages:
         log.flush()
         points.append(log.recovery_point)
     assert points == [10, 18]

@@ -34,7 +34,7 @@ def test_a_dropped_log_is_freed_without_a_collection() -> None:
         run_all(log.offset_of_max_timestamp())
         handed_out.extend([log.read(3, 1000, 20), log.read(4, 1000, 20, waits_for_disk=False), log.append_as_leader])
         handed_out.append(log.offset_for_timestamp(NOW_MS))
-        log.restore_high_watermark(log.log_end_offset)
+        log.offsets.restore_high_watermark(log.log_end_offset)
         for path in log.delete_old_segments(NOW_MS):
             files.unlink(path)
         log.truncate_to(17, NOW_MS)

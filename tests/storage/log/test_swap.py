@@ -36,7 +36,7 @@ def fill(log: Log, count: int = 12, producer_id: int = 7) -> None:
             1,
             NOW_MS,
         )
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
 
 
 def filled(files: MemoryFiles) -> Log:
@@ -217,11 +217,11 @@ def test_retention_waits_for_a_compaction() -> None:
 
 def test_truncation_takes_the_cleaned_offset_along() -> None:
     log = filled(MemoryFiles())
-    log.mark_cleaned_to(10)
+    log.offsets.mark_cleaned_to(10)
     log.truncate_to(11)
-    assert log.cleaned_offset == 10
+    assert log.offsets.cleaned_offset == 10
     log.truncate_to(4)
-    assert log.cleaned_offset == 4
+    assert log.offsets.cleaned_offset == 4
 
 
 # Crashes
@@ -278,7 +278,7 @@ def test_any_crash_leaves_every_last_value(every: int, machine: bool) -> None:
             assert consumed_offsets(log) == [record.offset for record in all_records(log)]
             assert log.producers.entries[7].next_sequence == log.log_end_offset
             assert not [entry for entry in listed(files) if entry.name.endswith((".swap", ".cleaned"))]
-            assert log.cleaned_offset is None or log.cleaned_offset <= log.log_end_offset
+            assert log.offsets.cleaned_offset is None or log.offsets.cleaned_offset <= log.log_end_offset
     assert crashed_in_swap > 0
 
 

@@ -100,7 +100,7 @@ def test_log_answers_as_a_producer_model_that_forgets_nothing(
             assert (info.first_offset, info.last_offset) == (expected, info.first_offset + count - 1)
             assert info.duplicate == (expected != end_offset)
             assert log.log_end_offset == (end_offset if info.duplicate else end_offset + count)
-            log.restore_high_watermark(log.log_end_offset if committed else 0)
+            log.offsets.restore_high_watermark(log.log_end_offset if committed else 0)
 
 
 def test_duplicate_is_answered_with_the_first_times_offsets_and_timestamp() -> None:
@@ -139,7 +139,7 @@ def test_repetition_of_something_old_is_told_as_one_once_that_is_committed() -> 
         (3, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
         (4, ErrorCode.DUPLICATE_SEQUENCE_NUMBER),
     ):
-        log.restore_high_watermark(high_watermark)
+        log.offsets.restore_high_watermark(high_watermark)
         assert [answer(log, 0, 2), answer(log, 2, 2), answer(log, 0, 4)] == [code] * 3
     assert log.append_as_leader(sequenced(7, 0, 4, 2), 0, NOW_MS).duplicate  # one of the last ten
     # Into what is kept, with other bounds; ahead; and another epoch's.
@@ -154,7 +154,7 @@ def test_what_nobody_saw_being_stored_is_not_called_a_repetition() -> None:
     log = open_log(MemoryFiles())
     for sequence in range(50, 52 + BATCHES_KEPT):
         assert answer(log, sequence) is ErrorCode.NONE
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     assert answer(log, 49) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert answer(log, 49, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert answer(log, 50) is answer(log, 51) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
@@ -173,7 +173,7 @@ def test_what_a_snapshot_does_not_tell_is_looked_up_in_the_log(segment_bytes: in
     log = open_log(files, segment_bytes=segment_bytes)
     for sequence in range(80, 80 + after):
         assert answer(log, sequence) is ErrorCode.NONE
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     kept = 80 + after - BATCHES_KEPT
     assert answer(log, 60) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     for sequence in range(kept, 80 + after):
@@ -206,7 +206,7 @@ def test_another_epoch_in_the_log_tells_nothing_of_this_one() -> None:
     log.close(clean=True)
     log = open_log(files)
     assert [answer(log, sequence, epoch=1) for sequence in (0, 1)] == [TAKEN] * 2
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     assert answer(log, 0, epoch=1) == TAKEN  # a repetition, among the last ten
     assert answer(log, 2**31 - 2, epoch=1) == GAP
     assert [entry[0] for entry in log.producers.entries[7].batches] == [0, 1]
@@ -222,7 +222,7 @@ def test_looking_back_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
         assert answer(log, sequence) == TAKEN
     log.close(clean=True)
     log = open_log(files, index_interval_bytes=4096)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     end = log.log_end_offset
     assert answer(log, end - look_back * 40) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     assert answer(log, 3) == GAP
@@ -253,7 +253,7 @@ def test_a_follower_knows_what_it_saw_being_stored() -> None:
         leader.append_as_leader(batch, 0, NOW_MS)
         sent.append(bytes(batch))
     follower.append_as_follower(b"".join(sent), NOW_MS)
-    follower.restore_high_watermark(follower.log_end_offset)
+    follower.offsets.restore_high_watermark(follower.log_end_offset)
     assert answer(follower, 29) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert answer(follower, 39) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert answer(follower, 40) is answer(follower, 49) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
@@ -357,7 +357,7 @@ def test_a_gap_passes_where_the_leader_is_new() -> None:
 def test_who_is_unknown_where_records_were_deleted_begins_anywhere_at_a_new_leader_too() -> None:
     log = open_log(MemoryFiles())
     assert answer(log, 0) == TAKEN
-    log.restore_high_watermark(1)
+    log.offsets.restore_high_watermark(1)
     log.advance_log_start_offset(1)
     log.producers.begin_to_lead(NOW_MS, knows_all=log.log_start_offset == 0)
     assert answer(log, 2) == AGAIN
