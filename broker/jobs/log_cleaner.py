@@ -203,7 +203,7 @@ class LogCleaner:
 
     def _check(self, log: Log, now_ms: int, due: list[tuple[float, Log]]) -> bool:
         key = TopicPartition(log.topic, log.partition)
-        if not log.config.compact or log.offline or log.cleaning or log.moving or key in self._running:
+        if not log.config.compact or log.offline or not log.work.lets_clean or key in self._running:
             return False
         if now_ms < self._not_before_ms.get(key, 0):
             return False
@@ -257,11 +257,11 @@ class LogCleaner:
     async def _attempt(self, log: Log, process: CleanerProcess) -> CleaningResult:
         key = TopicPartition(log.topic, log.partition)
         generation = log.generation
-        log.begin_cleaning()
+        log.work.begin_cleaning()
         try:
             result = await self._clean(log, process)
         except BaseException as error:
-            log.end_cleaning()
+            log.work.end_cleaning()
             await process.close()
             with suppress(OSError):  # the partition may have been removed; the next start removes any other leftovers
                 await self._background.run(partial(unlink_unfinished, self._files, log.directory))
@@ -271,17 +271,17 @@ class LogCleaner:
             if isinstance(error, (LogChanged, WorkerDied, CleaningFailed, KafkaError, OSError)):
                 return self._failed(log, error)
             raise
-        log.end_cleaning()
+        log.work.end_cleaning()
         self._idle.append((process, time.monotonic()))
         self._trouble.pop(key, None)
         if log.config.delete and self._logs.get(*key) is log:
             with suppress(KafkaError):  # the next retention run raises it again, and logs it
-                paths = log.delete_old_segments(self._clock_ms())
+                paths = log.retention.delete_due(self._clock_ms())
                 self._background.remove_later(paths, log.config.file_delete_delay_ms)
         return result
 
     async def _clean(self, log: Log, process: CleanerProcess) -> CleaningResult:
-        if log.moving:
+        if log.work.moving:
             return CleaningResult(False, "nothing to compact: the partition is being moved to another data folder")
         started_s = time.monotonic()
         generation = log.generation

@@ -359,7 +359,7 @@ class Partition:
         offsets.high_watermark = min(max(leader_high_watermark, offsets.log_start_offset), offsets.log_end_offset)
         start_offset = min(leader_log_start_offset, offsets.high_watermark)
         if start_offset > offsets.log_start_offset:
-            log.advance_log_start_offset(start_offset)
+            log.retention.advance_log_start_offset(start_offset)
         if self.delayed.active and before != (offsets.high_watermark, offsets.log_start_offset):
             self.delayed.run(self._commit_verdict)
 

@@ -385,7 +385,7 @@ class LogMove:
 
     def is_caught_up(self) -> bool:
         """Return whether `finish` may be called in the same turn of the loop. Raises OSError."""
-        if self.log.cleaning or self.log.offline or self.log.distrusted:
+        if self.log.work.cleaning or self.log.offline or self.log.distrusted:
             return False
         self._follow_segments()
         return self.remaining_bytes <= LAST_BYTES

@@ -29,7 +29,7 @@ from gregor.storage.log.read import LogSlice, Reader
 from gregor.storage.log.retention import Retention
 from gregor.storage.log.roll import Roller
 from gregor.storage.log.search import Found, Searcher
-from gregor.storage.log.state import AppendLimits, LogHealth, Segments
+from gregor.storage.log.state import AppendLimits, LogHealth, LongWork, Segments
 from gregor.storage.log.swap import SegmentSwap
 from gregor.storage.log.truncate import Truncation
 from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS
@@ -62,24 +62,23 @@ class Log:
         "_flusher",
         "_health",
         "_reader",
-        "_retention",
         "_roller",
         "_searcher",
         "_segments",
         "_truncation",
         "append_as_follower",
         "append_as_leader",
-        "cleaning",
         "directory",
         "epochs",
-        "moving",
         "offsets",
         "partition",
         "producers",
         "read",
+        "retention",
         "swap",
         "topic",
         "topic_id",
+        "work",
     )
 
     def __init__(
@@ -96,10 +95,7 @@ class Log:
         segments, producers, epochs, offsets, is_new = contents
         self.directory = directory
         self.topic, self.partition, self.topic_id = identity
-        self.cleaning = False
-        """A compaction is under way: retention waits until it is over."""
-        self.moving = False
-        """A copy is being made in another data folder (storage.folders.moves): a compaction would only restart it."""
+        self.work = work = LongWork()
         self.offsets = offsets
         self.producers = producers
         self.epochs = epochs
@@ -115,7 +111,7 @@ class Log:
         self._searcher = Searcher(offsets, held, health)
         self.swap = swap = SegmentSwap(offsets, held, health, producers)
         self._truncation = Truncation(offsets, held, health, producers, epochs, flusher, roller, swap)
-        self._retention = Retention(offsets, held, health, producers, epochs, roller)
+        self.retention = Retention(offsets, held, health, producers, epochs, roller, work, config)
         self.append_as_leader = appender.append_as_leader
         self.append_as_follower = appender.append_as_follower
         self.read = reader.read
@@ -165,6 +161,7 @@ class Log:
         self._appender.configure(config)
         self._roller.configure(config)
         self._flusher.configure(config)
+        self.retention.configure(config)
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Give a log its topic id when it has none: an old release created it."""
@@ -197,18 +194,6 @@ class Log:
     def distrusted(self) -> bool:
         """A sync found no room: a flush must write everything above the recovery point again."""
         return self._health.distrusted
-
-    def begin_cleaning(self) -> None:
-        self.cleaning = True
-
-    def end_cleaning(self) -> None:
-        self.cleaning = False
-
-    def begin_move(self) -> None:
-        self.moving = True
-
-    def cancel_move(self) -> None:
-        self.moving = False
 
     @property
     def is_truncated(self) -> bool:
@@ -314,7 +299,7 @@ class Log:
         """Fetch what `read` reads of this log without a wait for the disk. See `Searcher.prefetching`."""
         return self._searcher.prefetching(read)
 
-    # Rolling, truncation, retention, compaction
+    # Rolling, truncation, compaction
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """Begin a new active segment at `base_offset`, by default the log end offset. Does nothing when the active
@@ -333,28 +318,6 @@ class Log:
     def begin_with(self, records: memoryview | bytes | bytearray, now_ms: int = 0) -> None:
         """Move the start of an empty log back to that of the first of these batches. See `Truncation.begin_with`."""
         self._truncation.begin_with(records, now_ms)
-
-    def advance_log_start_offset(self, offset: int) -> None:
-        """Hide everything below the offset (DeleteRecords, or the leader's log start offset). Nothing happens if it
-        lies below the log start offset; OFFSET_OUT_OF_RANGE beyond the high watermark."""
-        self._retention.advance_log_start_offset(offset)
-
-    def old_segments_count(self, now_ms: int, *, waits_for_disk: bool = True) -> int:
-        """Count the oldest segments that retention no longer lets stay."""
-        return self._retention.due_count(self._config, now_ms, waits_for_disk)
-
-    def delete_old_segments(self, now_ms: int) -> list[str]:
-        """Remove the segments that retention.ms, retention.bytes or the log start offset no longer let stay.
-
-        Their files are renamed to *.deleted; the paths are returned, to be unlinked after file.delete.delay.ms. While
-        the log is being compacted nothing is removed.
-        """
-        return [] if self.cleaning else self.delete_segments(self.old_segments_count(now_ms), now_ms)
-
-    def delete_segments(self, count: int, now_ms: int) -> list[str]:
-        """Remove the oldest segments, as delete_old_segments does; roll first if that is all of them. After an error
-        some may be gone, and the next call returns their paths as well."""
-        return self._retention.delete_segments(count, now_ms)
 
     def dirty_range(self, now_ms: int, stable_offset: int | None = None, *, waits_for_disk: bool = True) -> DirtyRange:
         """Return how far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""

@@ -1,4 +1,4 @@
-"""The state that the parts of a log share: its segments, its offsets, the limits of appends, and its health."""
+"""The state that the parts of a log share: segments, offsets, append limits, health, long work."""
 
 from __future__ import annotations
 
@@ -131,6 +131,36 @@ class LogOffsets:
     def mark_cleaned_to(self, offset: int | None) -> None:
         """Note that everything below the offset has been compacted; None: the log was never compacted."""
         self.cleaned_offset = offset
+
+
+class LongWork:
+    """The long work on a log that excludes other work: while the log is compacted, retention removes nothing, and it is
+    not moved; while it is being copied to another data folder, no compaction begins."""
+
+    __slots__ = ("cleaning", "moving")
+
+    def __init__(self) -> None:
+        self.cleaning = False
+        """A compaction is under way: retention, and the end of a move, wait until it is over."""
+        self.moving = False
+        """A copy is being made in another data folder (storage.folders.moves): a compaction would only restart it."""
+
+    @property
+    def lets_clean(self) -> bool:
+        """Return whether a compaction may begin."""
+        return not (self.cleaning or self.moving)
+
+    def begin_cleaning(self) -> None:
+        self.cleaning = True
+
+    def end_cleaning(self) -> None:
+        self.cleaning = False
+
+    def begin_move(self) -> None:
+        self.moving = True
+
+    def cancel_move(self) -> None:
+        self.moving = False
 
 
 class AppendLimits:

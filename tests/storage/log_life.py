@@ -154,7 +154,7 @@ class LogLife(LogModel):
     def retain(self) -> None:
         before = self.log.log_start_offset
         self.start_may_be = self.least_start, self.log.high_watermark
-        paths = self.log.delete_old_segments(self.now_ms)
+        paths = self.log.retention.delete_due(self.now_ms)
         assert before <= self.log.log_start_offset <= self.log.high_watermark
         self.start = max(self.start, self.log.log_start_offset)
         self.least_start = max(self.least_start, self.log.first_segment_offset)
@@ -165,7 +165,7 @@ class LogLife(LogModel):
             return
         offset = self.random.randint(0, self.log.high_watermark)
         self.start_may_be = self.least_start, max(self.log.log_start_offset, offset)
-        self.log.advance_log_start_offset(offset)
+        self.log.retention.advance_log_start_offset(offset)
         self.start = max(self.start, offset)
         self._report(self.manager.checkpoints.log_starts()())
 
@@ -220,7 +220,7 @@ class LogLife(LogModel):
 
     def begin_cleaning(self) -> None:
         log = self.log
-        if self.cleaning is not None or "compact" not in self.policy or log.moving or log.offline:
+        if self.cleaning is not None or "compact" not in self.policy or log.work.moving or log.offline:
             return
         self._flush_now(rolled_only=True)
         errors = run_all(self.manager.checkpoints.recovery_points())()
@@ -239,7 +239,7 @@ class LogLife(LogModel):
         run = CleaningRun(self.files, job_for(log, self.now_ms, **changes), live_producers(log))
         run.build_map()
         self.cleaned_to = max(self.cleaned_to, run.end_offset)
-        log.begin_cleaning()
+        log.work.begin_cleaning()
         self.cleaning = Cleaning(run, segments, log.generation, log)
 
     def clean_on(self) -> None:
@@ -265,13 +265,13 @@ class LogLife(LogModel):
                 sources = [cleaning.segments[base] for base in done.sources]
                 cleaning.swap = log.swap.begin(done.base_offset, done.size_bytes, sources, cleaning.generation)
             else:
-                log.end_cleaning()
+                log.work.end_cleaning()
                 self.cleaning = None
                 if log.generation == cleaning.generation:
                     log.offsets.mark_cleaned_to(cleaning.run.end_offset)
                 self.manager.report(run_all(self.manager.checkpoints.cleaned_offsets())())
         except (LogChanged, KafkaError, OSError):
-            log.end_cleaning()
+            log.work.end_cleaning()
             self.cleaning = None
             with suppress(OSError):
                 unlink_unfinished(self.files, log.directory)

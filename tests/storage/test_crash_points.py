@@ -78,8 +78,8 @@ class Life:
         self._append(6)
         log = self._logs["t", 0]
         log.offsets.restore_high_watermark(5)
-        log.advance_log_start_offset(4)
-        for path in log.delete_old_segments(NOW_MS):
+        log.retention.advance_log_start_offset(4)
+        for path in log.retention.delete_due(NOW_MS):
             self.files.unlink(path)
         run_all(manager.checkpoints.high_watermarks())()
         self.removed = True

@@ -74,7 +74,7 @@ def test_deleted_records_stay_deleted_whatever_is_gathered_meanwhile(monkeypatch
     made(manager, "other")
     slices = manager.checkpoints.recovery_points()
     next(slices)  # has seen the first log
-    log.advance_log_start_offset(7)
+    log.retention.advance_log_start_offset(7)
     manager.checkpoints.log_starts()()
     assert finished(slices)() == {}
     assert offsets_in(files, LOG_START_OFFSET_FILE) == {("orders", 0): 7}
@@ -88,7 +88,7 @@ def test_a_log_that_moves_while_checkpoints_are_gathered_is_in_those_of_its_new_
     manager = started(files, *FOLDERS)
     log = made(manager)
     made(manager, "other")
-    log.advance_log_start_offset(7)
+    log.retention.advance_log_start_offset(7)
     slices = manager.checkpoints.recovery_points()
     home, target = "/data", "/more"
     moved_to(manager, log, target, before_the_end=lambda: next(slices))
@@ -166,7 +166,7 @@ def test_a_log_that_failed_keeps_in_the_checkpoints_what_it_had_last() -> None:
     manager = started(files, "/data")
     log = made(manager)
     log.flush(NOW_MS)
-    log.advance_log_start_offset(7)
+    log.retention.advance_log_start_offset(7)
     manager.checkpoints.write_all()
     manager.fail_log(log, OSError(errno.EACCES, "no more"))
     manager.checkpoints.write_all()
@@ -288,7 +288,7 @@ def test_a_crash_after_a_move_forgets_no_producer() -> None:
     for _ in range(12):
         log.append_as_leader(batch(1), 0, NOW_MS)
     log.offsets.restore_high_watermark(log.log_end_offset)
-    log.delete_segments(log.segments_count - 1, NOW_MS)
+    log.retention.delete_segments(log.segments_count - 1, NOW_MS)
     log.flush(NOW_MS)
     moved_to(manager, log, "/more")
     manager.checkpoints.write_all()

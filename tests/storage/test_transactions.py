@@ -198,7 +198,7 @@ def test_retention_may_delete_the_beginning_of_an_open_transaction() -> None:
     log.append_as_leader(batch(), 0, NOW_MS)
     commit_all(log)
     assert log.last_stable_offset == 0
-    log.delete_segments(1, NOW_MS)
+    log.retention.delete_segments(1, NOW_MS)
     assert (log.log_start_offset, log.last_stable_offset) == (2, 2)
     end(log, 7, commit=False)
     commit_all(log)
@@ -209,7 +209,7 @@ def test_delete_records_across_an_open_transaction() -> None:
     log = open_log(MemoryFiles())
     transactional(log, 7, 4)
     commit_all(log)
-    log.advance_log_start_offset(3)
+    log.retention.advance_log_start_offset(3)
     assert log.last_stable_offset == 3
     end(log, 7, commit=False)
     commit_all(log)

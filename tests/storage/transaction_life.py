@@ -153,15 +153,17 @@ class TransactionLife:
             self._copy_again()
 
     def delete_records(self) -> None:
-        self.log.advance_log_start_offset(self.random.randint(self.log.log_start_offset, self.log.high_watermark))
-        for path in self.log.delete_old_segments(NOW_MS):
+        self.log.retention.advance_log_start_offset(
+            self.random.randint(self.log.log_start_offset, self.log.high_watermark)
+        )
+        for path in self.log.retention.delete_due(NOW_MS):
             self.files.unlink(path)
 
     def delete_segments(self) -> None:
         bases = [segment.base_offset for segment in self.log.segments]
         count = sum(base <= self.log.high_watermark for base in bases[1:])
         if count:
-            for path in self.log.delete_segments(self.random.randint(1, count), NOW_MS):
+            for path in self.log.retention.delete_segments(self.random.randint(1, count), NOW_MS):
                 self.files.unlink(path)
 
     def compact(self) -> None:

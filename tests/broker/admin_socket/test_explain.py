@@ -142,7 +142,7 @@ def test_retention_by_size() -> None:
     )
     log = log_of(cleanup_policy=frozenset(["delete"]), retention_ms=-1, retention_bytes=500)
     assert retention(log)[0] == "in at most 1 min"
-    log.begin_cleaning()
+    log.work.begin_cleaning()
     assert retention(log)[0] == "after the compaction that is under way"
 
 
@@ -150,5 +150,5 @@ def test_no_retention() -> None:
     assert retention(log_of())[0] == "never"
     assert retention(log_of(cleanup_policy=frozenset(["delete"]), retention_ms=-1))[0] == "never"
     log = log_of()
-    log.advance_log_start_offset(2)
+    log.retention.advance_log_start_offset(2)
     assert retention(log) == ("in at most 1 min", "the oldest segment lies before the log start offset 2")

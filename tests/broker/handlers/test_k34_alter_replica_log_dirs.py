@@ -173,7 +173,7 @@ def test_retention_and_truncation_meanwhile(two: Two, gate: list[bool]) -> None:
     log = two.harness.broker.logs.logs["orders", 0]
     two.move("orders", two.b)
     now_ms = two.harness.broker.now_ms()
-    log.delete_old_segments(now_ms)
+    log.retention.delete_due(now_ms)
     start = log.log_start_offset
     assert start > 0
     log.truncate_to(18)
@@ -190,7 +190,7 @@ def test_retention_and_truncation_meanwhile(two: Two, gate: list[bool]) -> None:
 def test_deleted_records_stay_deleted_over_the_swap(two: Two, tmp_path: Path) -> None:
     two.topic()
     log = two.harness.broker.logs.logs["orders", 0]
-    log.advance_log_start_offset(13)
+    log.retention.advance_log_start_offset(13)
     two.move("orders", two.b)
     two.harness.until(lambda: two.harness.broker.logs.logs["orders", 0] is not log)
     moved = two.harness.broker.logs.logs["orders", 0]
@@ -518,7 +518,7 @@ def test_compaction_meanwhile(two: Two, gate: list[bool]) -> None:
         two.harness.produce("orders", (b"key-%d" % (number % 5), b"%d" % number * 200))
     log = two.harness.broker.logs.logs["orders", 0]
     compaction = two.harness.loop.create_task(two.harness.node.cleaner.compact_now(log))
-    two.harness.until(lambda: log.cleaning)
+    two.harness.until(lambda: log.work.cleaning)
     two.move("orders", two.b)
     result = two.harness.run(compaction, 20)
     assert result.cleaned, result.reason

@@ -52,7 +52,7 @@ def compact(harness: Harness, topic: str) -> CleaningResult:
 
 
 def is_clean(log: Log) -> bool:
-    return log.offsets.cleaned_offset is not None and log.dirty_range(0).cleanable_bytes == 0 and not log.cleaning
+    return log.offsets.cleaned_offset is not None and log.dirty_range(0).cleanable_bytes == 0 and not log.work.cleaning
 
 
 def test_a_compacted_topic_is_cleaned(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_log_that_cannot_be_compacted_is_left_alone_and_others_go_on(
         harness.turn(50)
         assert caplog.text.count("bad-0 cannot be compacted, compaction skips it: wrong checksum") == 1
         assert bad.offsets.cleaned_offset is None
-        assert not bad.cleaning
+        assert not bad.work.cleaning
         path.write_bytes(sound)
         assert compact(harness, "bad").cleaned, "an order tries again"
         assert cleaner.trouble(bad) is None
@@ -202,7 +202,7 @@ def test_a_topic_may_go_away_while_it_is_compacted(tmp_path: Path, caplog: pytes
         fill(harness, "table", 300)
         log = log_of(harness, "table")
         order = harness.loop.create_task(harness.node.cleaner.compact_now(log))
-        harness.until(lambda: log.cleaning)
+        harness.until(lambda: log.work.cleaning)
         topics = [DeleteTopicsRequest.DeleteTopicState(name="table")]
         harness.ask(DeleteTopicsRequest(topics=topics, topic_names=["table"], timeout_ms=30_000), 6)
         assert not harness.run(order).cleaned
@@ -340,6 +340,6 @@ def test_a_full_disk_is_left_alone(tmp_path: Path) -> None:
             checked_ms = cleaner.next_check_ms
             harness.until(lambda checked_ms=checked_ms: cleaner.next_check_ms > checked_ms)  # type: ignore[misc]
         assert log.offsets.cleaned_offset is None
-        assert not log.cleaning
+        assert not log.work.cleaning
         folder.mark_writable()
         harness.until(lambda: is_clean(log))

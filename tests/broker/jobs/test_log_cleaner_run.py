@@ -115,7 +115,7 @@ def test_a_swap_that_a_full_disk_has_no_room_for_is_tried_again() -> None:
     _, cleaner, log = attempt(fill)
     assert cleaner.trouble(log) is not None
     assert not cleaner.skips(log)
-    assert not log.cleaning
+    assert not log.work.cleaning
     assert not log.offline
 
 
@@ -140,5 +140,5 @@ def test_a_log_that_is_truncated_while_a_worker_reads_it_is_compacted_another_ti
 
     _, cleaner, log = attempt(lambda _files, _log: None, before)
     assert cleaner.trouble(log) is None
-    assert not log.cleaning
+    assert not log.work.cleaning
     assert log.offsets.cleaned_offset is None

@@ -57,7 +57,7 @@ def test_retention_here_does_not_keep_an_answer_out() -> None:
     leader, follower = pair(20)
     while (request := follower.fetcher.request(NOW, 5)).topics:
         run_all(follower.fetcher.complete(answer(leader, follower, request), NOW))
-    follower.log.advance_log_start_offset(5)
+    follower.log.retention.advance_log_start_offset(5)
     leader.append()
     run_all(follower.fetcher.complete(answer(leader, follower, request), NOW))
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == (5, 21)

@@ -240,7 +240,7 @@ def test_everything_about_the_log_stays_but_its_segments() -> None:
     log = history.log
     log.roll(NOW_MS)
     log.offsets.restore_high_watermark(log.log_end_offset - 3)
-    log.advance_log_start_offset(5)
+    log.retention.advance_log_start_offset(5)
     before = (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point, log.epochs.entries())
     producers = {one: (entry.batches, entry.epoch) for one, entry in log.producers.entries.items()}
     compact(history.files, log, NOW_MS)

@@ -272,7 +272,7 @@ class TestRemoval:
         log = manager.get_or_create("t", 0, TOPIC_ID, SMALL_SEGMENTS)
         fill(log, 50)
         log.offsets.restore_high_watermark(50)
-        log.advance_log_start_offset(40)
+        log.retention.advance_log_start_offset(40)
         log.flush()
         manager.checkpoints.write_all()
         assert offsets_in(files, "log-start-offset-checkpoint") == {("t", 0): 40}
@@ -296,7 +296,7 @@ class TestCheckpoints:
             log.flush()
             fill(log, 7 - flushed)
             log.offsets.restore_high_watermark(high_watermark)
-            log.advance_log_start_offset(start)
+            log.retention.advance_log_start_offset(start)
         run_all(manager.checkpoints.recovery_points())()
         assert offsets_in(files, "recovery-point-offset-checkpoint", "/a") == {("t", 0): 3}
         assert offsets_in(files, "recovery-point-offset-checkpoint", "/b") == {("t", 1): 6}
@@ -313,7 +313,7 @@ class TestCheckpoints:
         log = manager.get_or_create("t", 0, TOPIC_ID, SMALL_SEGMENTS)
         fill(log, 9)
         log.offsets.restore_high_watermark(7)
-        log.advance_log_start_offset(1)
+        log.retention.advance_log_start_offset(1)
         log.flush()
         manager.checkpoints.write_all()
         again = started(files)
@@ -335,7 +335,7 @@ class TestCheckpoints:
             log = manager.get_or_create("t", partition, TOPIC_ID, SMALL_SEGMENTS)
             fill(log, 4)
             log.offsets.restore_high_watermark(4)
-            log.advance_log_start_offset(2)
+            log.retention.advance_log_start_offset(2)
             log.flush()
         manager.checkpoints.write_all()
         names = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")

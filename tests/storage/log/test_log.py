@@ -228,7 +228,7 @@ def test_a_cut_that_is_followed_by_another_is_not_synced_with_the_first() -> Non
 def test_truncation_below_the_log_begins_anew() -> None:
     files = MemoryFiles()
     log = filled_log(files)
-    log.delete_segments(2, NOW_MS)
+    log.retention.delete_segments(2, NOW_MS)
     log.truncate_to(3)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (3, 3, 3)
     assert log.epochs.entries() == []
@@ -307,7 +307,7 @@ def test_truncation_below_a_rolled_segment_asks_for_no_flush_of_it() -> None:
 def test_old_segments_are_renamed_with_all_their_files() -> None:
     files = MemoryFiles()
     log = filled_log(files, retention_ms=10_000)
-    paths = log.delete_old_segments(NOW_MS + 9_000 + 10_001)
+    paths = log.retention.delete_due(NOW_MS + 9_000 + 10_001)
     assert base_offsets(log) == [10, 15]
     assert log.log_start_offset == 10
     assert sorted(paths) == sorted(
@@ -321,7 +321,7 @@ def test_old_segments_are_renamed_with_all_their_files() -> None:
     assert all(files.exists(path) for path in paths)
     assert log.epochs.entries() == [(0, 10)]
     assert read_offsets(log, 10) == list(range(10, 20))
-    assert log.delete_old_segments(NOW_MS + 9_000 + 10_001) == []
+    assert log.retention.delete_due(NOW_MS + 9_000 + 10_001) == []
 
 
 def test_a_disk_without_room_for_longer_names_keeps_retention_from_nothing() -> None:
@@ -331,7 +331,7 @@ def test_a_disk_without_room_for_longer_names_keeps_retention_from_nothing() -> 
     expected = piece.read()
     for after in range(8):  # three files and a snapshot of each segment
         files.fail("rename", after, OSError(errno.ENOSPC, "no room for a longer name"))
-    left = log.delete_old_segments(NOW_MS + 20_000)
+    left = log.retention.delete_due(NOW_MS + 20_000)
     assert base_offsets(log) == [10, 15]
     assert left == []
     assert sorted(name for name in names(files) if name.endswith(".log")) == [f"{10:020d}.log", f"{15:020d}.log"]
@@ -341,21 +341,21 @@ def test_a_disk_without_room_for_longer_names_keeps_retention_from_nothing() -> 
 
 def test_retention_by_size_keeps_that_much() -> None:
     log = filled_log(MemoryFiles(), retention_bytes=11 * BATCH_BYTES, retention_ms=-1)
-    log.delete_old_segments(NOW_MS)
+    log.retention.delete_due(NOW_MS)
     assert base_offsets(log) == [5, 10, 15]
 
 
 def test_nothing_above_the_high_watermark_goes() -> None:
     log = filled_log(MemoryFiles(), retention_ms=0)
     log.offsets.restore_high_watermark(9)
-    log.delete_old_segments(NOW_MS + 1_000_000)
+    log.retention.delete_due(NOW_MS + 1_000_000)
     assert base_offsets(log) == [5, 10, 15]
 
 
 def test_last_segment_is_rolled_before_it_goes() -> None:
     files = MemoryFiles()
     log = filled_log(files, retention_ms=0)
-    paths = log.delete_old_segments(NOW_MS + 1_000_000)
+    paths = log.retention.delete_due(NOW_MS + 1_000_000)
     assert base_offsets(log) == [20]
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (20, 20, 0)
     assert len([path for path in paths if path.endswith(".log.deleted")]) == 4
@@ -366,21 +366,21 @@ def test_last_segment_is_rolled_before_it_goes() -> None:
 
 def test_log_start_offset_hides_records_and_lets_whole_segments_go() -> None:
     log = filled_log(MemoryFiles(), retention_ms=-1, retention_bytes=-1)
-    log.advance_log_start_offset(12)
-    log.advance_log_start_offset(7)  # never back
+    log.retention.advance_log_start_offset(12)
+    log.retention.advance_log_start_offset(7)  # never back
     assert log.log_start_offset == 12
     assert base_offsets(log) == [0, 5, 10, 15]
-    log.delete_old_segments(NOW_MS)
+    log.retention.delete_due(NOW_MS)
     assert base_offsets(log) == [10, 15]
     assert log.log_start_offset == 12
     with pytest.raises(KafkaError) as raised:
-        log.advance_log_start_offset(21)
+        log.retention.advance_log_start_offset(21)
     assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_compacted_topic_keeps_its_segments() -> None:
     log = filled_log(MemoryFiles(), retention_ms=0, cleanup_policy=frozenset({"compact"}))
-    assert log.delete_old_segments(NOW_MS + 1_000_000) == []
+    assert log.retention.delete_due(NOW_MS + 1_000_000) == []
 
 
 def test_idle_producers_expire() -> None:
@@ -479,7 +479,7 @@ def test_segment_deleted_during_a_flush_is_no_trouble() -> None:
     log = filled_log(files, 12)
     plan = log.plan_flush()
     assert plan is not None
-    for path in log.delete_segments(2, NOW_MS):
+    for path in log.retention.delete_segments(2, NOW_MS):
         files.unlink(path)
     plan.run()
     log.flushed(plan)
@@ -499,17 +499,17 @@ def test_a_deletion_that_fails_half_way_is_gone_on_with() -> None:
         assert len(bases) > 3
         files.fail("rename", after=failing)
         with pytest.raises(KafkaError, match="cannot delete a segment"):
-            log.delete_segments(2, NOW_MS)
+            log.retention.delete_segments(2, NOW_MS)
         assert not log.offline
         assert log.log_start_offset == bases[2]
         assert read_offsets(log, bases[2]) == list(range(bases[2], 12))
         left = [one.base_offset for one in log.segments].index(bases[2])
-        paths = log.delete_segments(left, NOW_MS)
+        paths = log.retention.delete_segments(left, NOW_MS)
         assert [one.base_offset for one in log.segments] == bases[2:]
         marked = {f"{DIRECTORY}/{one.name}" for one in files.list_directory(DIRECTORY) if ".deleted" in one.name}
         assert set(paths) == marked
         assert len(paths) == len(marked) == renames
-        assert log.delete_segments(0, NOW_MS) == []
+        assert log.retention.delete_segments(0, NOW_MS) == []
 
 
 @pytest.mark.parametrize("operation", ["sync", "sync_directory"])

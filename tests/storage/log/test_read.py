@@ -99,7 +99,7 @@ def filled_log(files: MemoryFiles | OsFiles, directory: str = DIRECTORY, count: 
 def test_offsets_outside_of_the_log_are_out_of_range() -> None:
     log = filled_log(MemoryFiles())
     log.offsets.restore_high_watermark(20)
-    log.advance_log_start_offset(3)
+    log.retention.advance_log_start_offset(3)
     for offset in (-1, 2, 21):
         with pytest.raises(KafkaError) as raised:
             log.read(offset, 100, 20)
@@ -170,7 +170,7 @@ def test_slice_survives_deletion_rolling_and_eviction(tmp_path: Path) -> None:
     log.offsets.restore_high_watermark(20)
     piece = log.read(1, 1 << 20, 20)
     expected = piece.read()
-    paths = log.delete_segments(3, NOW_MS)
+    paths = log.retention.delete_segments(3, NOW_MS)
     for path in paths:
         files.unlink(path)
     log.close(clean=True)
@@ -238,7 +238,7 @@ def test_timestamp_search_agrees_with_a_linear_one(
     assert run_all(log.offset_of_max_timestamp()) == max(everything, key=lambda found: found[0], default=None)
 
     log.offsets.restore_high_watermark(log.log_end_offset)
-    log.advance_log_start_offset(min(start_offset, log.log_end_offset))
+    log.retention.advance_log_start_offset(min(start_offset, log.log_end_offset))
     visible = (found for found in everything if found[0] >= NOW_MS + target and found[1] >= log.log_start_offset)
     assert run_all(log.offset_for_timestamp(NOW_MS + target)) == next(visible, None)
 
@@ -295,6 +295,6 @@ def test_offsets_before_a_time_are_where_segments_begin(tail: bool) -> None:
     assert log.offsets_before(-1, -1, 5000) == []
     # Offsets deleted by DeleteRecords are not returned any more, though their segments still exist.
     log.offsets.restore_high_watermark(log.log_end_offset)
-    log.advance_log_start_offset(4)
+    log.retention.advance_log_start_offset(4)
     assert log.offsets_before(-2, 1, 5000) == [4]
     assert log.offsets_before(-1, 9, 5000)[-3:] == [6, 4, 4]

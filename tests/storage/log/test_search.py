@@ -95,7 +95,7 @@ def test_many_batches_that_are_all_too_early_are_gone_through_in_slices() -> Non
         log.append_as_leader(build_batch([(b"k", b"v")], timestamp_ms=NOW_MS), 0, NOW_MS)
     log.append_as_leader(build_batch([(b"k", b"v")], timestamp_ms=NOW_MS + 900), 0, NOW_MS)
     log.offsets.restore_high_watermark(log.log_end_offset)
-    log.advance_log_start_offset(2)
+    log.retention.advance_log_start_offset(2)
     found, turns, _ = steps(log.offset_for_timestamp(NOW_MS + 900))
     assert found == (NOW_MS + 900, 1001, 0)
     assert turns > 10
@@ -113,7 +113,7 @@ def test_segments_deleted_during_the_search(unlinked: bool) -> None:
     call = next(work)
     assert call is not None
     log.offsets.restore_high_watermark(log.log_end_offset)
-    for path in log.delete_segments(2, NOW_MS):
+    for path in log.retention.delete_segments(2, NOW_MS):
         if unlinked:
             files.unlink(path)
     found = run_all(work)

@@ -86,7 +86,7 @@ def test_the_new_segment_stands_where_the_old_ones_stood() -> None:
     [
         lambda log: log.truncate_to(log.segments[-2].base_offset + 1, NOW_MS),
         lambda log: log.truncate_fully_and_start_at(3, NOW_MS),
-        lambda log: log.delete_segments(len(log.segments) - 1, NOW_MS),
+        lambda log: log.retention.delete_segments(len(log.segments) - 1, NOW_MS),
     ],
 )
 def test_a_log_that_changed_keeps_what_it_has(change: Callable[[Log], None]) -> None:
@@ -209,10 +209,10 @@ def test_retention_waits_for_a_compaction() -> None:
     log = open_log(files, **{**LIMITS, "cleanup_policy": frozenset(["compact", "delete"])}, retention_ms=1000)
     fill(log)
     log.roll(NOW_MS)
-    log.begin_cleaning()
-    assert log.delete_old_segments(NOW_MS + 2000) == []
-    log.end_cleaning()
-    assert log.delete_old_segments(NOW_MS + 2000) != []
+    log.work.begin_cleaning()
+    assert log.retention.delete_due(NOW_MS + 2000) == []
+    log.work.end_cleaning()
+    assert log.retention.delete_due(NOW_MS + 2000) != []
 
 
 def test_truncation_takes_the_cleaned_offset_along() -> None:

@@ -358,7 +358,7 @@ def test_who_is_unknown_where_records_were_deleted_begins_anywhere_at_a_new_lead
     log = open_log(MemoryFiles())
     assert answer(log, 0) == TAKEN
     log.offsets.restore_high_watermark(1)
-    log.advance_log_start_offset(1)
+    log.retention.advance_log_start_offset(1)
     log.producers.begin_to_lead(NOW_MS, knows_all=log.log_start_offset == 0)
     assert answer(log, 2) == AGAIN
     assert log.append_as_leader(sequenced(8, 0, 3), 0, NOW_MS).first_offset == 1
