@@ -112,7 +112,7 @@ def explain_retention(log: Log, *, now_ms: int, next_check_ms: int, waits_for_di
         reasons.append("retention.bytes sets no limit")
     why = "; ".join(reasons)
     if (left_ms is not None and left_ms < 0) or (excess_bytes is not None and excess_bytes >= oldest.size_bytes):
-        if log.cleaning:
+        if log.work.cleaning:
             return "after the compaction that is under way", why
         return check, why
     whens = []

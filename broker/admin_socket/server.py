@@ -94,7 +94,7 @@ class Control:
                     await self._background.search(log.prefetching(read))
                     yield self._explain_retention(log, now_ms)
                 else:
-                    read = partial(log.old_segments_count, now_ms, waits_for_disk=False)
+                    read = partial(log.retention.due_count, now_ms, waits_for_disk=False)
                     await self._background.search(log.prefetching(read))
                     yield self._retain(log, now_ms)
                 await asyncio.sleep(0)
@@ -148,16 +148,16 @@ class Control:
                 "bytes_after": result.bytes_after,
                 "records_before": result.records_read,
                 "records_after": result.records_kept,
-                "cleaned_offset": log.cleaned_offset,
+                "cleaned_offset": log.offsets.cleaned_offset,
             }
 
     def _retain(self, log: Log, now_ms: int) -> dict[str, Any]:
         answer: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
-        if log.cleaning:
+        if log.work.cleaning:
             return answer | {"done": False, "reason": "the log is being compacted; retention follows by itself"}
         before_bytes = log.size_bytes
         try:
-            paths = log.delete_old_segments(now_ms)
+            paths = log.retention.delete_due(now_ms)
         except KafkaError as error:
             return answer | {"done": False, "reason": str(error)}
         self._background.remove_later(paths, log.config.file_delete_delay_ms)
@@ -179,7 +179,7 @@ class Control:
         return answer | {
             "when": when,
             "why": why,
-            "cleaned_offset": log.cleaned_offset,
+            "cleaned_offset": log.offsets.cleaned_offset,
             "end_offset": log.log_end_offset,
             "clean_bytes": dirty.clean_bytes,
             "dirty_bytes": dirty.cleanable_bytes,

@@ -358,7 +358,7 @@ class _Appends:
         answer.log_append_time_ms = info.log_append_time_ms
         answer.log_start_offset = info.log_start_offset
         log = partition.log
-        if log is not None and log.unflushed_messages >= log.config.flush_messages:
+        if log is not None and log.offsets.unflushed_messages >= log.config.flush_messages:
             self._pending().wait_for_flush(broker, log, info.last_offset + 1, answer)
         if acks == -1 and not partition.commits_at_once:
             self._pending().wait_for(partition, info.last_offset + 1, answer)

@@ -214,5 +214,5 @@ def _segment_offsets(
 
 
 def _epoch_at(log: Log, offset: int) -> int:
-    epoch = log.epoch_for_offset(offset)
+    epoch = log.epochs.epoch_for_offset(offset)
     return -1 if epoch is None else epoch

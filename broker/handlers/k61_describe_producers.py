@@ -45,7 +45,7 @@ async def _describe(broker: DataContext, topic: str, index: int, turns: Turns) -
     if log is None:
         return _Partition(partition_index=index, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     producers = []
-    for entry in list(log.producer_ids().values()):
+    for entry in list(log.producers.entries.values()):
         await turns.next()
         producers.append(
             _Producer(

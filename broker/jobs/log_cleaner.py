@@ -203,7 +203,7 @@ class LogCleaner:
 
     def _check(self, log: Log, now_ms: int, due: list[tuple[float, Log]]) -> bool:
         key = TopicPartition(log.topic, log.partition)
-        if not log.config.compact or log.offline or log.cleaning or log.moving or key in self._running:
+        if not log.config.compact or log.offline or not log.work.lets_clean or key in self._running:
             return False
         if now_ms < self._not_before_ms.get(key, 0):
             return False
@@ -226,9 +226,9 @@ class LogCleaner:
             if not log.config.delete:
                 logger.warning(
                     "%s-%d: compacted up to offset %s, which is not in the log any more; starting over at %d",
-                    log.topic, log.partition, log.cleaned_offset, dirty.first_dirty_offset,
+                    log.topic, log.partition, log.offsets.cleaned_offset, dirty.first_dirty_offset,
                 )  # fmt: skip
-            log.mark_cleaned_to(dirty.first_dirty_offset)
+            log.offsets.mark_cleaned_to(dirty.first_dirty_offset)
         return dirty
 
     # -- one run ---------------------------------------------------------------------------------------------------
@@ -257,11 +257,11 @@ class LogCleaner:
     async def _attempt(self, log: Log, process: CleanerProcess) -> CleaningResult:
         key = TopicPartition(log.topic, log.partition)
         generation = log.generation
-        log.begin_cleaning()
+        log.work.begin_cleaning()
         try:
             result = await self._clean(log, process)
         except BaseException as error:
-            log.end_cleaning()
+            log.work.end_cleaning()
             await process.close()
             with suppress(OSError):  # the partition may have been removed; the next start removes any other leftovers
                 await self._background.run(partial(unlink_unfinished, self._files, log.directory))
@@ -271,17 +271,17 @@ class LogCleaner:
             if isinstance(error, (LogChanged, WorkerDied, CleaningFailed, KafkaError, OSError)):
                 return self._failed(log, error)
             raise
-        log.end_cleaning()
+        log.work.end_cleaning()
         self._idle.append((process, time.monotonic()))
         self._trouble.pop(key, None)
         if log.config.delete and self._logs.get(*key) is log:
             with suppress(KafkaError):  # the next retention run raises it again, and logs it
-                paths = log.delete_old_segments(self._clock_ms())
+                paths = log.retention.delete_due(self._clock_ms())
                 self._background.remove_later(paths, log.config.file_delete_delay_ms)
         return result
 
     async def _clean(self, log: Log, process: CleanerProcess) -> CleaningResult:
-        if log.moving:
+        if log.work.moving:
             return CleaningResult(False, "nothing to compact: the partition is being moved to another data folder")
         started_s = time.monotonic()
         generation = log.generation
@@ -305,7 +305,7 @@ class LogCleaner:
         limit = self._config["log.cleaner.io.max.bytes.per.second"] / max(1, len(self._running))
         end_offset = await process.clean(job, producers, None if limit > UNLIMITED_BYTES_PER_SECOND else limit, swap)
         if log.generation == generation:
-            log.mark_cleaned_to(end_offset)
+            log.offsets.mark_cleaned_to(end_offset)
         self._logs.report(await self._background.run(run_all(self._logs.checkpoints.cleaned_offsets())))
         result = CleaningResult(
             True,
@@ -405,7 +405,7 @@ def _live_producers(log: Log) -> Steps[tuple[list[list[tuple[int, int, int]]], i
     transaction."""
     messages = []
     open_from = 2**63 - 1
-    rest = iter(list(log.producer_ids().values()))
+    rest = iter(list(log.producers.entries.values()))
     while chosen := list(islice(rest, PRODUCERS_PER_MESSAGE)):
         messages.append([(one.producer_id, one.batches[-1][1] if one.batches else -1, one.epoch) for one in chosen])
         open_from = min([open_from, *(one.transaction_first_offset for one in chosen

@@ -141,7 +141,7 @@ class Maintenance:
         for log in await self._background.run_steps(_due(list(self._logs.logs.values()), now_ms)):
             if self._logs.get(log.topic, log.partition) is not log:
                 continue  # its topic was deleted while others were flushed
-            unflushed, config = log.unflushed_messages, log.config
+            unflushed, config = log.offsets.unflushed_messages, log.config
             whole = unflushed > 0 and (
                 unflushed >= config.flush_messages or now_ms - log.last_flush_ms >= config.flush_ms
             )
@@ -158,7 +158,7 @@ class Maintenance:
         async with self._checkpointing:
             # The offsets first: of the thousands of logs, almost none was truncated.
             fell = [log for log in list(self._logs.logs.values()) if log.offsets.recovery_point_fell]
-            if [log for log in fell if log.acknowledge_lower_recovery_point()]:
+            if [log for log in fell if log.offsets.acknowledge_lower_recovery_point()]:
                 await self._write_checkpoints()
 
     async def retain(self) -> None:
@@ -196,7 +196,7 @@ class Maintenance:
 
         def expire() -> Steps[None]:
             for log in self._all():
-                log.expire_producers(now_ms)
+                log.producers.expire(now_ms)
                 yield None
 
         await self._background.run_steps(expire())

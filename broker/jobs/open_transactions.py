@@ -60,7 +60,7 @@ class OpenTransactions:
             if now_ms - since_ms > (self._max_age_ms if timeout_ms is None else timeout_ms + OWN_GRACE_MS):
                 self._warned.add(key)
                 client = self._client_of(producer_id) or "unknown since the start of this broker"
-                _warn(key, log.producer_ids()[producer_id].epoch, client, now_ms - since_ms, timeout_ms)
+                _warn(key, log.producers.entries[producer_id].epoch, client, now_ms - since_ms, timeout_ms)
 
     def producers_without_timeout(self) -> set[int]:
         """Return the producers of this round whose transactions were seen before, and whose timeouts are not known."""

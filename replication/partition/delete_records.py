@@ -26,7 +26,7 @@ def delete_records_before(partition: Partition, offset: int) -> int:
         offset = log.high_watermark
     if offset < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}")
-    log.advance_log_start_offset(offset)
+    log.retention.advance_log_start_offset(offset)
     partition.complete_delayed()
     return offset
 

@@ -102,7 +102,7 @@ class Partition:
 
         Its HW comes from a checkpoint; recovery may have truncated the log below it, retention advanced the start.
         """
-        log.restore_high_watermark(log.high_watermark)
+        log.offsets.restore_high_watermark(log.high_watermark)
         self.log = log
 
     def accept_topic_id(self, topic_id: Uuid) -> bool:
@@ -171,7 +171,7 @@ class Partition:
 
     def append_marker(self, marker: EndTransaction, now_ms: int) -> AppendInfo:
         """Append a marker as `append` does, with acks=all. Raises also as transaction_checks.check_marker."""
-        transaction_checks.check_marker(self.leader_log().producer_ids().get(marker.producer_id), marker)
+        transaction_checks.check_marker(self.leader_log().producers.entries.get(marker.producer_id), marker)
         return self.append(marker.batch(now_ms), now_ms, -1, from_client=False)
 
     def begin_verification(self, producer_id: int, epoch: int, sequence: int, new_protocol: bool) -> OptionalGuard:
@@ -359,7 +359,7 @@ class Partition:
         offsets.high_watermark = min(max(leader_high_watermark, offsets.log_start_offset), offsets.log_end_offset)
         start_offset = min(leader_log_start_offset, offsets.high_watermark)
         if start_offset > offsets.log_start_offset:
-            log.advance_log_start_offset(start_offset)
+            log.retention.advance_log_start_offset(start_offset)
         if self.delayed.active and before != (offsets.high_watermark, offsets.log_start_offset):
             self.delayed.run(self._commit_verdict)
 

@@ -207,7 +207,7 @@ class ReplicaManager:
         """
         partition, now_ms = self.partitions.get(key), self._clock_ms()
         if partition is not None and partition.is_leader and partition.log is not None:
-            partition.log.await_sequence(producer_id, epoch, sequence)
+            partition.log.producers.await_sequence(producer_id, epoch, sequence)
         elif self._logs.get(*key) is not None:
             noted = self._refused.setdefault(key, {})
             known_epoch, _, at_ms = noted.get(producer_id, (-1, 0, 0))
@@ -219,10 +219,11 @@ class ReplicaManager:
     def _await_refused(self, key: TopicPartitionKey, partition: Partition, now_ms: int) -> None:
         log = partition.log
         assert log is not None
-        log.begin_to_lead(now_ms if partition.leader_epoch and len(partition.replicas) > 1 else None)
+        since_ms = now_ms if partition.leader_epoch and len(partition.replicas) > 1 else None
+        log.producers.begin_to_lead(since_ms, knows_all=log.log_start_offset == 0)
         for producer_id, (epoch, sequence, at_ms) in self._refused.pop(key, {}).items():
             if now_ms - at_ms <= REFUSED_LATELY_MS:
-                log.await_sequence(producer_id, epoch, sequence)
+                log.producers.await_sequence(producer_id, epoch, sequence)
 
     def _accept_topic_id(self, partition: Partition, topic_id: Uuid) -> bool:
         """Give a partition the topic id that a controller has assigned since. False if it has one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Iterable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid
 from gregor.protocol.topic_names import CLUSTER_METADATA_TOPIC, name_problem
@@ -17,6 +17,9 @@ from gregor.protocol.turns import Gate
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import Create, MetadataStore, Operation, Set
 from gregor.replication.store.nodes import PartitionState, ReplicaAssignment, TopicAssignment
+
+if TYPE_CHECKING:
+    from gregor.storage.log.state import LogOffsets
 
 # Their settings are part of what makes them work; Kafka gives them at creation.
 INTERNAL_TOPIC_CONFIGS: Mapping[str, Mapping[str, str]] = {
@@ -35,8 +38,7 @@ class FoundLog(Protocol):
     topic_id: Uuid
 
     @property
-    def cleaned_offset(self) -> int | None:
-        """The offset up to which it was compacted; None if never."""
+    def offsets(self) -> LogOffsets: ...
 
     def latest_epoch(self) -> int | None: ...
 
@@ -75,7 +77,7 @@ async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog], 
         data = nodes.encode_topic(TopicAssignment(topic_id, partitions))
         operations: list[Operation]
         if node is None:
-            compacted = any(log.cleaned_offset is not None for log in found.values())
+            compacted = any(log.offsets.cleaned_offset is not None for log in found.values())
             operations = await _topic_config(store, name, compacted)
             operations.append(Create(nodes.topic_path(name), data))
         else:

@@ -34,7 +34,7 @@ def offset_of(name: str, log: Log) -> int | None:
         start = log.log_start_offset
         return start if start > log.first_segment_offset else None
     assert name == CLEANER_OFFSET_FILE
-    return log.cleaned_offset
+    return log.offsets.cleaned_offset
 
 
 def _kept(name: str, folder: DataFolder) -> Offsets:

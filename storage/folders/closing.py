@@ -100,7 +100,7 @@ def _closed(log: Log, plan: FlushPlan | None, now_ms: int) -> bool:
     try:
         if plan is not None:
             log.flushed(plan)
-        while not log.offline and log.unflushed_messages:  # a plan has a limited number of segments
+        while not log.offline and log.offsets.unflushed_messages:  # a plan has a limited number of segments
             log.flush(now_ms)
         log.close(clean=True)
     except KafkaError as error:

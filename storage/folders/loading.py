@@ -301,9 +301,9 @@ class LogLoader:
         key = loading.key
         checkpoint = folder.high_watermarks.get(key, 0)
         # Kept here until the partition, which knows the replicas, sets it: the next checkpoint must not lose it.
-        log.restore_high_watermark(checkpoint)
+        log.offsets.restore_high_watermark(checkpoint)
         self._table.high_watermarks[key] = checkpoint
-        log.mark_cleaned_to(folder.cleaned_offsets.get(key))
+        log.offsets.mark_cleaned_to(folder.cleaned_offsets.get(key))
         self._table.logs[key] = log
         yield log
 

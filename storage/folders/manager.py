@@ -218,7 +218,7 @@ class LogManager:
         """Apply another producer.id.expiration.ms to all logs, also to those that are not loaded yet."""
         self._loader.forget_producers_after(expiration_ms)
         for log in self.logs.values():
-            log.forget_producers_after(expiration_ms)
+            log.producers.forget_after(expiration_ms)
 
     def size_bytes(self, topic: str) -> int:
         """Return the size on disk of all partitions of a topic that this broker has."""
@@ -379,8 +379,8 @@ class LogManager:
     def prefetching_ages(self, now_ms: int) -> Steps[None]:
         """Fetch the ages of segments before a `retention_pass`, which then reads nothing."""
         for count, log in enumerate(list(self.logs.values()), 1):
-            if not log.cleaning and not log.offline:
-                yield from log.prefetching(partial(log.old_segments_count, now_ms, waits_for_disk=False))
+            if not log.work.cleaning and not log.offline:
+                yield from log.prefetching(partial(log.retention.due_count, now_ms, waits_for_disk=False))
             if not count % ITEMS_PER_STEP:
                 yield None
 
@@ -393,7 +393,7 @@ class LogManager:
             if self.logs.get(key) is not log or not is_served(*key):
                 continue  # moved or removed meanwhile
             try:
-                paths = log.delete_old_segments(now_ms)
+                paths = log.retention.delete_due(now_ms)
             except KafkaError as error:
                 if not is_full(error):
                     logger.error("%s: retention failed: %s", log.directory, error)

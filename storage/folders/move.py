@@ -385,7 +385,7 @@ class LogMove:
 
     def is_caught_up(self) -> bool:
         """Return whether `finish` may be called in the same turn of the loop. Raises OSError."""
-        if self.log.cleaning or self.log.offline or self.log.distrusted:
+        if self.log.work.cleaning or self.log.offline or self.log.distrusted:
             return False
         self._follow_segments()
         return self.remaining_bytes <= LAST_BYTES
@@ -411,7 +411,7 @@ class LogMove:
                     _write_all(targets[slot], entries)
             self._finish_transaction_index(copy)
         epochs = LeaderEpochs(self._files, self.directory)
-        epochs.assign_many(log.epoch_entries())
+        epochs.assign_many(log.epochs.entries())
         epochs.write_unwritten()
         for copy in self._copies:
             copy.close()
@@ -448,7 +448,7 @@ class LogMove:
 
     def _open(self, directory: str, now_ms: int) -> Log:
         log = self.log
-        producers = ProducerStates(self._files, directory, log.producer_expiration_ms)
+        producers = ProducerStates(self._files, directory, log.producers.expiration_ms)
         producers.list_snapshots(entry.name for entry in self._files.list_directory(directory))
         producers.adopt(log.producers)
         epochs = LeaderEpochs.load(self._files, directory)
@@ -469,8 +469,8 @@ class LogMove:
         )
         if moved.log_end_offset != log.log_end_offset:
             raise ValueError(f"the copy ends with {moved.log_end_offset}, the log with {log.log_end_offset}")
-        moved.restore_high_watermark(log.high_watermark)
-        moved.mark_cleaned_to(log.cleaned_offset)
+        moved.offsets.restore_high_watermark(log.high_watermark)
+        moved.offsets.mark_cleaned_to(log.offsets.cleaned_offset)
         moved.names_changed()
         return moved
 

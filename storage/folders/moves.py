@@ -82,7 +82,7 @@ class LogMoves:
             data = format_partition_metadata(log.topic_id)
             self._files.write_atomically(f"{move.directory}/{PARTITION_METADATA_FILE}", data, sync=False)
         folder.partitions_count += 1
-        log.begin_move()
+        log.work.begin_move()
         self.under_way[key] = move
         return move
 
@@ -134,7 +134,7 @@ class LogMoves:
         move = self.under_way.pop(key, None)
         if move is not None:
             move.cancelled = True
-            move.log.cancel_move()
+            move.log.work.cancel_move()
             move.folder.partitions_count -= 1
         return move
 

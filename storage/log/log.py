@@ -29,7 +29,7 @@ from gregor.storage.log.read import LogSlice, Reader
 from gregor.storage.log.retention import Retention
 from gregor.storage.log.roll import Roller
 from gregor.storage.log.search import Found, Searcher
-from gregor.storage.log.state import AppendLimits, LogHealth, Segments
+from gregor.storage.log.state import AppendLimits, LogHealth, LongWork, Segments
 from gregor.storage.log.swap import SegmentSwap
 from gregor.storage.log.truncate import Truncation
 from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from gregor.protocol.turns import Steps
     from gregor.storage.fs.files import Files
     from gregor.storage.log.compaction import DirtyRange
-    from gregor.storage.producers.entry import ProducerEntry
     from gregor.storage.segment.segment import Segment
     from gregor.storage.segment.transaction_index import Aborted
 
@@ -63,24 +62,23 @@ class Log:
         "_flusher",
         "_health",
         "_reader",
-        "_retention",
         "_roller",
         "_searcher",
         "_segments",
         "_truncation",
         "append_as_follower",
         "append_as_leader",
-        "cleaning",
         "directory",
         "epochs",
-        "moving",
         "offsets",
         "partition",
         "producers",
         "read",
+        "retention",
         "swap",
         "topic",
         "topic_id",
+        "work",
     )
 
     def __init__(
@@ -97,10 +95,7 @@ class Log:
         segments, producers, epochs, offsets, is_new = contents
         self.directory = directory
         self.topic, self.partition, self.topic_id = identity
-        self.cleaning = False
-        """A compaction is under way: retention waits until it is over."""
-        self.moving = False
-        """A copy is being made in another data folder (storage.folders.moves): a compaction would only restart it."""
+        self.work = work = LongWork()
         self.offsets = offsets
         self.producers = producers
         self.epochs = epochs
@@ -116,7 +111,7 @@ class Log:
         self._searcher = Searcher(offsets, held, health)
         self.swap = swap = SegmentSwap(offsets, held, health, producers)
         self._truncation = Truncation(offsets, held, health, producers, epochs, flusher, roller, swap)
-        self._retention = Retention(offsets, held, health, producers, epochs, roller)
+        self.retention = Retention(offsets, held, health, producers, epochs, roller, work, config)
         self.append_as_leader = appender.append_as_leader
         self.append_as_follower = appender.append_as_follower
         self.read = reader.read
@@ -166,6 +161,7 @@ class Log:
         self._appender.configure(config)
         self._roller.configure(config)
         self._flusher.configure(config)
+        self.retention.configure(config)
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Give a log its topic id when it has none: an old release created it."""
@@ -185,28 +181,9 @@ class Log:
     def high_watermark(self) -> int:
         return self.offsets.high_watermark
 
-    def restore_high_watermark(self, offset: int) -> None:
-        """Set the high watermark to that of a checkpoint, or to the nearest offset that the log holds."""
-        offsets = self.offsets
-        offsets.high_watermark = min(max(offset, offsets.log_start_offset), offsets.log_end_offset)
-
     @property
     def recovery_point(self) -> int:
         return self.offsets.recovery_point
-
-    def acknowledge_lower_recovery_point(self) -> bool:
-        """Return whether a truncation has lowered the recovery point since the last call: until the checkpoint is
-        written again, it covers offsets whose new batches are not synced."""
-        fell, self.offsets.recovery_point_fell = self.offsets.recovery_point_fell, False
-        return fell
-
-    @property
-    def cleaned_offset(self) -> int | None:
-        return self.offsets.cleaned_offset
-
-    def mark_cleaned_to(self, offset: int | None) -> None:
-        """Note that everything below the offset has been compacted; None: the log was never compacted."""
-        self.offsets.cleaned_offset = offset
 
     @property
     def offline(self) -> bool:
@@ -217,18 +194,6 @@ class Log:
     def distrusted(self) -> bool:
         """A sync found no room: a flush must write everything above the recovery point again."""
         return self._health.distrusted
-
-    def begin_cleaning(self) -> None:
-        self.cleaning = True
-
-    def end_cleaning(self) -> None:
-        self.cleaning = False
-
-    def begin_move(self) -> None:
-        self.moving = True
-
-    def cancel_move(self) -> None:
-        self.moving = False
 
     @property
     def is_truncated(self) -> bool:
@@ -272,10 +237,6 @@ class Log:
         """In offset order, the active one last; not to be changed."""
         return tuple(self._segments.items)
 
-    @property
-    def unflushed_messages(self) -> int:
-        return self.offsets.log_end_offset - self.offsets.recovery_point
-
     def retire(self) -> None:
         """Write nothing any more: the files under the log's names may belong to another log by now."""
         self._health.retire()
@@ -297,40 +258,6 @@ class Log:
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
         """Return (epoch, end offset) of the largest epoch up to the given one; (-1, -1) if that is not known."""
         return self.epochs.end_offset_for(leader_epoch, self.offsets.log_end_offset)
-
-    def epoch_for_offset(self, offset: int) -> int | None:
-        return self.epochs.epoch_for_offset(offset)
-
-    def epoch_entries(self) -> list[tuple[int, int]]:
-        """Return (epoch, start offset) of all known epochs."""
-        return self.epochs.entries()
-
-    # Producers
-
-    def producer_ids(self) -> dict[int, ProducerEntry]:
-        """Return the state of each producer, by producer id; not to be changed."""
-        return self.producers.entries
-
-    @property
-    def producer_expiration_ms(self) -> int:
-        return self.producers.expiration_ms
-
-    def await_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """Note that a batch which begins with this sequence was refused, for a temporary reason: no later batch of the
-        producer is appended before it."""
-        self.producers.await_sequence(producer_id, epoch, sequence)
-
-    def begin_to_lead(self, since_ms: int | None) -> None:
-        """Drop what was noted of refused batches. `since_ms` is the present time if clients wrote to another broker
-        until now: a batch may then arrive later than those that were sent after it."""
-        self.producers.begin_to_lead(since_ms, knows_all=self.log_start_offset == 0)
-
-    def expire_producers(self, now_ms: int) -> None:
-        self.producers.expire(now_ms)
-
-    def forget_producers_after(self, expiration_ms: int) -> None:
-        """Apply another producer.id.expiration.ms from now on."""
-        self.producers.expiration_ms = expiration_ms
 
     # Transactions
 
@@ -372,7 +299,7 @@ class Log:
         """Fetch what `read` reads of this log without a wait for the disk. See `Searcher.prefetching`."""
         return self._searcher.prefetching(read)
 
-    # Rolling, truncation, retention, compaction
+    # Rolling, truncation, compaction
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """Begin a new active segment at `base_offset`, by default the log end offset. Does nothing when the active
@@ -391,28 +318,6 @@ class Log:
     def begin_with(self, records: memoryview | bytes | bytearray, now_ms: int = 0) -> None:
         """Move the start of an empty log back to that of the first of these batches. See `Truncation.begin_with`."""
         self._truncation.begin_with(records, now_ms)
-
-    def advance_log_start_offset(self, offset: int) -> None:
-        """Hide everything below the offset (DeleteRecords, or the leader's log start offset). Nothing happens if it
-        lies below the log start offset; OFFSET_OUT_OF_RANGE beyond the high watermark."""
-        self._retention.advance_log_start_offset(offset)
-
-    def old_segments_count(self, now_ms: int, *, waits_for_disk: bool = True) -> int:
-        """Count the oldest segments that retention no longer lets stay."""
-        return self._retention.due_count(self._config, now_ms, waits_for_disk)
-
-    def delete_old_segments(self, now_ms: int) -> list[str]:
-        """Remove the segments that retention.ms, retention.bytes or the log start offset no longer let stay.
-
-        Their files are renamed to *.deleted; the paths are returned, to be unlinked after file.delete.delay.ms. While
-        the log is being compacted nothing is removed.
-        """
-        return [] if self.cleaning else self.delete_segments(self.old_segments_count(now_ms), now_ms)
-
-    def delete_segments(self, count: int, now_ms: int) -> list[str]:
-        """Remove the oldest segments, as delete_old_segments does; roll first if that is all of them. After an error
-        some may be gone, and the next call returns their paths as well."""
-        return self._retention.delete_segments(count, now_ms)
 
     def dirty_range(self, now_ms: int, stable_offset: int | None = None, *, waits_for_disk: bool = True) -> DirtyRange:
         """Return how far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""

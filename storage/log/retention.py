@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
     from gregor.storage.log.epochs import LeaderEpochs
     from gregor.storage.log.roll import Roller
-    from gregor.storage.log.state import LogHealth, LogOffsets, Segments
+    from gregor.storage.log.state import LogHealth, LogOffsets, LongWork, Segments
     from gregor.storage.producers.state import ProducerStates
 
 
@@ -111,7 +111,17 @@ def segments_to_delete(
 class Retention:
     """Deletes the oldest segments of a log."""
 
-    __slots__ = ("_epochs", "_health", "_marked_paths", "_offsets", "_producers", "_roller", "_segments")
+    __slots__ = (
+        "_config",
+        "_epochs",
+        "_health",
+        "_marked_paths",
+        "_offsets",
+        "_producers",
+        "_roller",
+        "_segments",
+        "_work",
+    )
 
     def __init__(
         self,
@@ -121,6 +131,8 @@ class Retention:
         producers: ProducerStates,
         epochs: LeaderEpochs,
         roller: Roller,
+        work: LongWork,
+        config: LogConfig,
     ) -> None:
         self._offsets = offsets
         self._segments = segments
@@ -128,12 +140,17 @@ class Retention:
         self._producers = producers
         self._epochs = epochs
         self._roller = roller
+        self._work = work
+        self.configure(config)
         self._marked_paths: list[str] = []
         """Marked as deleted by an attempt that failed half way: the next one returns them."""
 
-    def due_count(self, config: LogConfig, now_ms: int, waits_for_disk: bool) -> int:
+    def configure(self, config: LogConfig) -> None:
+        self._config = config
+
+    def due_count(self, now_ms: int, *, waits_for_disk: bool = True) -> int:
         """Count the oldest segments that retention no longer lets stay."""
-        offsets = self._offsets
+        offsets, config = self._offsets, self._config
         try:
             due = segments_to_delete(
                 self._segments.items,
@@ -151,6 +168,8 @@ class Retention:
         return len(due)
 
     def advance_log_start_offset(self, offset: int) -> None:
+        """Hide everything below the offset (DeleteRecords, or the leader's log start offset). Nothing happens if it
+        lies below the log start offset; OFFSET_OUT_OF_RANGE beyond the high watermark."""
         offsets = self._offsets
         if offset > offsets.high_watermark:
             raise KafkaError(
@@ -163,9 +182,17 @@ class Retention:
             except OSError as error:
                 self._health.fail(error, "cannot write the leader epochs")
 
+    def delete_due(self, now_ms: int) -> list[str]:
+        """Remove the segments that retention.ms, retention.bytes or the log start offset no longer let stay.
+
+        Their files are renamed to *.deleted; the paths are returned, to be unlinked after file.delete.delay.ms. While
+        the log is being compacted nothing is removed.
+        """
+        return [] if self._work.cleaning else self.delete_segments(self.due_count(now_ms), now_ms)
+
     def delete_segments(self, count: int, now_ms: int) -> list[str]:
-        """Remove the oldest segments; roll first if that is all of them. Their files are renamed to *.deleted, and the
-        paths returned. After an error some may have been removed, and the next call returns their paths as well."""
+        """Remove the oldest segments, as delete_due does; roll first if that is all of them. After an error some may
+        have been removed, and the next call returns their paths as well."""
         segments = self._segments
         if count:
             if count == len(segments.items):

@@ -1,4 +1,4 @@
-"""The state that the parts of a log share: its segments, its offsets, the limits of appends, and its health."""
+"""The state that the parts of a log share: segments, offsets, append limits, health, long work."""
 
 from __future__ import annotations
 
@@ -110,9 +110,57 @@ class LogOffsets:
         """Everything below it was synced."""
         self.recovery_point_fell = False
         """Set by a truncation: a checkpoint from before it covers offsets whose new batches are not synced.
-        Cleared by `Log.acknowledge_lower_recovery_point`, which the writer of the checkpoints calls."""
+        Cleared by `acknowledge_lower_recovery_point`, which the writer of the checkpoints calls."""
         self.cleaned_offset: int | None = None
         """Everything below it has been compacted; None: the log was never compacted."""
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    def restore_high_watermark(self, offset: int) -> None:
+        """Set the high watermark to that of a checkpoint, or to the nearest offset that the log holds."""
+        self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+
+    def acknowledge_lower_recovery_point(self) -> bool:
+        """Return whether a truncation has lowered the recovery point since the last call: until the checkpoint is
+        written again, it covers offsets whose new batches are not synced."""
+        fell, self.recovery_point_fell = self.recovery_point_fell, False
+        return fell
+
+    def mark_cleaned_to(self, offset: int | None) -> None:
+        """Note that everything below the offset has been compacted; None: the log was never compacted."""
+        self.cleaned_offset = offset
+
+
+class LongWork:
+    """The long work on a log that excludes other work: while the log is compacted, retention removes nothing, and it is
+    not moved; while it is being copied to another data folder, no compaction begins."""
+
+    __slots__ = ("cleaning", "moving")
+
+    def __init__(self) -> None:
+        self.cleaning = False
+        """A compaction is under way: retention, and the end of a move, wait until it is over."""
+        self.moving = False
+        """A copy is being made in another data folder (storage.folders.moves): a compaction would only restart it."""
+
+    @property
+    def lets_clean(self) -> bool:
+        """Return whether a compaction may begin."""
+        return not (self.cleaning or self.moving)
+
+    def begin_cleaning(self) -> None:
+        self.cleaning = True
+
+    def end_cleaning(self) -> None:
+        self.cleaning = False
+
+    def begin_move(self) -> None:
+        self.moving = True
+
+    def cancel_move(self) -> None:
+        self.moving = False
 
 
 class AppendLimits:

@@ -94,11 +94,16 @@ class ProducerStates:
     # Checks and updates
 
     def begin_to_lead(self, since_ms: int | None, *, knows_all: bool) -> None:
+        """Drop what was noted of refused batches. `since_ms` is the present time if clients wrote to another broker
+        until now: a batch may then arrive later than those that were sent after it. `knows_all`: nothing was deleted
+        from the log."""
         self.awaited.clear()
         self.led_since_ms = since_ms
         self.knows_all = knows_all
 
     def await_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """Note that a batch which begins with this sequence was refused, for a temporary reason: no later batch of the
+        producer is appended before it."""
         first = last = sequence
         refused = self._refused(producer_id, epoch)
         if refused is not None:
@@ -274,6 +279,10 @@ class ProducerStates:
             if self.transactions is None:
                 self.transactions = Transactions()
             self.transactions.begin(producer_id, base_offset)
+
+    def forget_after(self, expiration_ms: int) -> None:
+        """Apply another producer.id.expiration.ms from now on."""
+        self.expiration_ms = expiration_ms
 
     def expire(self, now_ms: int) -> None:
         """Remove producers that wrote nothing for `expiration_ms` and have no open transaction."""

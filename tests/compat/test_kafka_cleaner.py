@@ -81,7 +81,7 @@ def opened(folder: pathlib.Path) -> Log:
     config = log_config(cleanup_policy=frozenset(["compact"]))
     manager = LogManager(BrokerConfig({"log.dirs": str(folder)}), OsFiles(), lambda: int(time.time() * 1000))
     (log,) = [one for one in manager.load(lambda topic: config) if one is not None]
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     return log
 
 

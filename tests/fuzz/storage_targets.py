@@ -280,7 +280,7 @@ def load_folder(context: tuple[str, bool], data: bytes) -> None:
         if clean and offset <= log.log_start_offset:
             break
     end = log.log_end_offset
-    log.restore_high_watermark(end)
+    log.offsets.restore_high_watermark(end)
     assert log.log_start_offset <= log.last_stable_offset <= end
     aborted = log.aborted_transactions(0, end)
     assert aborted == sorted(aborted, key=lambda one: one.first_offset)

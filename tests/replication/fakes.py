@@ -29,7 +29,7 @@ class CountingLog:
     def await_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
         self.awaited[producer_id] = epoch, sequence
 
-    def begin_to_lead(self, since_ms: int | None) -> None:
+    def begin_to_lead(self, since_ms: int | None, *, knows_all: bool) -> None:
         self.awaited.clear()
         self.led_since_ms = since_ms
 
@@ -39,6 +39,11 @@ class CountingLog:
     @property
     def offsets(self) -> CountingLog:
         """It has no parts to share them with."""
+        return self
+
+    @property
+    def producers(self) -> CountingLog:
+        """As `offsets`."""
         return self
 
     @property

@@ -348,7 +348,7 @@ class Node:
                     log.flush(self._clock_ms())
                     if self.replicas.get(log.topic, log.partition) is None:
                         continue  # it may not have received the settings of its topic yet
-                    for path in log.delete_old_segments(self._clock_ms()):
+                    for path in log.retention.delete_due(self._clock_ms()):
                         self.files.unlink(path)
                 await self._checkpoint()
             self.logs.report(run_all(self.logs.checkpoints.high_watermarks())())

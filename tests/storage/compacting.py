@@ -39,7 +39,7 @@ def job_for(log: Log, now_ms: int, **changes: Any) -> CleaningJob:
 def live_producers(log: Log) -> dict[int, tuple[int, int]]:
     return {
         entry.producer_id: (entry.batches[-1][1] if entry.batches else -1, entry.epoch)
-        for entry in log.producer_ids().values()
+        for entry in log.producers.entries.values()
     }
 
 
@@ -57,7 +57,7 @@ def compact(files: Files, log: Log, now_ms: int, **changes: Any) -> int:
         files.sync_directory(log.directory)
         for path in paths:
             files.unlink(path)
-    log.mark_cleaned_to(run.end_offset)
+    log.offsets.mark_cleaned_to(run.end_offset)
     return run.end_offset
 
 

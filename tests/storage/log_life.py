@@ -137,7 +137,7 @@ class LogLife(LogModel):
         producer.next_sequence = sequence + count
         producer.last = data, info.first_offset, info.last_offset
         if rng.random() < 0.8:
-            log.restore_high_watermark(log.log_end_offset)
+            log.offsets.restore_high_watermark(log.log_end_offset)
 
     def _key(self) -> bytes | None:
         return self.random.choice(KEYS)
@@ -149,12 +149,12 @@ class LogLife(LogModel):
         self.log.roll(self.now_ms)
 
     def raise_high_watermark(self) -> None:
-        self.log.restore_high_watermark(self.random.randint(self.log.high_watermark, self.log.log_end_offset))
+        self.log.offsets.restore_high_watermark(self.random.randint(self.log.high_watermark, self.log.log_end_offset))
 
     def retain(self) -> None:
         before = self.log.log_start_offset
         self.start_may_be = self.least_start, self.log.high_watermark
-        paths = self.log.delete_old_segments(self.now_ms)
+        paths = self.log.retention.delete_due(self.now_ms)
         assert before <= self.log.log_start_offset <= self.log.high_watermark
         self.start = max(self.start, self.log.log_start_offset)
         self.least_start = max(self.least_start, self.log.first_segment_offset)
@@ -165,7 +165,7 @@ class LogLife(LogModel):
             return
         offset = self.random.randint(0, self.log.high_watermark)
         self.start_may_be = self.least_start, max(self.log.log_start_offset, offset)
-        self.log.advance_log_start_offset(offset)
+        self.log.retention.advance_log_start_offset(offset)
         self.start = max(self.start, offset)
         self._report(self.manager.checkpoints.log_starts()())
 
@@ -220,7 +220,7 @@ class LogLife(LogModel):
 
     def begin_cleaning(self) -> None:
         log = self.log
-        if self.cleaning is not None or "compact" not in self.policy or log.moving or log.offline:
+        if self.cleaning is not None or "compact" not in self.policy or log.work.moving or log.offline:
             return
         self._flush_now(rolled_only=True)
         errors = run_all(self.manager.checkpoints.recovery_points())()
@@ -229,7 +229,7 @@ class LogLife(LogModel):
             return
         dirty = log.dirty_range(self.now_ms)
         if dirty.restarts:
-            log.mark_cleaned_to(dirty.first_dirty_offset)
+            log.offsets.mark_cleaned_to(dirty.first_dirty_offset)
         if not dirty.cleanable_bytes:
             return
         segments = {one.base_offset: one for one in log.segments if one.base_offset < dirty.first_uncleanable_offset}
@@ -239,7 +239,7 @@ class LogLife(LogModel):
         run = CleaningRun(self.files, job_for(log, self.now_ms, **changes), live_producers(log))
         run.build_map()
         self.cleaned_to = max(self.cleaned_to, run.end_offset)
-        log.begin_cleaning()
+        log.work.begin_cleaning()
         self.cleaning = Cleaning(run, segments, log.generation, log)
 
     def clean_on(self) -> None:
@@ -265,13 +265,13 @@ class LogLife(LogModel):
                 sources = [cleaning.segments[base] for base in done.sources]
                 cleaning.swap = log.swap.begin(done.base_offset, done.size_bytes, sources, cleaning.generation)
             else:
-                log.end_cleaning()
+                log.work.end_cleaning()
                 self.cleaning = None
                 if log.generation == cleaning.generation:
-                    log.mark_cleaned_to(cleaning.run.end_offset)
+                    log.offsets.mark_cleaned_to(cleaning.run.end_offset)
                 self.manager.report(run_all(self.manager.checkpoints.cleaned_offsets())())
         except (LogChanged, KafkaError, OSError):
-            log.end_cleaning()
+            log.work.end_cleaning()
             self.cleaning = None
             with suppress(OSError):
                 unlink_unfinished(self.files, log.directory)
@@ -346,14 +346,14 @@ class LogLife(LogModel):
             unlink_unfinished(self.files, self.log.directory, paths)
         self.finish_flush()
         offline = self.log.offline
-        known = {one: (entry.epoch, entry.next_sequence) for one, entry in self.log.producer_ids().items()}
+        known = {one: (entry.epoch, entry.next_sequence) for one, entry in self.log.producers.entries.items()}
         self.manager.close_all()
         self.cleaning = None
         self.start_again(machine=False)
         if not offline:
             assert all(folder.was_clean for folder in self.manager.folders)
             if self.log.log_end_offset:
-                again = {one: (entry.epoch, entry.next_sequence) for one, entry in self.log.producer_ids().items()}
+                again = {one: (entry.epoch, entry.next_sequence) for one, entry in self.log.producers.entries.items()}
                 assert again == known
 
     def _crash(self) -> None:

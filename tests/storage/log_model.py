@@ -143,7 +143,7 @@ class LogModel:
         self.start = min(self.start, self.end)
         for producer_id, (last_offset, epoch, next_sequence) in self._last_batches().items():
             if last_offset >= max(log.log_start_offset, self.start):
-                entry = log.producer_ids()[producer_id]
+                entry = log.producers.entries[producer_id]
                 assert (entry.epoch, entry.next_sequence) == (epoch, next_sequence), producer_id
         self.check()
 
@@ -159,7 +159,7 @@ class LogModel:
         found = self._last_batches()
         for producer_id, producer in self.producers.items():
             _, epoch, next_sequence = found.get(producer_id, (0, producer.epoch + 1, 0))
-            known = producer_id in self.log.producer_ids()
+            known = producer_id in self.log.producers.entries
             if not known or (epoch, next_sequence) != (producer.epoch, producer.next_sequence):
                 producer.epoch, producer.next_sequence, producer.last = epoch + 1, 0, None
 
@@ -182,12 +182,12 @@ class LogModel:
             if offset < self.cleaned_to:
                 later.add(record.key)
         self.trimmed_to = max(self.trimmed_to, log.log_start_offset)
-        starts = log.epoch_entries()
+        starts = log.epochs.entries()
         assert starts == sorted(starts)
         for offset, (_, epoch) in present.items():
             if offset < self.trimmed_to:
                 continue  # a crash brought it back
-            assert log.epoch_for_offset(offset) == epoch
+            assert log.epochs.epoch_for_offset(offset) == epoch
         timestamp_ms = self.now_ms + self.random.randrange(-20_000, 2000)
         found = run_all(log.offset_for_timestamp(timestamp_ms))
         wanted = next((one for one in sorted(present) if present[one].record.timestamp >= timestamp_ms), None)

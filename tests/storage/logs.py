@@ -61,13 +61,13 @@ def open_log(files: Files, directory: str = DIRECTORY, *, now_ms: int = NOW_MS, 
 
 def append_marker(log: Log, marker: EndTransaction, leader_epoch: int = 0, *, now_ms: int = NOW_MS) -> AppendInfo:
     """Append the marker as a partition does."""
-    check_marker(log.producer_ids().get(marker.producer_id), marker)
+    check_marker(log.producers.entries.get(marker.producer_id), marker)
     return log.append_as_leader(marker.batch(now_ms), leader_epoch, now_ms, from_client=False)
 
 
 def is_open(log: Log, producer_id: int, epoch: int = 0) -> bool:
     """Return whether the producer has a transaction open."""
-    entry = log.producer_ids().get(producer_id)
+    entry = log.producers.entries.get(producer_id)
     return entry is not None and entry.has_open_transaction(epoch)
 
 

@@ -13,12 +13,12 @@ def test_what_is_found_after_a_crash_is_synced_by_the_next_flush() -> None:
     files = written()
     first, _ = load(files)
     first.flush(NOW_MS)
-    known = {one: (entry.epoch, entry.next_sequence) for one, entry in first.producer_ids().items()}
+    known = {one: (entry.epoch, entry.next_sequence) for one, entry in first.producers.entries.items()}
     files.crash()
     again, _ = load(files, recovery_point=first.recovery_point)
     assert read_offsets(again, 0) == list(range(first.log_end_offset))
-    assert again.epoch_entries() == first.epoch_entries() == [(2, 0), (5, 11)]
-    assert {one: (entry.epoch, entry.next_sequence) for one, entry in again.producer_ids().items()} == known
+    assert again.epochs.entries() == first.epochs.entries() == [(2, 0), (5, 11)]
+    assert {one: (entry.epoch, entry.next_sequence) for one, entry in again.producers.entries.items()} == known
 
 
 def test_a_snapshot_of_the_crashed_process_is_synced_though_it_is_not_taken_again() -> None:
@@ -34,15 +34,15 @@ def test_a_snapshot_of_the_crashed_process_is_synced_though_it_is_not_taken_agai
 
 def test_lost_leader_epochs_are_read_from_all_batches() -> None:
     files = written()
-    expected = load(files)[0].epoch_entries()
+    expected = load(files)[0].epochs.entries()
     for lost in (
         lambda: files.unlink(f"{DIRECTORY}/{EPOCHS_FILE}"),
         lambda: files.create(f"{DIRECTORY}/{EPOCHS_FILE}"),
     ):
         lost()
-        assert load(files, recovery_point=12)[0].epoch_entries() == expected
+        assert load(files, recovery_point=12)[0].epochs.entries() == expected
         lost()
-        assert open_log(files, **ROLLING).epoch_entries() == expected
+        assert open_log(files, **ROLLING).epochs.entries() == expected
 
 
 def test_the_producer_of_the_batch_that_the_log_starts_in_is_known() -> None:
@@ -51,7 +51,7 @@ def test_the_producer_of_the_batch_that_the_log_starts_in_is_known() -> None:
     log.append_as_leader(batch(3), 0, NOW_MS)
     log.append_as_leader(sequenced(7, 0, 0, 4), 0, NOW_MS)
     again, _ = load(files, log_start_offset=5)
-    assert again.producer_ids()[7].next_sequence == 4
+    assert again.producers.entries[7].next_sequence == 4
 
 
 def test_snapshots_behind_a_gap_that_a_power_cut_left_are_not_believed() -> None:
@@ -66,7 +66,7 @@ def test_snapshots_behind_a_gap_that_a_power_cut_left_are_not_believed() -> None
     log.segments[-1].log.truncate(0)
     again, _ = load(files)
     assert again.log_end_offset == log.segments[-1].base_offset
-    assert again.producer_ids()[7].next_sequence == lost.base_offset
+    assert again.producers.entries[7].next_sequence == lost.base_offset
 
 
 def test_where_others_have_replicas_a_log_ends_at_a_gap() -> None:
@@ -84,7 +84,7 @@ def test_where_others_have_replicas_a_log_ends_at_a_gap() -> None:
     again, leftovers = load(files, whole_from=0)
     assert again.log_end_offset == second.base_offset
     assert again.segments_count == 1
-    assert again.producer_ids()[7].next_sequence == second.base_offset
+    assert again.producers.entries[7].next_sequence == second.base_offset
     assert leftovers
     again.append_as_leader(sequenced(7, 0, second.base_offset), 0, NOW_MS)
     assert load(files, whole_from=0)[0].log_end_offset == second.base_offset + 1

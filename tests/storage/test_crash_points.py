@@ -77,9 +77,9 @@ class Life:
         run_all(manager.checkpoints.recovery_points())()
         self._append(6)
         log = self._logs["t", 0]
-        log.restore_high_watermark(5)
-        log.advance_log_start_offset(4)
-        for path in log.delete_old_segments(NOW_MS):
+        log.offsets.restore_high_watermark(5)
+        log.retention.advance_log_start_offset(4)
+        for path in log.retention.delete_due(NOW_MS):
             self.files.unlink(path)
         run_all(manager.checkpoints.high_watermarks())()
         self.removed = True
@@ -118,7 +118,7 @@ class Life:
             assert log.log_start_offset <= 4
             assert read_offsets(log, log.log_start_offset) == list(range(log.log_start_offset, log.log_end_offset))
             if log.log_end_offset:
-                assert log.producer_ids()[7].next_sequence == log.log_end_offset
+                assert log.producers.entries[7].next_sequence == log.log_end_offset
                 assert log.latest_epoch() == 1
         if self.made_anew:
             log = manager.logs["gone", 0]

@@ -29,7 +29,7 @@ def compacted(directory: Path) -> Log:
     for now_ms in (NOW_MS, NOW_MS + DAY_MS):
         for number in range(200):
             producer = 4711 + number % 2
-            known = log.producer_ids().get(producer)
+            known = log.producers.entries.get(producer)
             pairs = [(b"key-%d" % (number * 7 % 90), None if number % 5 == 0 else b"v" * (number % 60))] * 2
             batch = build_batch(
                 [*pairs, (b"key-%d" % number, b"w" * 50)],
@@ -40,7 +40,7 @@ def compacted(directory: Path) -> Log:
         # Nothing stays of the last batch of either producer.
         last = [(b"key-%d" % key, b"end") for number in (198, 199) for key in (number, number * 7 % 90)]
         log.append_as_leader(build_batch(last, timestamp_ms=now_ms), 2, now_ms)
-        log.restore_high_watermark(log.log_end_offset)
+        log.offsets.restore_high_watermark(log.log_end_offset)
         log.roll(now_ms)
         compact(files, log, now_ms)
     log.close(clean=True)

@@ -91,7 +91,7 @@ def test_dump_log_accepts_our_files(tmp_path: Path, restart_after: int | None) -
     assert COMPLAINTS.findall(dumped) == []
     entries = sum(segment.offset_index.entries for segment in log.segments)
     assert len(re.findall(r"^offset: \d+ position: \d+", dumped, re.MULTILINE)) == entries
-    last_sequence, last_offset = log.producer_ids()[4711].batches[-1][:2]
+    last_sequence, last_offset = log.producers.entries[4711].batches[-1][:2]
     assert "producerId: 4711 producerEpoch: 0 " in dumped
     assert f"lastSequence: {last_sequence} lastOffset: {last_offset} offsetDelta: 1" in dumped
 

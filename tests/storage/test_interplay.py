@@ -42,7 +42,7 @@ def made(manager: LogManager, topic: str = "orders", count: int = 12, topic_id: 
     log = manager.get_or_create(topic, 0, topic_id or random_uuid(), CONFIG)
     for _ in range(count):
         log.append_as_leader(batch(1), 0, NOW_MS)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     return log
 
 
@@ -74,7 +74,7 @@ def test_deleted_records_stay_deleted_whatever_is_gathered_meanwhile(monkeypatch
     made(manager, "other")
     slices = manager.checkpoints.recovery_points()
     next(slices)  # has seen the first log
-    log.advance_log_start_offset(7)
+    log.retention.advance_log_start_offset(7)
     manager.checkpoints.log_starts()()
     assert finished(slices)() == {}
     assert offsets_in(files, LOG_START_OFFSET_FILE) == {("orders", 0): 7}
@@ -88,7 +88,7 @@ def test_a_log_that_moves_while_checkpoints_are_gathered_is_in_those_of_its_new_
     manager = started(files, *FOLDERS)
     log = made(manager)
     made(manager, "other")
-    log.advance_log_start_offset(7)
+    log.retention.advance_log_start_offset(7)
     slices = manager.checkpoints.recovery_points()
     home, target = "/data", "/more"
     moved_to(manager, log, target, before_the_end=lambda: next(slices))
@@ -147,7 +147,7 @@ def test_the_leader_epochs_of_a_moved_log_are_synced() -> None:
     moved_to(manager, log, "/more").flush(NOW_MS)
     run_all(manager.checkpoints.recovery_points())()
     files.crash()
-    assert started(files, *FOLDERS).logs["orders", 0].epoch_entries() == [(0, 0), (3, 12)]
+    assert started(files, *FOLDERS).logs["orders", 0].epochs.entries() == [(0, 0), (3, 12)]
 
 
 def test_a_copy_that_cannot_be_planned_holds_nothing() -> None:
@@ -166,7 +166,7 @@ def test_a_log_that_failed_keeps_in_the_checkpoints_what_it_had_last() -> None:
     manager = started(files, "/data")
     log = made(manager)
     log.flush(NOW_MS)
-    log.advance_log_start_offset(7)
+    log.retention.advance_log_start_offset(7)
     manager.checkpoints.write_all()
     manager.fail_log(log, OSError(errno.EACCES, "no more"))
     manager.checkpoints.write_all()
@@ -234,7 +234,7 @@ def test_a_crash_while_a_swap_is_taken_back_leaves_no_index_of_another_segment(r
         key = b"same" if number < 5 else b"key-%d" % number
         pair = (key, b"v" * (number * 7 % 30))
         log.append_as_leader(build_batch([pair], timestamp_ms=NOW_MS), 0, NOW_MS)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     plan = swap_begun(files, log)
     log.flush(NOW_MS)
     manager.checkpoints.write_all()
@@ -287,13 +287,13 @@ def test_a_crash_after_a_move_forgets_no_producer() -> None:
     log.append_as_leader(sequenced(7, 3, 0), 0, NOW_MS)
     for _ in range(12):
         log.append_as_leader(batch(1), 0, NOW_MS)
-    log.restore_high_watermark(log.log_end_offset)
-    log.delete_segments(log.segments_count - 1, NOW_MS)
+    log.offsets.restore_high_watermark(log.log_end_offset)
+    log.retention.delete_segments(log.segments_count - 1, NOW_MS)
     log.flush(NOW_MS)
     moved_to(manager, log, "/more")
     manager.checkpoints.write_all()
     again = started(files, *FOLDERS).logs["orders", 0]
-    assert again.producer_ids()[7].epoch == 3
+    assert again.producers.entries[7].epoch == 3
     assert read_offsets(again, again.first_segment_offset) == list(range(again.first_segment_offset, 13))
 
 
@@ -306,7 +306,7 @@ def test_a_power_cut_in_a_second_move_finds_one_newer_copy() -> None:
     manager = started(files, *FOLDERS)
     log = manager.logs["orders", 0]
     original = log.directory
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     moved = moved_to(manager, log, "/data")
     (aside,) = [one.name for one in files.list_directory("/more") if one.name.endswith("-delete")]
     files.rename(f"/more/{aside}", original)

@@ -29,7 +29,7 @@ def loaded(files: MemoryFiles) -> LogManager:
     manager = LogManager(BrokerConfig({"log.dirs": "/data"}), files, lambda: NOW)
     for log in manager.load(lambda topic: CONFIG):
         if log is not None:
-            log.restore_high_watermark(log.log_end_offset)
+            log.offsets.restore_high_watermark(log.log_end_offset)
     return manager
 
 
@@ -61,9 +61,9 @@ def test_retention_waits_for_no_read_once_ages_were_fetched() -> None:
     files = MemoryFiles()
     manager, log = restarted(files)
     with pytest.raises(NotCached):
-        log.old_segments_count(NOW, waits_for_disk=False)
+        log.retention.due_count(NOW, waits_for_disk=False)
     assert fetched(manager.prefetching_ages(NOW)) > 0
-    count = log.old_segments_count(NOW, waits_for_disk=False)
+    count = log.retention.due_count(NOW, waits_for_disk=False)
     assert count == sum(segment.largest_timestamp_ms < NOW - 5000 for segment in log.segments) > 5
     files.evict()
     waits = files.calls["wait"]

@@ -26,7 +26,7 @@ def test_a_log_agrees_with_its_twin_whatever_happens(seed: int) -> None:
 
 
 def transactional(log: Log, producer_id: int, count: int = 1, epoch: int = 0) -> int:
-    entry = log.producer_ids().get(producer_id)
+    entry = log.producers.entries.get(producer_id)
     sequence = entry.next_sequence if entry is not None and entry.epoch == epoch else 0
     sent = sequenced(producer_id, epoch, sequence, count, transactional=True)
     return log.append_as_leader(sent, 0, NOW_MS).first_offset
@@ -38,7 +38,7 @@ def end(log: Log, producer_id: int, *, commit: bool, epoch: int = 0, coordinator
 
 
 def commit_all(log: Log) -> None:
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
 
 
 def test_offsets_are_stable_once_the_marker_is_below_the_high_watermark() -> None:
@@ -79,7 +79,7 @@ def test_markers_are_stored_as_kafka_stores_them() -> None:
     expected = RecordBatch(end_marker(7, 0, 5, True, NOW_MS))
     assert bytes(stored.memory())[16:] == bytes(expected.memory())[16:]
     assert (stored.base_offset, stored.leader_epoch) == (1, 3)
-    assert log.producer_ids()[7].coordinator_epoch == 5
+    assert log.producers.entries[7].coordinator_epoch == 5
 
 
 def test_the_index_has_an_entry_for_each_aborted_transaction_with_data() -> None:
@@ -198,7 +198,7 @@ def test_retention_may_delete_the_beginning_of_an_open_transaction() -> None:
     log.append_as_leader(batch(), 0, NOW_MS)
     commit_all(log)
     assert log.last_stable_offset == 0
-    log.delete_segments(1, NOW_MS)
+    log.retention.delete_segments(1, NOW_MS)
     assert (log.log_start_offset, log.last_stable_offset) == (2, 2)
     end(log, 7, commit=False)
     commit_all(log)
@@ -209,7 +209,7 @@ def test_delete_records_across_an_open_transaction() -> None:
     log = open_log(MemoryFiles())
     transactional(log, 7, 4)
     commit_all(log)
-    log.advance_log_start_offset(3)
+    log.retention.advance_log_start_offset(3)
     assert log.last_stable_offset == 3
     end(log, 7, commit=False)
     commit_all(log)
@@ -219,11 +219,11 @@ def test_delete_records_across_an_open_transaction() -> None:
 def test_open_transactions_keep_their_producers() -> None:
     log = open_log(MemoryFiles())
     transactional(log, 7)
-    log.expire_producers(NOW_MS + 10 * log.producer_expiration_ms)
+    log.producers.expire(NOW_MS + 10 * log.producers.expiration_ms)
     assert is_open(log, 7, 0)
     end(log, 7, commit=True)
-    log.expire_producers(NOW_MS + 10 * log.producer_expiration_ms)
-    assert log.producer_ids() == {}
+    log.producers.expire(NOW_MS + 10 * log.producers.expiration_ms)
+    assert log.producers.entries == {}
 
 
 def test_the_index_is_read_without_a_wait_for_the_disk() -> None:

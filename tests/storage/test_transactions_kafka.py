@@ -116,7 +116,7 @@ class Ours:
         producers = ",".join(
             f"{one.producer_id}:{one.epoch}:{one.batches[-1][0] if one.batches else -1}:{one.coordinator_epoch}:"
             f"{one.transaction_first_offset}"
-            for one in sorted(log.producer_ids().values(), key=lambda one: one.producer_id)
+            for one in sorted(log.producers.entries.values(), key=lambda one: one.producer_id)
         )
         return f"{log.log_end_offset} {log.last_stable_offset} [{aborted}] [{producers}]"
 
@@ -148,7 +148,7 @@ class Pair:
     def step(self) -> None:
         rng, log = self.random, self.ours.log
         producer_id = rng.choice(PRODUCERS)
-        entry = log.producer_ids().get(producer_id)
+        entry = log.producers.entries.get(producer_id)
         epoch, sequence = (0, 0) if entry is None else (entry.epoch, entry.next_sequence)
         chance = rng.random()
         if chance < 0.5:
@@ -157,7 +157,7 @@ class Pair:
             transactional = not plain and rng.random() < 0.9
             if plain:
                 producer_id, epoch = 9, 0
-                sequence = nine.next_sequence if (nine := log.producer_ids().get(9)) is not None else 0
+                sequence = nine.next_sequence if (nine := log.producers.entries.get(9)) is not None else 0
             elif entry is None or entry.transaction_first_offset < 0 or self.ours.verifies(producer_id):
                 transactional = True  # others are no rule of this broker while a verification is under way
             count, size = rng.choice([1, 1, 3]), rng.choice([1, 100])
@@ -181,7 +181,7 @@ class Pair:
             self.same(self.ours.mark(marker), self.kafka("mark", *fields, NOW_MS))
         elif chance < 0.95:
             self.high_watermark = rng.randint(self.high_watermark, log.log_end_offset)
-            log.restore_high_watermark(self.high_watermark)
+            log.offsets.restore_high_watermark(self.high_watermark)
             self.same(self.ours.state(), self.kafka("hw", self.high_watermark))
         elif log.segments[-1].size_bytes:
             log.roll(NOW_MS)
@@ -202,7 +202,7 @@ def test_both_do_the_same(seed: int, kafka: Kafka, tmp_path: pathlib.Path) -> No
     for _ in range(STEPS):
         pair.step()
     end = pair.ours.log.log_end_offset
-    pair.ours.log.restore_high_watermark(end)
+    pair.ours.log.offsets.restore_high_watermark(end)
     pair.same(pair.ours.state(), kafka("hw", end))
     pair.ours.log.close(clean=True)
     kafka("close")
@@ -229,7 +229,7 @@ def test_both_do_the_same(seed: int, kafka: Kafka, tmp_path: pathlib.Path) -> No
                 for path in [*folder.glob("*.txnindex"), *folder.glob("*.snapshot")]:
                     path.unlink()
         pair.open(clean=clean)
-        pair.ours.log.restore_high_watermark(end)
+        pair.ours.log.offsets.restore_high_watermark(end)
         pair.same(pair.ours.state(), kafka("hw", end))
         assert pair.answers[-1] == last
         pair.ours.log.close(clean=True)

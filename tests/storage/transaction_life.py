@@ -66,7 +66,7 @@ class TransactionLife:
     def _append(self, producer_id: int, kind: str) -> None:
         keys = tuple(self.random.choices(KEYS, k=self.random.choice([1, 1, 2, 4])))
         epoch, sequence = self._next(producer_id) if producer_id >= 0 else (-1, -1)
-        if self.log.log_start_offset and (entry := self.log.producer_ids().get(producer_id)) is not None:
+        if self.log.log_start_offset and (entry := self.log.producers.entries.get(producer_id)) is not None:
             sequence = entry.next_sequence  # its last batch may be deleted, and its marker not
         first = self.log.log_end_offset
         batch = build_batch(
@@ -108,7 +108,7 @@ class TransactionLife:
 
     def refuse_markers(self) -> None:
         producer_id = self.random.choice(PRODUCERS)
-        entry = self.log.producer_ids().get(producer_id)
+        entry = self.log.producers.entries.get(producer_id)
         if entry is None:
             return
         current = self._next(producer_id)[0]
@@ -129,7 +129,7 @@ class TransactionLife:
     def raise_high_watermark(self) -> None:
         """To the end of a batch."""
         ends = [one.last_offset + 1 for one in self.twin.batches]
-        self.log.restore_high_watermark(
+        self.log.offsets.restore_high_watermark(
             self.random.choice([end for end in ends if end >= self.log.high_watermark] or [self.log.log_end_offset])
         )
 
@@ -153,22 +153,24 @@ class TransactionLife:
             self._copy_again()
 
     def delete_records(self) -> None:
-        self.log.advance_log_start_offset(self.random.randint(self.log.log_start_offset, self.log.high_watermark))
-        for path in self.log.delete_old_segments(NOW_MS):
+        self.log.retention.advance_log_start_offset(
+            self.random.randint(self.log.log_start_offset, self.log.high_watermark)
+        )
+        for path in self.log.retention.delete_due(NOW_MS):
             self.files.unlink(path)
 
     def delete_segments(self) -> None:
         bases = [segment.base_offset for segment in self.log.segments]
         count = sum(base <= self.log.high_watermark for base in bases[1:])
         if count:
-            for path in self.log.delete_segments(self.random.randint(1, count), NOW_MS):
+            for path in self.log.retention.delete_segments(self.random.randint(1, count), NOW_MS):
                 self.files.unlink(path)
 
     def compact(self) -> None:
         if "compact" in self.settings["cleanup_policy"]:
             self.log.flush(NOW_MS)
             if self.log.dirty_range(NOW_MS).restarts:
-                self.log.mark_cleaned_to(None)
+                self.log.offsets.mark_cleaned_to(None)
             if self.log.dirty_range(NOW_MS).cleanable_bytes:
                 self.cleaned_to = max(self.cleaned_to, compact(self.files, self.log, NOW_MS + self.random.randrange(5)))
                 assert self.cleaned_to <= self.log.last_stable_offset
@@ -203,8 +205,8 @@ class TransactionLife:
             except StopIteration as finished:
                 self.log = finished.value
                 break
-        self.log.restore_high_watermark(log.high_watermark)
-        self.log.mark_cleaned_to(log.cleaned_offset)
+        self.log.offsets.restore_high_watermark(log.high_watermark)
+        self.log.offsets.mark_cleaned_to(log.offsets.cleaned_offset)
         self._forget_ended()
         for path in loader.unlinkable:
             self.files.unlink(path)
@@ -233,7 +235,7 @@ class TransactionLife:
             if copy.log_start_offset == copy.log_end_offset:
                 copy.begin_with(data, NOW_MS)
             copy.append_as_follower(data, NOW_MS)
-        copy.restore_high_watermark(log.high_watermark)
+        copy.offsets.restore_high_watermark(log.high_watermark)
         start = max(log.log_start_offset, copy.log_start_offset)
         if copy.log_end_offset == log.log_end_offset:
             got, expected = consumed(copy, start, 500), consumed(log, start, 500)
@@ -259,14 +261,14 @@ class TransactionLife:
         if not self.cleaned_to and not log.log_start_offset:
             assert index_entries(log) == twin.aborted(), self.trace
             epochs = twin.coordinator_epochs()
-            found = {one: entry.coordinator_epoch for one, entry in log.producer_ids().items()}
+            found = {one: entry.coordinator_epoch for one, entry in log.producers.entries.items()}
             assert {one: epoch for one, epoch in found.items() if epoch >= 0} == epochs, self.trace
             upper = self.random.randint(0, stable)
             lower = self.random.randint(0, upper)
             overlapping = [one for one in twin.aborted() if one.last_offset >= lower and one.first_offset < upper]
             assert log.aborted_transactions(lower, upper) == sorted(overlapping, key=lambda one: one.first_offset)
         for one in range(1, 5):
-            entry = log.producer_ids().get(one)
+            entry = log.producers.entries.get(one)
             first = -1 if entry is None else entry.transaction_first_offset
             assert first < log.log_start_offset or first == twin.open_transactions().get(one, -1) or (
                 first == twin.open_transactions(log.log_start_offset).get(one, -1)

@@ -23,7 +23,7 @@ def log_of(batches: int = 4, per_segment: int = 1, **settings: Any) -> Log:
         log.append_as_leader(build_batch([(b"key", b"v" * 105)], timestamp_ms=NOW_MS + number), 1, NOW_MS)
         if (number + 1) % per_segment == 0:
             log.roll(NOW_MS)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     return log
 
 
@@ -69,7 +69,7 @@ def test_an_overdue_log_says_so() -> None:
 
 def test_a_log_that_is_not_dirty_enough() -> None:
     log = log_of(6)
-    log.mark_cleaned_to(4)
+    log.offsets.mark_cleaned_to(4)
     when, why = compaction(log)
     assert when == "when 356 B more are dirty"
     assert "a ratio of 0.33" in why
@@ -85,7 +85,7 @@ def test_a_log_that_only_max_lag_can_make_due() -> None:
 
 def test_the_active_segment_and_when_it_ends() -> None:
     log = log_of(3, per_segment=2, segment_bytes=10_000, segment_ms=DAY_MS)
-    log.mark_cleaned_to(2)
+    log.offsets.mark_cleaned_to(2)
     _, why = compaction(log)
     assert (
         "the active segment is never compacted: it holds 178 B and ends at 10.0 KB or with the first record after"
@@ -100,7 +100,7 @@ def test_what_may_not_be_compacted_yet() -> None:
     assert when == "when it is old enough"
     assert "younger than min.compaction.lag.ms: the segment at offset 0 for another 4 s" in why
     log = log_of()
-    log.restore_high_watermark(0)
+    log.offsets.restore_high_watermark(0)
     assert compaction(log)[0] == "when it is committed"
     assert "not on all replicas in sync, or its transaction is open: offset 0" in compaction(log)[1]
 
@@ -142,7 +142,7 @@ def test_retention_by_size() -> None:
     )
     log = log_of(cleanup_policy=frozenset(["delete"]), retention_ms=-1, retention_bytes=500)
     assert retention(log)[0] == "in at most 1 min"
-    log.begin_cleaning()
+    log.work.begin_cleaning()
     assert retention(log)[0] == "after the compaction that is under way"
 
 
@@ -150,5 +150,5 @@ def test_no_retention() -> None:
     assert retention(log_of())[0] == "never"
     assert retention(log_of(cleanup_policy=frozenset(["delete"]), retention_ms=-1))[0] == "never"
     log = log_of()
-    log.advance_log_start_offset(2)
+    log.retention.advance_log_start_offset(2)
     assert retention(log) == ("in at most 1 min", "the oldest segment lies before the log start offset 2")

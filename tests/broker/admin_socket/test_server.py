@@ -67,11 +67,11 @@ def test_retention(harness: Harness) -> None:
     assert answer["removed_segments"] == 7
     assert answer["log_start_offset"] == 7
     log = harness.broker.logs.logs["events", 0]
-    log.begin_cleaning()
+    log.work.begin_cleaning()
     try:
         assert not answers(harness, command="retention", topic="events")[0]["done"]
     finally:
-        log.end_cleaning()
+        log.work.end_cleaning()
 
 
 def test_clients(harness: Harness) -> None:

@@ -146,9 +146,9 @@ def test_records_of_a_producer_begin_a_transaction_that_the_marker_ends(
     assert coordinator_log.append(0, [(b"k", b"one"), (b"k", b"two")], producer) == 2
     assert coordinator_log.append(0, [(b"k", b"three")], producer) == 3
     assert coordinator_log.append(0, [(b"k", b"plain")]) == 4
-    assert (log.producer_ids()[PRODUCER_ID].has_open_transaction(EPOCH), log.last_stable_offset) == (True, 0)
+    assert (log.producers.entries[PRODUCER_ID].has_open_transaction(EPOCH), log.last_stable_offset) == (True, 0)
     assert coordinator_log.append_marker(0, marker()) == 5
-    assert (log.producer_ids()[PRODUCER_ID].has_open_transaction(EPOCH), log.last_stable_offset) == (False, 5)
+    assert (log.producers.entries[PRODUCER_ID].has_open_transaction(EPOCH), log.last_stable_offset) == (False, 5)
     batches = list(iter_batches(harness.run(coordinator_log.read(0, 0, 1 << 20))))
     assert [(batch.is_transactional, batch.is_control) for batch in batches] == [
         (True, False),

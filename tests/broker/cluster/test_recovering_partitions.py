@@ -295,7 +295,7 @@ def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, g
     log.append_as_leader(batch((b"k", b"v"), timestamp_ms=now_ms - 30 * 24 * 3600 * 1000), 0, now_ms)
     log.roll(now_ms)
     log.append_as_leader(batch((b"k", b"w")), 0, now_ms)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     topic_id, second = log.topic_id, first.copy(tmp_path / "second")
     first.stop()
     for path in second.glob("gregor-metadata*"):

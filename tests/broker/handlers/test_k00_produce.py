@@ -340,7 +340,7 @@ def test_settings_count_at_once_on_a_route_that_was_learnt(harness: Harness, top
     for _ in range(2):
         task = harness.begin(request, 9)
         assert harness.run(task).responses[0].partition_responses[0].error_code == 0
-        assert log.unflushed_messages == 0
+        assert log.offsets.unflushed_messages == 0
     wire.close()
 
 
@@ -352,7 +352,7 @@ def test_flush_messages_holds_the_acknowledgement_until_the_disk_has_it(harness:
         log.flush()
         for unflushed in (1, 2, 0):
             harness.produce(topic, b"x", acks=acks)
-            assert log.unflushed_messages == unflushed
+            assert log.offsets.unflushed_messages == unflushed
 
 
 def test_a_deleted_topic_is_unknown_on_a_route_that_was_learnt(harness: Harness, topic: str) -> None:

@@ -279,7 +279,7 @@ def test_a_follower_shows_consumers_what_it_knows_to_be_committed(harness: Harne
     harness.hand_over(topic)
     partition = harness.broker.replicas.get(topic, 0)
     assert partition is not None and partition.log is not None
-    partition.log.restore_high_watermark(1)
+    partition.log.offsets.restore_high_watermark(1)
     assert [record.value for record in records_of(harness.fetch(topic, 0))] == [b"a"]
     poll = harness.begin(fetch_request([(topic, 0, 1)], max_wait_ms=10_000), 12)
     assert not poll.done()

@@ -266,7 +266,7 @@ def test_follower_serves_consumers_below_its_last_stable_offset(log: Log) -> Non
     log.harness.hand_over(log.topic)
     partition = log.partition
     assert partition.log is not None
-    partition.log.restore_high_watermark(3)
+    partition.log.offsets.restore_high_watermark(3)
     data = log.fetch(0)
     assert (seen(data), aborted(data), data.last_stable_offset) == ([], [(7, 0)], 2)
     poll = log.harness.begin(log.request(2, max_wait_ms=10_000), 12)

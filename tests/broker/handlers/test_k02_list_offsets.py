@@ -120,7 +120,7 @@ def test_after_the_log_start_moved(harness: Harness, topic: str) -> None:
         harness.produce(topic, b"x", timestamp_ms=harness.broker.now_ms() - 10_000_000 + minute)
     log = harness.broker.logs.get(topic, 0)
     assert log is not None
-    log.advance_log_start_offset(2)
+    log.retention.advance_log_start_offset(2)
     assert find(harness, topic, EARLIEST) == (-1, 2, 0)
     assert find(harness, topic, 0)[1] == 2
 

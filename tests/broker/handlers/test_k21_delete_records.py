@@ -142,5 +142,5 @@ def test_whole_segments_go_with_the_next_retention_run(harness: Harness, topic: 
         log.roll(harness.broker.now_ms())
     assert delete(harness, topic, 2) == (ErrorCode.NONE, 2)
     assert log.segments_count == 4
-    log.delete_old_segments(harness.broker.now_ms())
+    log.retention.delete_due(harness.broker.now_ms())
     assert [segment.base_offset for segment in log.segments] == [2, 3]

@@ -135,7 +135,7 @@ def test_a_partition_moves_with_all_that_is_in_it(two: Two, version: int) -> Non
     moved = two.harness.broker.logs.logs["orders", 0]
     assert [(one.base_offset, one.size_bytes) for one in moved.segments] == segments
     assert [Path(f"{one.stem}.log").read_bytes()[: one.size_bytes] for one in moved.segments] == bytes_before
-    assert (moved.high_watermark, moved.topic_id, moved.epoch_entries()) == (20, log.topic_id, log.epoch_entries())
+    assert (moved.high_watermark, moved.topic_id, moved.epochs.entries()) == (20, log.topic_id, log.epochs.entries())
     assert two.harness.produce("orders", b"after").base_offset == 20
     two.harness.until(lambda: two.folders() == ["b/orders-0"])
     assert two.where(future=True) == []
@@ -173,11 +173,11 @@ def test_retention_and_truncation_meanwhile(two: Two, gate: list[bool]) -> None:
     log = two.harness.broker.logs.logs["orders", 0]
     two.move("orders", two.b)
     now_ms = two.harness.broker.now_ms()
-    log.delete_old_segments(now_ms)
+    log.retention.delete_due(now_ms)
     start = log.log_start_offset
     assert start > 0
     log.truncate_to(18)
-    log.restore_high_watermark(18)
+    log.offsets.restore_high_watermark(18)
     two.harness.produce("orders", b"instead")
     gate.append(True)
     two.harness.until(lambda: two.where() == [two.b])
@@ -190,7 +190,7 @@ def test_retention_and_truncation_meanwhile(two: Two, gate: list[bool]) -> None:
 def test_deleted_records_stay_deleted_over_the_swap(two: Two, tmp_path: Path) -> None:
     two.topic()
     log = two.harness.broker.logs.logs["orders", 0]
-    log.advance_log_start_offset(13)
+    log.retention.advance_log_start_offset(13)
     two.move("orders", two.b)
     two.harness.until(lambda: two.harness.broker.logs.logs["orders", 0] is not log)
     moved = two.harness.broker.logs.logs["orders", 0]
@@ -518,7 +518,7 @@ def test_compaction_meanwhile(two: Two, gate: list[bool]) -> None:
         two.harness.produce("orders", (b"key-%d" % (number % 5), b"%d" % number * 200))
     log = two.harness.broker.logs.logs["orders", 0]
     compaction = two.harness.loop.create_task(two.harness.node.cleaner.compact_now(log))
-    two.harness.until(lambda: log.cleaning)
+    two.harness.until(lambda: log.work.cleaning)
     two.move("orders", two.b)
     result = two.harness.run(compaction, 20)
     assert result.cleaned, result.reason
@@ -527,7 +527,7 @@ def test_compaction_meanwhile(two: Two, gate: list[bool]) -> None:
     gate.append(True)
     two.harness.until(lambda: two.where() == [two.b])
     moved = two.harness.broker.logs.logs["orders", 0]
-    assert moved.cleaned_offset == log.cleaned_offset
+    assert moved.offsets.cleaned_offset == log.offsets.cleaned_offset
     assert [(record.offset, record.key, record.value) for record in two.harness.records("orders")] == expected
     assert len(list(Path(two.b, "orders-0").glob("*.log"))) == moved.segments_count
     two.restart()

@@ -52,7 +52,7 @@ def compact(harness: Harness, topic: str) -> CleaningResult:
 
 
 def is_clean(log: Log) -> bool:
-    return log.cleaned_offset is not None and log.dirty_range(0).cleanable_bytes == 0 and not log.cleaning
+    return log.offsets.cleaned_offset is not None and log.dirty_range(0).cleanable_bytes == 0 and not log.work.cleaning
 
 
 def test_a_compacted_topic_is_cleaned(tmp_path: Path) -> None:
@@ -67,12 +67,12 @@ def test_a_compacted_topic_is_cleaned(tmp_path: Path) -> None:
         assert contents(harness, "table") == last
         assert log.log_end_offset == 200
         assert len(harness.records("events")) == 100, "what is not compacted is left alone"
-        cleaned_offset = log.cleaned_offset
+        cleaned_offset = log.offsets.cleaned_offset
         checkpoint = tmp_path / "cleaner-offset-checkpoint"
         harness.until(lambda: f"table 0 {cleaned_offset}" in checkpoint.read_text())
         assert "events" not in checkpoint.read_text()
     with running(tmp_path, **QUICK) as harness:
-        assert log_of(harness, "table").cleaned_offset == cleaned_offset
+        assert log_of(harness, "table").offsets.cleaned_offset == cleaned_offset
         assert contents(harness, "table") == last
         fill(harness, "table", 3)
 
@@ -86,7 +86,7 @@ def test_the_checkpoint_forgets_a_deleted_topic(tmp_path: Path) -> None:
         harness.ask(DeleteTopicsRequest(topics=topics, topic_names=["table"], timeout_ms=30_000), 6)
         harness.until(lambda: ("table", 0) not in harness.broker.logs.logs)
         harness.create_topic("table", **TABLE)
-        assert log_of(harness, "table").cleaned_offset is None
+        assert log_of(harness, "table").offsets.cleaned_offset is None
     assert "table" not in (tmp_path / "cleaner-offset-checkpoint").read_text()
 
 
@@ -105,12 +105,12 @@ def test_a_log_that_is_not_dirty_enough_waits_and_an_order_does_not(tmp_path: Pa
         last = fill(harness, "table", 100)
         log = log_of(harness, "table")
         harness.turn(50)
-        assert log.cleaned_offset is None
+        assert log.offsets.cleaned_offset is None
         log.roll(0)
         result = compact(harness, "table")
         assert result.cleaned
         assert (result.records_read, result.records_kept) == (100, 5)
-        assert log.cleaned_offset == 100
+        assert log.offsets.cleaned_offset == 100
         assert contents(harness, "table") == last
         assert not compact(harness, "table").cleaned
 
@@ -131,7 +131,7 @@ def test_the_cleaner_can_be_switched_off(tmp_path: Path) -> None:
         harness.create_topic("table", **TABLE)
         fill(harness, "table", 100)
         harness.turn(50)
-        assert log_of(harness, "table").cleaned_offset is None
+        assert log_of(harness, "table").offsets.cleaned_offset is None
         assert compact(harness, "table").cleaned, "an order is carried out all the same"
 
 
@@ -175,8 +175,8 @@ def test_a_log_that_cannot_be_compacted_is_left_alone_and_others_go_on(
         harness.until(lambda: is_clean(good) and cleaner.trouble(bad) is not None)
         harness.turn(50)
         assert caplog.text.count("bad-0 cannot be compacted, compaction skips it: wrong checksum") == 1
-        assert bad.cleaned_offset is None
-        assert not bad.cleaning
+        assert bad.offsets.cleaned_offset is None
+        assert not bad.work.cleaning
         path.write_bytes(sound)
         assert compact(harness, "bad").cleaned, "an order tries again"
         assert cleaner.trouble(bad) is None
@@ -202,7 +202,7 @@ def test_a_topic_may_go_away_while_it_is_compacted(tmp_path: Path, caplog: pytes
         fill(harness, "table", 300)
         log = log_of(harness, "table")
         order = harness.loop.create_task(harness.node.cleaner.compact_now(log))
-        harness.until(lambda: log.cleaning)
+        harness.until(lambda: log.work.cleaning)
         topics = [DeleteTopicsRequest.DeleteTopicState(name="table")]
         harness.ask(DeleteTopicsRequest(topics=topics, topic_names=["table"], timeout_ms=30_000), 6)
         assert not harness.run(order).cleaned
@@ -339,7 +339,7 @@ def test_a_full_disk_is_left_alone(tmp_path: Path) -> None:
         for _ in range(2):  # the first check may have begun before the disk was full
             checked_ms = cleaner.next_check_ms
             harness.until(lambda checked_ms=checked_ms: cleaner.next_check_ms > checked_ms)  # type: ignore[misc]
-        assert log.cleaned_offset is None
-        assert not log.cleaning
+        assert log.offsets.cleaned_offset is None
+        assert not log.work.cleaning
         folder.mark_writable()
         harness.until(lambda: is_clean(log))

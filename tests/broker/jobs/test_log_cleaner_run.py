@@ -90,7 +90,7 @@ def attempt(
 def append(log: Log, count: int) -> None:
     for _ in range(count):
         log.append_as_leader(sequenced(7, 0, log.log_end_offset), 0, NOW_MS)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
 
 
 def test_what_comes_while_the_producers_are_asked_is_left_for_the_next_run() -> None:
@@ -100,7 +100,7 @@ def test_what_comes_while_the_producers_are_asked_is_left_for_the_next_run() -> 
 
     process, _, log = attempt(more)
     assert [job.first_uncleanable_offset for job in process.jobs] == [10]
-    assert log.cleaned_offset == 10
+    assert log.offsets.cleaned_offset == 10
 
 
 def test_a_record_that_others_go_for_is_on_the_disk_first() -> None:
@@ -115,7 +115,7 @@ def test_a_swap_that_a_full_disk_has_no_room_for_is_tried_again() -> None:
     _, cleaner, log = attempt(fill)
     assert cleaner.trouble(log) is not None
     assert not cleaner.skips(log)
-    assert not log.cleaning
+    assert not log.work.cleaning
     assert not log.offline
 
 
@@ -140,5 +140,5 @@ def test_a_log_that_is_truncated_while_a_worker_reads_it_is_compacted_another_ti
 
     _, cleaner, log = attempt(lambda _files, _log: None, before)
     assert cleaner.trouble(log) is None
-    assert not log.cleaning
-    assert log.cleaned_offset is None
+    assert not log.work.cleaning
+    assert log.offsets.cleaned_offset is None

@@ -25,7 +25,7 @@ def compact(harness: Harness, topic: str, total_bytes: int) -> tuple[CleaningRes
         pairs = [(b"key-%d" % ((number + at) % KEYS), VALUE) for at in range(50)]
         log.append_as_leader(build_batch(pairs, timestamp_ms=now_ms), 0, now_ms, from_client=False)
         number += 50
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     log.roll(now_ms)
     result, lag = harness.run(loop_lag_during(harness.node.cleaner.compact_now(log)), timeout_s=100)
     assert result.cleaned

@@ -95,10 +95,10 @@ def test_flush_ms(harness: Harness, jobs: Maintenance, topic: str) -> None:
     log = log_of(harness, topic)
     harness.produce(topic, b"x")
     harness.run(jobs.flush())
-    assert log.unflushed_messages == 1
+    assert log.offsets.unflushed_messages == 1
     harness.alter_topic(topic, flush_ms="0")
     harness.run(jobs.flush())
-    assert log.unflushed_messages == 0
+    assert log.offsets.unflushed_messages == 0
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -134,7 +134,7 @@ def test_flush_messages_counts_for_what_the_broker_writes(harness: Harness, jobs
     for unflushed in (1, 0):
         append(harness, topic)
         harness.run(jobs.flush())
-        assert log.unflushed_messages == unflushed
+        assert log.offsets.unflushed_messages == unflushed
 
 
 def test_who_waits_for_the_disk_shares_a_flush(
@@ -211,7 +211,7 @@ def test_rolled_segments_are_flushed_and_the_active_one_is_not(harness: Harness,
         harness.produce(topic, bytes(900))
     assert log.segments_count == 2
     harness.run(jobs.flush())
-    assert (log.recovery_point, log.unflushed_messages) == (2, 2)
+    assert (log.recovery_point, log.offsets.unflushed_messages) == (2, 2)
 
 
 def test_a_topic_deleted_while_others_are_flushed_is_passed_over(
@@ -229,7 +229,7 @@ def test_a_topic_deleted_while_others_are_flushed_is_passed_over(
 
     monkeypatch.setattr("gregor.broker.jobs.maintenance.flush_log", flush_and_delete)
     harness.run(jobs.flush())
-    assert [log_of(harness, name).unflushed_messages for name in (names[0], names[2])] == [0, 0]
+    assert [log_of(harness, name).offsets.unflushed_messages for name in (names[0], names[2])] == [0, 0]
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -248,7 +248,7 @@ def test_a_log_that_cannot_be_flushed_does_not_keep_the_others_from_it(
 
     monkeypatch.setattr(os, "fsync", sync)
     harness.run(jobs.flush())
-    assert [log_of(harness, name).unflushed_messages for name in names[1:]] == [0, 0]
+    assert [log_of(harness, name).offsets.unflushed_messages for name in names[1:]] == [0, 0]
     harness.until(lambda: (names[0], 0) in harness.broker.logs.failed)
     assert harness.broker.logs.get(names[0], 0) is None
     assert names[0] in caplog.text
@@ -314,7 +314,7 @@ def test_producers_are_forgotten(harness: Harness, background: Removals, topic: 
     for clock_ms, known in ((harness.broker.now_ms(), {5}), (later_ms, set())):
         jobs = Maintenance(harness.config, harness.broker.logs, background, lambda now_ms=clock_ms: now_ms)  # type: ignore[misc]
         harness.run(jobs.expire_producers())
-        assert set(log.producer_ids()) == known
+        assert set(log.producers.entries) == known
 
 
 def append_transactional(harness: Harness, topic: str, producer_id: int) -> None:

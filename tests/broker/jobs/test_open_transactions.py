@@ -21,8 +21,8 @@ def log_with(*transactions: tuple[int, int], partition: int = 0) -> Any:
     for producer_id, offset in transactions:
         if offset >= 0:
             opened.begin(producer_id, offset)
-    producers = SimpleNamespace(transactions=opened if transactions else None)
-    return SimpleNamespace(topic="t", partition=partition, producers=producers, producer_ids=lambda: entries)
+    producers = SimpleNamespace(transactions=opened if transactions else None, entries=entries)
+    return SimpleNamespace(topic="t", partition=partition, producers=producers)
 
 
 class Rounds:

@@ -59,7 +59,7 @@ def loaded(folder: Path) -> tuple[dict[str, Any], int]:
     harness.until(lambda: harness.node.loading.is_over, 30)
     found = {
         path.name: [
-            (log.log_end_offset, log.producer_ids()[7].batches, log.epoch_entries()[:1]),
+            (log.log_end_offset, log.producers.entries[7].batches, log.epochs.entries()[:1]),
             *(one.read_bytes() for one in sorted(path.glob("*.*index"))),
             (path / f"{0:020d}.log").stat().st_size,
         ]

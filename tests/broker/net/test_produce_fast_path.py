@@ -39,7 +39,7 @@ class FakePartition:
         self.commits_at_once = True
         self.is_leader = True
         config = SimpleNamespace(flush_messages=2**63 - 1)
-        self.log = SimpleNamespace(config=config, unflushed_messages=1, is_special=False)
+        self.log = SimpleNamespace(config=config, offsets=SimpleNamespace(unflushed_messages=1), is_special=False)
         self.appended: list[bytes] = []
         self.error: KafkaError | None = None
         self.verdict: ErrorCode | None = None

@@ -29,7 +29,7 @@ def test_records_and_the_high_watermark_come_over() -> None:
     assert leader.partition.high_watermark == 10
     assert follower.log.high_watermark == 10
     assert follower.contents(10) == leader.contents(10)
-    assert follower.log.epoch_entries() == [(0, 0)]
+    assert follower.log.epochs.entries() == [(0, 0)]
 
 
 def test_a_session_names_only_what_has_changed() -> None:
@@ -57,7 +57,7 @@ def test_retention_here_does_not_keep_an_answer_out() -> None:
     leader, follower = pair(20)
     while (request := follower.fetcher.request(NOW, 5)).topics:
         run_all(follower.fetcher.complete(answer(leader, follower, request), NOW))
-    follower.log.advance_log_start_offset(5)
+    follower.log.retention.advance_log_start_offset(5)
     leader.append()
     run_all(follower.fetcher.complete(answer(leader, follower, request), NOW))
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == (5, 21)
@@ -144,14 +144,14 @@ def test_what_the_new_leader_does_not_have_is_cut_off() -> None:
     assert a.log.log_end_offset == 5
     exchange(a, b)
     assert a.contents(8) == b.contents(8)
-    assert a.log.epoch_entries() == b.log.epoch_entries() == [(0, 0), (1, 5)]
+    assert a.log.epochs.entries() == b.log.epochs.entries() == [(0, 0), (1, 5)]
 
 
 def test_a_log_of_no_epoch_is_cut_back_to_what_is_committed() -> None:
     follower = Replica(1)
     follower.log.append_as_leader(batch(3), -1, NOW)
     assert follower.log.latest_epoch() is None
-    follower.log.restore_high_watermark(0)
+    follower.log.offsets.restore_high_watermark(0)
     follower.partition.become_follower(state(0, 0, [0, 1], [0, 1], 0))
     follower.fetcher.follow(follower.partition)
     assert follower.log.log_end_offset == 0

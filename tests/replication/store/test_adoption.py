@@ -12,6 +12,7 @@ from gregor.replication.store.adoption import adopt
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
 from gregor.replication.store.nodes import PartitionState, ReplicaAssignment, TopicAssignment
 from gregor.replication.store.registration import make_persistent_nodes
+from gregor.storage.log.state import LogOffsets
 from tests.replication.fakes import on_loop
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
@@ -24,6 +25,12 @@ class Found:
     topic_id: bytes = ID
     epoch: int | None = None
     cleaned_offset: int | None = None
+
+    @property
+    def offsets(self) -> LogOffsets:
+        offsets = LogOffsets(0, 0, 0)
+        offsets.mark_cleaned_to(self.cleaned_offset)
+        return offsets
 
     def latest_epoch(self) -> int | None:
         return self.epoch

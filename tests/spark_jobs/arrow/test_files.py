@@ -52,7 +52,7 @@ class Served:
         self.commit()
 
     def commit(self) -> None:
-        self.log.restore_high_watermark(self.log.log_end_offset)
+        self.log.offsets.restore_high_watermark(self.log.log_end_offset)
         self.leader.first, self.leader.end = self.log.log_start_offset, self.log.log_end_offset
 
     def compact(self) -> None:
@@ -60,7 +60,7 @@ class Served:
         compact(self.files, self.log, NOW_MS)
 
     def delete(self, segments_: int) -> None:
-        for path in self.log.delete_segments(segments_, NOW_MS):
+        for path in self.log.retention.delete_segments(segments_, NOW_MS):
             self.files.unlink(path)
         self.commit()
 
@@ -161,7 +161,7 @@ def test_segments_deleted_under_the_reader_end_it_with_a_reason(served: Served, 
 
 def test_log_that_starts_above_the_range_is_left_to_a_fetch(served: Served) -> None:
     served.append(60)
-    served.log.advance_log_start_offset(5)
+    served.log.retention.advance_log_start_offset(5)
     served.commit()
     with pytest.raises(Unreadable, match="starts at offset 5"):
         list(served.read(4, 20))

@@ -56,7 +56,7 @@ class History:
             offset = info.first_offset + record.offset
             self.written.append(record._replace(offset=offset))
             self.batch_of[offset] = info.first_offset
-        self.log.restore_high_watermark(self.log.log_end_offset)
+        self.log.offsets.restore_high_watermark(self.log.log_end_offset)
 
     def compact(self, now_ms: int, **changes: Any) -> None:
         horizons = {batch.base_offset: horizon(batch) for batch in all_batches(self.log)}
@@ -113,7 +113,7 @@ class History:
                 copy.create(f"{DIRECTORY}/{entry.name}").write(self.files.read_bytes(f"{DIRECTORY}/{entry.name}"))
         replayed = producers_told_of(copy)
         assert {one: entry.next_sequence for one, entry in replayed.items()} == {
-            one: entry.next_sequence for one, entry in self.log.producer_ids().items()
+            one: entry.next_sequence for one, entry in self.log.producers.entries.items()
         }
 
 
@@ -178,10 +178,10 @@ def test_a_small_map_takes_several_runs() -> None:
     ends = []
     while history.log.dirty_range(NOW_MS).cleanable_bytes and len(ends) < 200:
         history.compact(NOW_MS, map_bytes=24 * 19, map_load_factor=0.9)
-        ends.append(history.log.cleaned_offset)
+        ends.append(history.log.offsets.cleaned_offset)
     assert ends == sorted(set(ends)), "each gets further"
     assert len(ends) > 3
-    assert history.log.cleaned_offset == history.log.log_end_offset
+    assert history.log.offsets.cleaned_offset == history.log.log_end_offset
 
 
 def test_segments_come_together_again() -> None:
@@ -203,9 +203,9 @@ def test_only_live_producers_leave_empty_batches() -> None:
     history.compact(NOW_MS)
     empty = [batch for batch in all_batches(history.log) if not batch.record_count]
     assert [batch.producer_id for batch in empty] == [7]
-    assert empty[0].last_sequence + 1 == history.log.producer_ids()[7].next_sequence
+    assert empty[0].last_sequence + 1 == history.log.producers.entries[7].next_sequence
 
-    history.log.expire_producers(NOW_MS + 100 * DAY_MS)
+    history.log.producers.expire(NOW_MS + 100 * DAY_MS)
     history.append([(b"key-1", b"later")], NOW_MS, 0, -1)
     history.log.roll(NOW_MS)
     history.compact(NOW_MS)
@@ -218,7 +218,7 @@ def test_the_last_offset_of_a_run_is_kept() -> None:
     history.append([(b"a", None)], NOW_MS, 0, -1)
     history.log.roll(NOW_MS)
     compact(history.files, history.log, NOW_MS)
-    history.log.mark_cleaned_to(None)
+    history.log.offsets.mark_cleaned_to(None)
     compact(history.files, history.log, NOW_MS + DAY_MS)
     (batch,) = all_batches(history.log)
     assert (batch.record_count, batch.last_offset) == (0, 0)
@@ -239,17 +239,17 @@ def test_everything_about_the_log_stays_but_its_segments() -> None:
     history = story()
     log = history.log
     log.roll(NOW_MS)
-    log.restore_high_watermark(log.log_end_offset - 3)
-    log.advance_log_start_offset(5)
-    before = (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point, log.epoch_entries())
-    producers = {one: (entry.batches, entry.epoch) for one, entry in log.producer_ids().items()}
+    log.offsets.restore_high_watermark(log.log_end_offset - 3)
+    log.retention.advance_log_start_offset(5)
+    before = (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point, log.epochs.entries())
+    producers = {one: (entry.batches, entry.epoch) for one, entry in log.producers.entries.items()}
     compact(history.files, log, NOW_MS)
     assert before == (
-        log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point, log.epoch_entries()
+        log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point, log.epochs.entries()
     )  # fmt: skip
-    assert producers == {one: (entry.batches, entry.epoch) for one, entry in log.producer_ids().items()}
-    assert log.cleaned_offset is not None
-    assert log.cleaned_offset <= log.high_watermark
+    assert producers == {one: (entry.batches, entry.epoch) for one, entry in log.producers.entries.items()}
+    assert log.offsets.cleaned_offset is not None
+    assert log.offsets.cleaned_offset <= log.high_watermark
 
 
 def test_the_file_is_as_old_as_the_last_it_was_made_of() -> None:
@@ -277,7 +277,7 @@ def test_damage_ends_the_run_and_leaves_nothing(position: int) -> None:
     names = sorted(entry.name for entry in history.files.list_directory(DIRECTORY))
     with pytest.raises(CorruptBatch):
         run_of(history).build_map()
-    history.log.mark_cleaned_to(history.log.segments[3].base_offset)  # the damage is in the clean part
+    history.log.offsets.mark_cleaned_to(history.log.segments[3].base_offset)  # the damage is in the clean part
     run = run_of(history)
     run.build_map()
     finished = []
@@ -329,7 +329,7 @@ def test_a_batch_larger_than_the_window() -> None:
     history.log.configure(open_log(MemoryFiles(), **{**LIMITS, "segment_bytes": 1 << 20}).config)
     for pairs in ([(b"a", bytes(200_000)), (b"b", b"x")], [(b"a", b"new")]):
         history.log.append_as_leader(build_batch(pairs, timestamp_ms=NOW_MS), 1, NOW_MS, from_client=False)
-    history.log.restore_high_watermark(3)
+    history.log.offsets.restore_high_watermark(3)
     history.log.roll(NOW_MS)
     compact(history.files, history.log, NOW_MS)
     assert [(record.key, record.offset) for record in all_records(history.log)] == [(b"b", 1), (b"a", 2)]

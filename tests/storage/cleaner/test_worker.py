@@ -27,7 +27,7 @@ def filled(folder: Path, count: int = 20) -> Log:
     for _ in range(count):
         log.append_as_leader(batch(1), 1, NOW_MS)
     log.roll(NOW_MS)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     return log
 
 
@@ -63,7 +63,7 @@ def test_producers_are_those_of_the_next_job_alone(tmp_path: Path) -> None:
     log.append_as_leader(sequenced, 1, NOW_MS)
     log.append_as_leader(batch(1), 1, NOW_MS)
     log.roll(NOW_MS)
-    log.restore_high_watermark(3)
+    log.offsets.restore_high_watermark(3)
     once = order(log, segment_bytes=10_000)
     kept = [
         answer["cleaned"]["size_bytes"]

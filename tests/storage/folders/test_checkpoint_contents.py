@@ -35,7 +35,7 @@ def log(number: int, *, start: int = 0, cleaned: int | None = None) -> Any:
         recovery_point=number + 1,
         log_start_offset=start,
         first_segment_offset=0,
-        cleaned_offset=cleaned,
+        offsets=SimpleNamespace(cleaned_offset=cleaned),
     )
 
 

@@ -271,8 +271,8 @@ class TestRemoval:
         manager = started(files)
         log = manager.get_or_create("t", 0, TOPIC_ID, SMALL_SEGMENTS)
         fill(log, 50)
-        log.restore_high_watermark(50)
-        log.advance_log_start_offset(40)
+        log.offsets.restore_high_watermark(50)
+        log.retention.advance_log_start_offset(40)
         log.flush()
         manager.checkpoints.write_all()
         assert offsets_in(files, "log-start-offset-checkpoint") == {("t", 0): 40}
@@ -295,8 +295,8 @@ class TestCheckpoints:
             fill(log, flushed)
             log.flush()
             fill(log, 7 - flushed)
-            log.restore_high_watermark(high_watermark)
-            log.advance_log_start_offset(start)
+            log.offsets.restore_high_watermark(high_watermark)
+            log.retention.advance_log_start_offset(start)
         run_all(manager.checkpoints.recovery_points())()
         assert offsets_in(files, "recovery-point-offset-checkpoint", "/a") == {("t", 0): 3}
         assert offsets_in(files, "recovery-point-offset-checkpoint", "/b") == {("t", 1): 6}
@@ -312,8 +312,8 @@ class TestCheckpoints:
         manager = started(files)
         log = manager.get_or_create("t", 0, TOPIC_ID, SMALL_SEGMENTS)
         fill(log, 9)
-        log.restore_high_watermark(7)
-        log.advance_log_start_offset(1)
+        log.offsets.restore_high_watermark(7)
+        log.retention.advance_log_start_offset(1)
         log.flush()
         manager.checkpoints.write_all()
         again = started(files)
@@ -334,8 +334,8 @@ class TestCheckpoints:
         for partition in range(3):
             log = manager.get_or_create("t", partition, TOPIC_ID, SMALL_SEGMENTS)
             fill(log, 4)
-            log.restore_high_watermark(4)
-            log.advance_log_start_offset(2)
+            log.offsets.restore_high_watermark(4)
+            log.retention.advance_log_start_offset(2)
             log.flush()
         manager.checkpoints.write_all()
         names = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
@@ -529,7 +529,7 @@ def test_retention_goes_a_log_a_step_and_past_failures(caplog: pytest.LogCapture
     for partition in range(3):
         log = manager.get_or_create("t", partition, TOPIC_ID, config)
         fill(log, 9)
-        log.restore_high_watermark(9)
+        log.offsets.restore_high_watermark(9)
     files.fail("rename")
     passes = list(manager.retention_pass(NOW_MS + 2000))
     assert len(passes) == 2

@@ -43,7 +43,7 @@ def begun(files: MemoryFiles, count: int = 10, segment_bytes: int = 1 << 20) -> 
     log = manager.get_or_create("t", 0, ZERO_UUID, log_config(index_interval_bytes=0, segment_bytes=segment_bytes))
     for _ in range(count):
         log.append_as_leader(batch(1), 0, NOW_MS)
-    log.restore_high_watermark(count)
+    log.offsets.restore_high_watermark(count)
     return manager, manager.moves.begin(("t", 0), manager.folders[1])
 
 
@@ -167,7 +167,7 @@ def gone_on_with(files: MemoryFiles, manager: LogManager) -> tuple[int, LogManag
     moved, old = manager.finish_move(move)
     files.remove_directory(old)
     assert read_offsets(moved, moved.log_start_offset) == expected
-    assert moved.producer_ids() == {}
+    assert moved.producers.entries == {}
     return taken_over_bytes, manager
 
 
@@ -307,7 +307,7 @@ def test_transactions_move_with_their_log() -> None:
     copied(move)
     abort(6)
     log.append_as_leader(sequenced(7, 0, 0, transactional=True), 0, NOW_MS)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     guard = log.producers.begin_verification(8, 0, 0, False)
     assert log.segments_count > 2
     expected = aborted_entries(log)
@@ -316,9 +316,9 @@ def test_transactions_move_with_their_log() -> None:
     assert aborted_entries(moved) == expected
     assert [one.producer_id for one in expected] == [1, 2, 3, 4, 5, 6]
     assert moved.last_stable_offset == 12
-    check_verified(moved.producer_ids().get(8), moved.producers.verifications, (8, 0, 0), guard)
+    check_verified(moved.producers.entries.get(8), moved.producers.verifications, (8, 0, 0), guard)
     for base in (segment.base_offset for segment in moved.segments if segment.transaction_index is not None):
         assert len(files.read_bytes(f"{TARGET}/t-0/{base:020d}.txnindex")) % 34 == 0
     append_marker(moved, EndTransaction(7, 0, 3, commit=False))
-    moved.restore_high_watermark(moved.log_end_offset)
+    moved.offsets.restore_high_watermark(moved.log_end_offset)
     assert aborted_entries(moved)[-1] == AbortedTransaction(7, 12, 13, 14)

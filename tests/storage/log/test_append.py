@@ -60,7 +60,7 @@ def test_leader_epochs_are_noted_where_they_begin() -> None:
     log = open_log(MemoryFiles())
     for epoch in (2, 2, 4, 4, 4, 9):
         log.append_as_leader(batch(2), epoch, NOW_MS)
-    assert log.epoch_entries() == [(2, 0), (4, 4), (9, 10)]
+    assert log.epochs.entries() == [(2, 0), (4, 4), (9, 10)]
     assert log.latest_epoch() == 9
     assert [log.epoch_end_offset(epoch) for epoch in (1, 2, 3, 4, 9, 10, -1)] == [
         (1, 0), (2, 4), (2, 4), (4, 10), (9, 12), (-1, -1), (-1, -1),
@@ -192,7 +192,7 @@ def test_follower_takes_batches_as_they_are() -> None:
     assert (info.first_offset, info.last_offset) == (10, 23)
     assert stored(files) == data
     assert log.log_end_offset == 24
-    assert log.epoch_entries() == [(3, 10), (5, 20)]
+    assert log.epochs.entries() == [(3, 10), (5, 20)]
     assert read_offsets(log, 0) == [*range(10, 16), *range(20, 24)]
 
 
@@ -213,7 +213,7 @@ def test_follower_ends_with_the_leaders_files(split: int) -> None:
     for segment in leader.segments:
         for suffix in (".log", ".index", ".timeindex"):
             assert files.read_bytes(segment.stem + suffix) == leader_files.read_bytes(segment.stem + suffix)
-    assert log.producer_ids()[7].batches == leader.producer_ids()[7].batches
+    assert log.producers.entries[7].batches == leader.producers.entries[7].batches
 
 
 def test_follower_leaves_a_batch_that_is_cut_off() -> None:
@@ -263,7 +263,7 @@ def state_of(log: Log) -> object:
         for segment in log.segments
         if segment.size_bytes  # the roll before a failed append stays
     ]
-    return log.log_end_offset, segments, sorted(log.producer_ids())
+    return log.log_end_offset, segments, sorted(log.producers.entries)
 
 
 @pytest.mark.parametrize("pending_bytes", [1, 20])
@@ -349,7 +349,7 @@ def test_failed_write_of_the_epoch_file_appends_nothing() -> None:
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert stored(files) == b""
     log.append_as_leader(batch(), 3, NOW_MS)
-    assert open_log(files).epoch_entries() == [(3, 0)]
+    assert open_log(files).epochs.entries() == [(3, 0)]
 
 
 @pytest.mark.parametrize("time_type", ["CreateTime", "LogAppendTime"])

@@ -25,7 +25,7 @@ def filled_log(files: MemoryFiles, count: int = 20, *, now_ms: int = NOW_MS, **s
     log = open_log(files, **{"segment_bytes": 5 * BATCH_BYTES, **settings})
     for number in range(count):
         log.append_as_leader(batch(timestamp_ms=now_ms + 1000 * number), 0, now_ms + 1000 * number)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     return log
 
 
@@ -58,8 +58,8 @@ def test_reopened_log_is_as_it_was_closed() -> None:
     again = open_log(files, segment_bytes=5 * BATCH_BYTES, index_interval_bytes=100, recovery_point=13)
     assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (0, 13, 13)
     assert base_offsets(again) == base_offsets(log)
-    assert again.epoch_entries() == [(0, 0), (4, 12)]
-    assert again.producer_ids()[7].next_sequence == 1
+    assert again.epochs.entries() == [(0, 0), (4, 12)]
+    assert again.producers.entries[7].next_sequence == 1
     assert read_offsets(again, 0) == list(range(13))
     assert again.append_as_leader(batch(), 4, NOW_MS).first_offset == 13
 
@@ -129,7 +129,7 @@ def test_damaged_epoch_file_is_made_again_from_the_batches() -> None:
         log.append_as_leader(batch(), epoch, NOW_MS)
     log.close(clean=True)
     files.create(f"{DIRECTORY}/leader-epoch-checkpoint").write(b"\0" * 12)
-    assert open_log(files).epoch_entries() == [(1, 0), (4, 3), (9, 5)]
+    assert open_log(files).epochs.entries() == [(1, 0), (4, 3), (9, 5)]
     assert files.read_bytes(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n3\n1 0\n4 3\n9 5\n"
 
 
@@ -138,7 +138,7 @@ def test_epochs_of_what_is_no_longer_in_the_log_are_forgotten_when_opening() -> 
     log = filled_log(files, 12)
     log.close(clean=True)
     files.write_atomically(f"{DIRECTORY}/leader-epoch-checkpoint", b"0\n3\n0 0\n1 4\n7 40\n")
-    assert open_log(files, log_start_offset=6).epoch_entries() == [(1, 6)]
+    assert open_log(files, log_start_offset=6).epochs.entries() == [(1, 6)]
 
 
 def test_log_without_snapshots_is_not_read_for_producers() -> None:
@@ -146,7 +146,7 @@ def test_log_without_snapshots_is_not_read_for_producers() -> None:
     log = open_log(files)
     log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
     log.close(clean=False)
-    assert open_log(files).producer_ids() == {}
+    assert open_log(files).producers.entries == {}
 
 
 # Truncation
@@ -162,7 +162,7 @@ def test_truncated_log_is_as_if_the_rest_was_never_appended(counts: list[int], d
         log.append_as_leader(sequenced(number % 2, 0, number // 2 * 5, count), number // 3, NOW_MS + number)
         log.producers.entries[number % 2].next_sequence = (number // 2 + 1) * 5
     offset = data.draw(st.integers(0, sum(counts) + 2))
-    log.restore_high_watermark(data.draw(st.integers(0, log.log_end_offset)))
+    log.offsets.restore_high_watermark(data.draw(st.integers(0, log.log_end_offset)))
     high_watermark = log.high_watermark
     end_offset = log.log_end_offset
 
@@ -179,11 +179,11 @@ def test_truncated_log_is_as_if_the_rest_was_never_appended(counts: list[int], d
     assert log.log_end_offset == min(offset, end_offset)
     assert log.high_watermark == min(offset, high_watermark)
     assert read_offsets(log, 0) == list(range(kept_offset))
-    assert {number: entry.batches[-1:] for number, entry in log.producer_ids().items()} == {
-        number: entry.batches[-1:] for number, entry in twin.producer_ids().items()
+    assert {number: entry.batches[-1:] for number, entry in log.producers.entries.items()} == {
+        number: entry.batches[-1:] for number, entry in twin.producers.entries.items()
     }
-    assert [(epoch, start) for epoch, start in log.epoch_entries()] == [
-        (epoch, start) for epoch, start in twin.epoch_entries() if start < offset
+    assert [(epoch, start) for epoch, start in log.epochs.entries()] == [
+        (epoch, start) for epoch, start in twin.epochs.entries() if start < offset
     ] or offset > kept_offset
     assert [name for name in sorted(names(files)) if name.endswith(".log")] == [
         f"{base:020d}.log" for base in base_offsets(log)
@@ -228,10 +228,10 @@ def test_a_cut_that_is_followed_by_another_is_not_synced_with_the_first() -> Non
 def test_truncation_below_the_log_begins_anew() -> None:
     files = MemoryFiles()
     log = filled_log(files)
-    log.delete_segments(2, NOW_MS)
+    log.retention.delete_segments(2, NOW_MS)
     log.truncate_to(3)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (3, 3, 3)
-    assert log.epoch_entries() == []
+    assert log.epochs.entries() == []
     assert base_offsets(log) == [3]
 
 
@@ -241,7 +241,7 @@ def test_truncate_fully_leaves_an_empty_log() -> None:
     log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
     log.truncate_fully_and_start_at(1000, NOW_MS)
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (1000, 1000, 1000)
-    assert log.producer_ids() == {}
+    assert log.producers.entries == {}
     assert {name for name in names(files) if not name.endswith(".deleted")} == {
         *(f"{1000:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")),
         "leader-epoch-checkpoint",
@@ -253,7 +253,7 @@ def test_truncation_to_the_end_forgets_an_epoch_without_records() -> None:
     log = filled_log(MemoryFiles(), 3)
     log.assign_epoch(5, 3)
     log.truncate_to(3)
-    assert log.epoch_entries() == [(0, 0)]
+    assert log.epochs.entries() == [(0, 0)]
 
 
 def test_negative_truncation_is_a_mistake() -> None:
@@ -307,7 +307,7 @@ def test_truncation_below_a_rolled_segment_asks_for_no_flush_of_it() -> None:
 def test_old_segments_are_renamed_with_all_their_files() -> None:
     files = MemoryFiles()
     log = filled_log(files, retention_ms=10_000)
-    paths = log.delete_old_segments(NOW_MS + 9_000 + 10_001)
+    paths = log.retention.delete_due(NOW_MS + 9_000 + 10_001)
     assert base_offsets(log) == [10, 15]
     assert log.log_start_offset == 10
     assert sorted(paths) == sorted(
@@ -319,9 +319,9 @@ def test_old_segments_are_renamed_with_all_their_files() -> None:
         for suffix in suffixes
     )
     assert all(files.exists(path) for path in paths)
-    assert log.epoch_entries() == [(0, 10)]
+    assert log.epochs.entries() == [(0, 10)]
     assert read_offsets(log, 10) == list(range(10, 20))
-    assert log.delete_old_segments(NOW_MS + 9_000 + 10_001) == []
+    assert log.retention.delete_due(NOW_MS + 9_000 + 10_001) == []
 
 
 def test_a_disk_without_room_for_longer_names_keeps_retention_from_nothing() -> None:
@@ -331,7 +331,7 @@ def test_a_disk_without_room_for_longer_names_keeps_retention_from_nothing() -> 
     expected = piece.read()
     for after in range(8):  # three files and a snapshot of each segment
         files.fail("rename", after, OSError(errno.ENOSPC, "no room for a longer name"))
-    left = log.delete_old_segments(NOW_MS + 20_000)
+    left = log.retention.delete_due(NOW_MS + 20_000)
     assert base_offsets(log) == [10, 15]
     assert left == []
     assert sorted(name for name in names(files) if name.endswith(".log")) == [f"{10:020d}.log", f"{15:020d}.log"]
@@ -341,21 +341,21 @@ def test_a_disk_without_room_for_longer_names_keeps_retention_from_nothing() -> 
 
 def test_retention_by_size_keeps_that_much() -> None:
     log = filled_log(MemoryFiles(), retention_bytes=11 * BATCH_BYTES, retention_ms=-1)
-    log.delete_old_segments(NOW_MS)
+    log.retention.delete_due(NOW_MS)
     assert base_offsets(log) == [5, 10, 15]
 
 
 def test_nothing_above_the_high_watermark_goes() -> None:
     log = filled_log(MemoryFiles(), retention_ms=0)
-    log.restore_high_watermark(9)
-    log.delete_old_segments(NOW_MS + 1_000_000)
+    log.offsets.restore_high_watermark(9)
+    log.retention.delete_due(NOW_MS + 1_000_000)
     assert base_offsets(log) == [5, 10, 15]
 
 
 def test_last_segment_is_rolled_before_it_goes() -> None:
     files = MemoryFiles()
     log = filled_log(files, retention_ms=0)
-    paths = log.delete_old_segments(NOW_MS + 1_000_000)
+    paths = log.retention.delete_due(NOW_MS + 1_000_000)
     assert base_offsets(log) == [20]
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (20, 20, 0)
     assert len([path for path in paths if path.endswith(".log.deleted")]) == 4
@@ -366,30 +366,30 @@ def test_last_segment_is_rolled_before_it_goes() -> None:
 
 def test_log_start_offset_hides_records_and_lets_whole_segments_go() -> None:
     log = filled_log(MemoryFiles(), retention_ms=-1, retention_bytes=-1)
-    log.advance_log_start_offset(12)
-    log.advance_log_start_offset(7)  # never back
+    log.retention.advance_log_start_offset(12)
+    log.retention.advance_log_start_offset(7)  # never back
     assert log.log_start_offset == 12
     assert base_offsets(log) == [0, 5, 10, 15]
-    log.delete_old_segments(NOW_MS)
+    log.retention.delete_due(NOW_MS)
     assert base_offsets(log) == [10, 15]
     assert log.log_start_offset == 12
     with pytest.raises(KafkaError) as raised:
-        log.advance_log_start_offset(21)
+        log.retention.advance_log_start_offset(21)
     assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_compacted_topic_keeps_its_segments() -> None:
     log = filled_log(MemoryFiles(), retention_ms=0, cleanup_policy=frozenset({"compact"}))
-    assert log.delete_old_segments(NOW_MS + 1_000_000) == []
+    assert log.retention.delete_due(NOW_MS + 1_000_000) == []
 
 
 def test_idle_producers_expire() -> None:
     log = open_log(MemoryFiles())
     log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
-    log.expire_producers(NOW_MS + 86_399_999)
-    assert list(log.producer_ids()) == [7]
-    log.expire_producers(NOW_MS + 86_400_000)
-    assert log.producer_ids() == {}
+    log.producers.expire(NOW_MS + 86_399_999)
+    assert list(log.producers.entries) == [7]
+    log.producers.expire(NOW_MS + 86_400_000)
+    assert log.producers.entries == {}
 
 
 # Flushing
@@ -404,11 +404,11 @@ def test_flush_makes_everything_up_to_the_end_durable() -> None:
     plan.run()
     assert log.recovery_point == 0
     log.flushed(plan)
-    assert (log.recovery_point, log.unflushed_messages, log.last_flush_ms) == (12, 1, NOW_MS + 7)
+    assert (log.recovery_point, log.offsets.unflushed_messages, log.last_flush_ms) == (12, 1, NOW_MS + 7)
     files.crash()
     again = open_log(files)
     assert read_offsets(again, 0)[:12] == list(range(12))
-    assert again.epoch_entries() == [(0, 0)]
+    assert again.epochs.entries() == [(0, 0)]
     assert {f"{5:020d}.snapshot", f"{10:020d}.snapshot"} <= names(files)
     for segment in again.segments[:-1]:
         assert files.read_bytes(f"{segment.stem}.timeindex") != b""
@@ -479,7 +479,7 @@ def test_segment_deleted_during_a_flush_is_no_trouble() -> None:
     log = filled_log(files, 12)
     plan = log.plan_flush()
     assert plan is not None
-    for path in log.delete_segments(2, NOW_MS):
+    for path in log.retention.delete_segments(2, NOW_MS):
         files.unlink(path)
     plan.run()
     log.flushed(plan)
@@ -494,22 +494,22 @@ def test_a_deletion_that_fails_half_way_is_gone_on_with() -> None:
         log = open_log(files, segment_bytes=300)
         for _ in range(12):
             log.append_as_leader(sequenced(7, 0, log.log_end_offset), 0, NOW_MS)
-        log.restore_high_watermark(log.log_end_offset)
+        log.offsets.restore_high_watermark(log.log_end_offset)
         bases = [one.base_offset for one in log.segments]
         assert len(bases) > 3
         files.fail("rename", after=failing)
         with pytest.raises(KafkaError, match="cannot delete a segment"):
-            log.delete_segments(2, NOW_MS)
+            log.retention.delete_segments(2, NOW_MS)
         assert not log.offline
         assert log.log_start_offset == bases[2]
         assert read_offsets(log, bases[2]) == list(range(bases[2], 12))
         left = [one.base_offset for one in log.segments].index(bases[2])
-        paths = log.delete_segments(left, NOW_MS)
+        paths = log.retention.delete_segments(left, NOW_MS)
         assert [one.base_offset for one in log.segments] == bases[2:]
         marked = {f"{DIRECTORY}/{one.name}" for one in files.list_directory(DIRECTORY) if ".deleted" in one.name}
         assert set(paths) == marked
         assert len(paths) == len(marked) == renames
-        assert log.delete_segments(0, NOW_MS) == []
+        assert log.retention.delete_segments(0, NOW_MS) == []
 
 
 @pytest.mark.parametrize("operation", ["sync", "sync_directory"])
@@ -552,7 +552,7 @@ def test_long_log_is_flushed_in_several_plans(monkeypatch: pytest.MonkeyPatch) -
     files = MemoryFiles()
     log = filled_log(files, 18)
     points = []
-    while log.unflushed_messages:
+    while log.offsets.unflushed_messages:
         log.flush()
         points.append(log.recovery_point)
     assert points == [10, 18]

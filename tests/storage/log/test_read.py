@@ -98,8 +98,8 @@ def filled_log(files: MemoryFiles | OsFiles, directory: str = DIRECTORY, count: 
 
 def test_offsets_outside_of_the_log_are_out_of_range() -> None:
     log = filled_log(MemoryFiles())
-    log.restore_high_watermark(20)
-    log.advance_log_start_offset(3)
+    log.offsets.restore_high_watermark(20)
+    log.retention.advance_log_start_offset(3)
     for offset in (-1, 2, 21):
         with pytest.raises(KafkaError) as raised:
             log.read(offset, 100, 20)
@@ -167,10 +167,10 @@ def test_gap_at_the_end_of_a_segment_leads_to_the_next() -> None:
 def test_slice_survives_deletion_rolling_and_eviction(tmp_path: Path) -> None:
     files = OsFiles(limit=2)
     log = filled_log(files, str(tmp_path / "orders-0"))
-    log.restore_high_watermark(20)
+    log.offsets.restore_high_watermark(20)
     piece = log.read(1, 1 << 20, 20)
     expected = piece.read()
-    paths = log.delete_segments(3, NOW_MS)
+    paths = log.retention.delete_segments(3, NOW_MS)
     for path in paths:
         files.unlink(path)
     log.close(clean=True)
@@ -237,8 +237,8 @@ def test_timestamp_search_agrees_with_a_linear_one(
     everything = [(timestamp, offset, epoch) for offset, (timestamp, epoch) in enumerate(flat)]
     assert run_all(log.offset_of_max_timestamp()) == max(everything, key=lambda found: found[0], default=None)
 
-    log.restore_high_watermark(log.log_end_offset)
-    log.advance_log_start_offset(min(start_offset, log.log_end_offset))
+    log.offsets.restore_high_watermark(log.log_end_offset)
+    log.retention.advance_log_start_offset(min(start_offset, log.log_end_offset))
     visible = (found for found in everything if found[0] >= NOW_MS + target and found[1] >= log.log_start_offset)
     assert run_all(log.offset_for_timestamp(NOW_MS + target)) == next(visible, None)
 
@@ -294,7 +294,7 @@ def test_offsets_before_a_time_are_where_segments_begin(tail: bool) -> None:
     assert log.offsets_before(-2, 5, 5000) == [0]
     assert log.offsets_before(-1, -1, 5000) == []
     # Offsets deleted by DeleteRecords are not returned any more, though their segments still exist.
-    log.restore_high_watermark(log.log_end_offset)
-    log.advance_log_start_offset(4)
+    log.offsets.restore_high_watermark(log.log_end_offset)
+    log.retention.advance_log_start_offset(4)
     assert log.offsets_before(-2, 1, 5000) == [4]
     assert log.offsets_before(-1, 9, 5000)[-3:] == [6, 4, 4]

@@ -94,8 +94,8 @@ def test_many_batches_that_are_all_too_early_are_gone_through_in_slices() -> Non
     for _ in range(1000):
         log.append_as_leader(build_batch([(b"k", b"v")], timestamp_ms=NOW_MS), 0, NOW_MS)
     log.append_as_leader(build_batch([(b"k", b"v")], timestamp_ms=NOW_MS + 900), 0, NOW_MS)
-    log.restore_high_watermark(log.log_end_offset)
-    log.advance_log_start_offset(2)
+    log.offsets.restore_high_watermark(log.log_end_offset)
+    log.retention.advance_log_start_offset(2)
     found, turns, _ = steps(log.offset_for_timestamp(NOW_MS + 900))
     assert found == (NOW_MS + 900, 1001, 0)
     assert turns > 10
@@ -112,8 +112,8 @@ def test_segments_deleted_during_the_search(unlinked: bool) -> None:
     work = log.offset_for_timestamp(NOW_MS + 3)
     call = next(work)
     assert call is not None
-    log.restore_high_watermark(log.log_end_offset)
-    for path in log.delete_segments(2, NOW_MS):
+    log.offsets.restore_high_watermark(log.log_end_offset)
+    for path in log.retention.delete_segments(2, NOW_MS):
         if unlinked:
             files.unlink(path)
     found = run_all(work)

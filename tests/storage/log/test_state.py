@@ -10,7 +10,7 @@ import pytest
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.turns import run_all
 from gregor.storage.log.log import Log
-from gregor.storage.log.state import MAX_KNOWN_POSITIONS, Segments
+from gregor.storage.log.state import MAX_KNOWN_POSITIONS, LogOffsets, LongWork, Segments
 from gregor.storage.segment.segment import Segment
 from tests.storage.log.test_log import BATCH_BYTES, filled_log
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, log_config, open_log, sequenced
@@ -34,8 +34,8 @@ def test_a_dropped_log_is_freed_without_a_collection() -> None:
         run_all(log.offset_of_max_timestamp())
         handed_out.extend([log.read(3, 1000, 20), log.read(4, 1000, 20, waits_for_disk=False), log.append_as_leader])
         handed_out.append(log.offset_for_timestamp(NOW_MS))
-        log.restore_high_watermark(log.log_end_offset)
-        for path in log.delete_old_segments(NOW_MS):
+        log.offsets.restore_high_watermark(log.log_end_offset)
+        for path in log.retention.delete_due(NOW_MS):
             files.unlink(path)
         log.truncate_to(17, NOW_MS)
         copy = open_log(files, "/data/copy-0", log_start_offset=16)
@@ -128,3 +128,33 @@ def test_only_so_many_positions_are_remembered() -> None:
         segments.remember(offset, offset)
         assert segments.positions[offset] == offset
         assert len(segments.positions) <= MAX_KNOWN_POSITIONS
+
+
+def test_no_compaction_begins_beside_another_one_or_a_move() -> None:
+    work = LongWork()
+    assert work.lets_clean
+    work.begin_cleaning()
+    assert not work.lets_clean
+    work.begin_move()
+    work.end_cleaning()
+    assert not work.lets_clean
+    work.cancel_move()
+    assert work.lets_clean
+
+
+def test_offsets_of_a_checkpoint_are_restored_within_the_log() -> None:
+    offsets = LogOffsets(10, 30, 99)
+    assert (offsets.recovery_point, offsets.unflushed_messages) == (30, 0)
+    restored = []
+    for stored in (9, 20, 31):
+        offsets.restore_high_watermark(stored)
+        restored.append(offsets.high_watermark)
+    assert restored == [10, 20, 30]
+
+
+def test_a_lower_recovery_point_is_reported_once() -> None:
+    log = filled_log(MemoryFiles())
+    log.flush(NOW_MS)
+    assert not log.offsets.acknowledge_lower_recovery_point()
+    log.truncate_to(3, NOW_MS)
+    assert [log.offsets.acknowledge_lower_recovery_point() for _ in range(2)] == [True, False]

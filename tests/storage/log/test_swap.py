@@ -29,14 +29,14 @@ CONFIG = log_config(**LIMITS)
 
 def fill(log: Log, count: int = 12, producer_id: int = 7) -> None:
     for number in range(count):
-        sequence = log.producer_ids()[producer_id].next_sequence if producer_id in log.producer_ids() else 0
+        sequence = log.producers.entries[producer_id].next_sequence if producer_id in log.producers.entries else 0
         pair = (b"key-%d" % (number % 3), b"value-%d" % log.log_end_offset)
         log.append_as_leader(
             build_batch([pair], timestamp_ms=NOW_MS, producer_id=producer_id, producer_epoch=0, base_sequence=sequence),
             1,
             NOW_MS,
         )
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
 
 
 def filled(files: MemoryFiles) -> Log:
@@ -86,7 +86,7 @@ def test_the_new_segment_stands_where_the_old_ones_stood() -> None:
     [
         lambda log: log.truncate_to(log.segments[-2].base_offset + 1, NOW_MS),
         lambda log: log.truncate_fully_and_start_at(3, NOW_MS),
-        lambda log: log.delete_segments(len(log.segments) - 1, NOW_MS),
+        lambda log: log.retention.delete_segments(len(log.segments) - 1, NOW_MS),
     ],
 )
 def test_a_log_that_changed_keeps_what_it_has(change: Callable[[Log], None]) -> None:
@@ -209,19 +209,19 @@ def test_retention_waits_for_a_compaction() -> None:
     log = open_log(files, **{**LIMITS, "cleanup_policy": frozenset(["compact", "delete"])}, retention_ms=1000)
     fill(log)
     log.roll(NOW_MS)
-    log.begin_cleaning()
-    assert log.delete_old_segments(NOW_MS + 2000) == []
-    log.end_cleaning()
-    assert log.delete_old_segments(NOW_MS + 2000) != []
+    log.work.begin_cleaning()
+    assert log.retention.delete_due(NOW_MS + 2000) == []
+    log.work.end_cleaning()
+    assert log.retention.delete_due(NOW_MS + 2000) != []
 
 
 def test_truncation_takes_the_cleaned_offset_along() -> None:
     log = filled(MemoryFiles())
-    log.mark_cleaned_to(10)
+    log.offsets.mark_cleaned_to(10)
     log.truncate_to(11)
-    assert log.cleaned_offset == 10
+    assert log.offsets.cleaned_offset == 10
     log.truncate_to(4)
-    assert log.cleaned_offset == 4
+    assert log.offsets.cleaned_offset == 4
 
 
 # Crashes
@@ -276,9 +276,9 @@ def test_any_crash_leaves_every_last_value(every: int, machine: bool) -> None:
             assert found.keys() == files.promised.keys()
             assert all(number(found[key]) >= number(files.promised[key]) for key in found)
             assert consumed_offsets(log) == [record.offset for record in all_records(log)]
-            assert log.producer_ids()[7].next_sequence == log.log_end_offset
+            assert log.producers.entries[7].next_sequence == log.log_end_offset
             assert not [entry for entry in listed(files) if entry.name.endswith((".swap", ".cleaned"))]
-            assert log.cleaned_offset is None or log.cleaned_offset <= log.log_end_offset
+            assert log.offsets.cleaned_offset is None or log.offsets.cleaned_offset <= log.log_end_offset
     assert crashed_in_swap > 0
 
 

@@ -100,7 +100,7 @@ def test_log_answers_as_a_producer_model_that_forgets_nothing(
             assert (info.first_offset, info.last_offset) == (expected, info.first_offset + count - 1)
             assert info.duplicate == (expected != end_offset)
             assert log.log_end_offset == (end_offset if info.duplicate else end_offset + count)
-            log.restore_high_watermark(log.log_end_offset if committed else 0)
+            log.offsets.restore_high_watermark(log.log_end_offset if committed else 0)
 
 
 def test_duplicate_is_answered_with_the_first_times_offsets_and_timestamp() -> None:
@@ -139,7 +139,7 @@ def test_repetition_of_something_old_is_told_as_one_once_that_is_committed() -> 
         (3, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
         (4, ErrorCode.DUPLICATE_SEQUENCE_NUMBER),
     ):
-        log.restore_high_watermark(high_watermark)
+        log.offsets.restore_high_watermark(high_watermark)
         assert [answer(log, 0, 2), answer(log, 2, 2), answer(log, 0, 4)] == [code] * 3
     assert log.append_as_leader(sequenced(7, 0, 4, 2), 0, NOW_MS).duplicate  # one of the last ten
     # Into what is kept, with other bounds; ahead; and another epoch's.
@@ -154,7 +154,7 @@ def test_what_nobody_saw_being_stored_is_not_called_a_repetition() -> None:
     log = open_log(MemoryFiles())
     for sequence in range(50, 52 + BATCHES_KEPT):
         assert answer(log, sequence) is ErrorCode.NONE
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     assert answer(log, 49) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert answer(log, 49, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert answer(log, 50) is answer(log, 51) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
@@ -173,7 +173,7 @@ def test_what_a_snapshot_does_not_tell_is_looked_up_in_the_log(segment_bytes: in
     log = open_log(files, segment_bytes=segment_bytes)
     for sequence in range(80, 80 + after):
         assert answer(log, sequence) is ErrorCode.NONE
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     kept = 80 + after - BATCHES_KEPT
     assert answer(log, 60) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     for sequence in range(kept, 80 + after):
@@ -206,10 +206,10 @@ def test_another_epoch_in_the_log_tells_nothing_of_this_one() -> None:
     log.close(clean=True)
     log = open_log(files)
     assert [answer(log, sequence, epoch=1) for sequence in (0, 1)] == [TAKEN] * 2
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     assert answer(log, 0, epoch=1) == TAKEN  # a repetition, among the last ten
     assert answer(log, 2**31 - 2, epoch=1) == GAP
-    assert [entry[0] for entry in log.producer_ids()[7].batches] == [0, 1]
+    assert [entry[0] for entry in log.producers.entries[7].batches] == [0, 1]
 
 
 def test_looking_back_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +222,7 @@ def test_looking_back_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
         assert answer(log, sequence) == TAKEN
     log.close(clean=True)
     log = open_log(files, index_interval_bytes=4096)
-    log.restore_high_watermark(log.log_end_offset)
+    log.offsets.restore_high_watermark(log.log_end_offset)
     end = log.log_end_offset
     assert answer(log, end - look_back * 40) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     assert answer(log, 3) == GAP
@@ -253,7 +253,7 @@ def test_a_follower_knows_what_it_saw_being_stored() -> None:
         leader.append_as_leader(batch, 0, NOW_MS)
         sent.append(bytes(batch))
     follower.append_as_follower(b"".join(sent), NOW_MS)
-    follower.restore_high_watermark(follower.log_end_offset)
+    follower.offsets.restore_high_watermark(follower.log_end_offset)
     assert answer(follower, 29) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert answer(follower, 39) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert answer(follower, 40) is answer(follower, 49) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
@@ -285,12 +285,12 @@ def test_what_follows_a_batch_that_the_disk_did_not_take_is_to_be_sent_again_wit
 def test_what_was_sent_behind_a_refused_batch_is_not_taken_before_it() -> None:
     """An unknown producer may begin anywhere: without the wait the later batch would be accepted, the first never."""
     log = open_log(MemoryFiles())
-    log.await_sequence(7, 0, 0)
+    log.producers.await_sequence(7, 0, 0)
     assert [answer(log, sequence) for sequence in (1, 2, 0, 1, 2)] == [AGAIN, AGAIN, TAKEN, TAKEN, TAKEN]
-    log.await_sequence(7, 0, 3)
+    log.producers.await_sequence(7, 0, 3)
     assert [answer(log, sequence) for sequence in (4, 3, 4, 6)] == [AGAIN, TAKEN, TAKEN, GAP]
-    log.await_sequence(7, 0, 5)
-    log.begin_to_lead(None)
+    log.producers.await_sequence(7, 0, 5)
+    log.producers.begin_to_lead(None, knows_all=log.log_start_offset == 0)
     assert answer(log, 6) == GAP
     # Others begin where they like.
     assert log.append_as_leader(sequenced(8, 0, 9), 0, NOW_MS).first_offset == 5
@@ -301,14 +301,14 @@ def test_of_several_refused_batches_the_first_is_awaited() -> None:
     log = open_log(MemoryFiles())
     assert answer(log, 0) == TAKEN
     for sequence in (1, 2, 3):
-        log.await_sequence(7, 0, sequence)
+        log.producers.await_sequence(7, 0, sequence)
     assert [answer(log, sequence) for sequence in (4, 2, 3, 1, 2, 4)] == [*[AGAIN] * 3, TAKEN, TAKEN, AGAIN]
     # A batch that is refused once more is awaited again.
-    log.await_sequence(7, 0, 3)
+    log.producers.await_sequence(7, 0, 3)
     assert [answer(log, sequence) for sequence in (4, 3, 4)] == [AGAIN, TAKEN, TAKEN]
     # The refusal of the second reaches the client late: it repeats the first, and sends another that is new.
     for sequence in (7, 5, 6):
-        log.await_sequence(7, 0, sequence)
+        log.producers.await_sequence(7, 0, sequence)
     assert [answer(log, sequence) for sequence in (5, 8, 6, 8, 7, 9)] == [TAKEN, AGAIN, TAKEN, AGAIN, TAKEN, GAP]
 
 
@@ -316,7 +316,7 @@ def test_refused_sequences_may_wrap_around() -> None:
     log = open_log(MemoryFiles())
     assert answer(log, LAST_SEQUENCE - 1) == TAKEN
     for sequence in (LAST_SEQUENCE, 0, 1):
-        log.await_sequence(7, 0, sequence)
+        log.producers.await_sequence(7, 0, sequence)
     assert [answer(log, sequence) for sequence in (0, 1, 2)] == [AGAIN] * 3
     assert [answer(log, sequence) for sequence in (LAST_SEQUENCE, 1, 0, 1, 3)] == [TAKEN, AGAIN, TAKEN, TAKEN, GAP]
 
@@ -326,7 +326,7 @@ def test_the_first_batch_of_an_epoch_is_awaited_too() -> None:
     assert [answer(log, sequence) for sequence in (0, 1)] == [TAKEN, TAKEN]
     assert answer(log, 1, epoch=1) == GAP
     for sequence in (0, 1):
-        log.await_sequence(7, 1, sequence)
+        log.producers.await_sequence(7, 1, sequence)
     assert answer(log, 3) == GAP  # not of that epoch
     assert [answer(log, sequence, epoch=1) for sequence in (2, 1, 0, 1, 2)] == [AGAIN, AGAIN, TAKEN, TAKEN, TAKEN]
 
@@ -335,7 +335,7 @@ def test_a_gap_passes_where_the_leader_is_new() -> None:
     """The leader before may have refused what is missing."""
     log = open_log(MemoryFiles())
     assert [answer(log, sequence) for sequence in (5, 6)] == [TAKEN, TAKEN]
-    log.begin_to_lead(NOW_MS)
+    log.producers.begin_to_lead(NOW_MS, knows_all=log.log_start_offset == 0)
     late_ms = NOW_MS + NEW_LEADER_MS - 1
     assert answer(log, 8, now_ms=late_ms) == AGAIN
     assert answer(log, 1, epoch=1, now_ms=late_ms) == AGAIN
@@ -357,9 +357,9 @@ def test_a_gap_passes_where_the_leader_is_new() -> None:
 def test_who_is_unknown_where_records_were_deleted_begins_anywhere_at_a_new_leader_too() -> None:
     log = open_log(MemoryFiles())
     assert answer(log, 0) == TAKEN
-    log.restore_high_watermark(1)
-    log.advance_log_start_offset(1)
-    log.begin_to_lead(NOW_MS)
+    log.offsets.restore_high_watermark(1)
+    log.retention.advance_log_start_offset(1)
+    log.producers.begin_to_lead(NOW_MS, knows_all=log.log_start_offset == 0)
     assert answer(log, 2) == AGAIN
     assert log.append_as_leader(sequenced(8, 0, 3), 0, NOW_MS).first_offset == 1
 
@@ -368,10 +368,10 @@ def test_only_so_many_refused_producers_are_waited_for() -> None:
     """Their ids may be made up."""
     log = open_log(MemoryFiles())
     for producer_id in range(MAX_AWAITED):
-        log.await_sequence(producer_id, 0, 0)
-    log.await_sequence(0, 0, 1)  # lately again
+        log.producers.await_sequence(producer_id, 0, 0)
+    log.producers.await_sequence(0, 0, 1)  # lately again
     for producer_id in range(MAX_AWAITED, MAX_AWAITED + 3):
-        log.await_sequence(producer_id, 0, 0)
+        log.producers.await_sequence(producer_id, 0, 0)
     assert len(log.producers.awaited) == MAX_AWAITED
     assert {1, 2, 3}.isdisjoint(log.producers.awaited)
     assert log.producers.awaited[0] == (0, 0, 1)
@@ -404,11 +404,11 @@ def test_transaction_is_remembered_until_its_marker() -> None:
     log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
     log.append_as_leader(sequenced(7, 0, 1, transactional=True), 0, NOW_MS)
     log.append_as_leader(sequenced(7, 0, 2, transactional=True), 0, NOW_MS)
-    assert log.producer_ids()[7].transaction_first_offset == 1
+    assert log.producers.entries[7].transaction_first_offset == 1
     states = ProducerStates(files, log.directory)
     for scanned in log.segments[0].scan():
         states.replay(scanned)
-    assert format_snapshot(states.entries.values()) == format_snapshot(log.producer_ids().values())
+    assert format_snapshot(states.entries.values()) == format_snapshot(log.producers.entries.values())
     marker = BatchHeader.read(
         batch(
             base_offset=3,
@@ -571,7 +571,7 @@ def test_batches_behind_the_snapshot_are_replayed() -> None:
         segment.become_inactive()
     assert len(log.segments) > 3
     again = open_log(files, segment_bytes=250)  # as after recovery: no snapshot at the end
-    assert again.producer_ids()[7].next_sequence == 9
+    assert again.producers.entries[7].next_sequence == 9
     assert again.append_as_leader(sequenced(7, 0, 8), 0, NOW_MS).duplicate
 
 
@@ -580,4 +580,4 @@ def test_flipped_sequence_is_a_wrong_checksum_not_another_sequence() -> None:
     with pytest.raises(KafkaError) as raised:
         log.append_as_leader(patched(sequenced(7, 0, 0), ">I", 17, 1), 0, NOW_MS)
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
-    assert log.producer_ids() == {}
+    assert log.producers.entries == {}

@@ -19,7 +19,7 @@ def transactional(sequence: int = 0, epoch: int = 0) -> bytearray:
 
 def refusal(log: Log, sequence: int, guard: VerificationGuard | None, epoch: int = 0) -> ErrorCode:
     try:
-        check_verified(log.producer_ids().get(7), log.producers.verifications, (7, epoch, sequence), guard)
+        check_verified(log.producers.entries.get(7), log.producers.verifications, (7, epoch, sequence), guard)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
@@ -115,11 +115,11 @@ def test_a_repetition_needs_no_guard() -> None:
 def test_guards_of_requests_that_ended_expire() -> None:
     log = open_log(MemoryFiles())
     guard = log.producers.begin_verification(7, 0, 0, False)
-    log.expire_producers(NOW_MS)
-    log.expire_producers(NOW_MS + log.producer_expiration_ms - 1)
+    log.producers.expire(NOW_MS)
+    log.producers.expire(NOW_MS + log.producers.expiration_ms - 1)
     assert refusal(log, 0, guard) is ErrorCode.NONE
-    log.expire_producers(NOW_MS - 1)  # the clock was set back
-    log.expire_producers(NOW_MS + log.producer_expiration_ms - 2)
+    log.producers.expire(NOW_MS - 1)  # the clock was set back
+    log.producers.expire(NOW_MS + log.producers.expiration_ms - 2)
     assert refusal(log, 0, guard) is ErrorCode.NONE
-    log.expire_producers(NOW_MS + log.producer_expiration_ms)
+    log.producers.expire(NOW_MS + log.producers.expiration_ms)
     assert refusal(log, 0, guard) is ErrorCode.INVALID_TXN_STATE

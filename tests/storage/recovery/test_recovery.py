@@ -85,7 +85,9 @@ def copy_of(names: dict[str, bytes]) -> MemoryFiles:
 
 
 def producers_of(log: Log) -> dict[int, tuple[int, list[Any], int]]:
-    return {pid: (entry.epoch, list(entry.batches), entry.next_sequence) for pid, entry in log.producer_ids().items()}
+    return {
+        pid: (entry.epoch, list(entry.batches), entry.next_sequence) for pid, entry in log.producers.entries.items()
+    }
 
 
 def twin(names: dict[str, bytes]) -> tuple[dict[str, bytes], int, list[tuple[int, int]], dict[int, int]]:
@@ -117,8 +119,8 @@ def assert_is_twin(files: MemoryFiles, log: Log, names: dict[str, bytes]) -> Non
     segments, end_offset, epochs, sequences = twin(names)
     assert contents(files, ".log") == segments
     assert log.log_end_offset == end_offset
-    assert log.epoch_entries() == [entry for entry in epochs if entry[1] < end_offset]
-    assert {pid: entry.next_sequence for pid, entry in log.producer_ids().items()} == sequences
+    assert log.epochs.entries() == [entry for entry in epochs if entry[1] < end_offset]
+    assert {pid: entry.next_sequence for pid, entry in log.producers.entries.items()} == sequences
     for name, data in segments.items():
         index, time_index = indexes_of(data, INTERVAL, int(name[:20]))
         assert files.read_bytes(f"{DIRECTORY}/{name[:20]}.index") == index
@@ -196,7 +198,7 @@ def test_any_damage_behind_the_recovery_point_leaves_a_prefix(data: st.DataObjec
     if name.endswith(".log"):
         _, end_offset, _, sequences = twin(names | {name: bytes(damaged)})
         assert log.log_end_offset == end_offset
-        assert {pid: entry.next_sequence for pid, entry in log.producer_ids().items()} == sequences
+        assert {pid: entry.next_sequence for pid, entry in log.producers.entries.items()} == sequences
     else:
         assert contents(files, ".log") == contents(whole, ".log")
 
@@ -344,8 +346,8 @@ def test_a_log_that_ends_before_its_start_is_begun_anew(clean: bool) -> None:
     open_and_close(files)
     log, garbage = load(files, clean=clean, log_start_offset=50)
     assert (log.log_start_offset, log.log_end_offset, log.segments_count) == (50, 50, 1)
-    assert log.producer_ids() == {}
-    assert log.epoch_entries() == []
+    assert log.producers.entries == {}
+    assert log.epochs.entries() == []
     assert f"{DIRECTORY}/{0:020d}.log.deleted" in garbage
 
 
@@ -353,7 +355,7 @@ def test_log_start_offset_inside_the_log() -> None:
     files = written()
     log, _ = load(files, log_start_offset=13)
     assert (log.log_start_offset, log.log_end_offset) == (13, 21)
-    assert log.epoch_entries()[0][1] == 13
+    assert log.epochs.entries()[0][1] == 13
 
 
 # Epochs and producers
@@ -364,7 +366,7 @@ def test_epochs_that_were_not_synced_come_from_the_batches() -> None:
     for stale in (b"", b"0\n1\n2 0\n", b"0\n2\n2 0\n4 3\n", b"0\n3\n2 0\n5 11\n9 40\n"):
         files = copy_of(names | {"leader-epoch-checkpoint": stale})
         log, _ = load(files)
-        assert log.epoch_entries() == [(2, 0), (5, 11)]
+        assert log.epochs.entries() == [(2, 0), (5, 11)]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"nonsense"])
@@ -387,7 +389,7 @@ def test_no_batch_is_read_twice_for_its_epoch(
 
     monkeypatch.setattr(FolderLoader, "_read_epochs", counted)
     log, _ = load(files, recovery_point=recovery_point)
-    assert log.epoch_entries() == [(2, 0), (5, 11)]
+    assert log.epochs.entries() == [(2, 0), (5, 11)]
     assert len(readings) == (1 if recovery_point else 0)
 
 
@@ -395,7 +397,7 @@ def test_trusted_epochs_are_kept() -> None:
     names = contents(written())
     files = copy_of(names | {"leader-epoch-checkpoint": b"0\n3\n0 0\n1 1\n2 2\n"})
     log, _ = load(files, recovery_point=15)
-    assert log.epoch_entries()[:3] == [(0, 0), (1, 1), (2, 2)]
+    assert log.epochs.entries()[:3] == [(0, 0), (1, 1), (2, 2)]
     assert log.latest_epoch() == 5
 
 
@@ -406,7 +408,7 @@ def test_an_unreadable_epoch_file_is_made_from_the_whole_log(clean: bool, monkey
     open_and_close(files)
     files.write_atomically(f"{DIRECTORY}/leader-epoch-checkpoint", b"garbage")
     log, _ = load(files, clean=clean, recovery_point=21)
-    assert log.epoch_entries() == [(2, 0), (5, 11)]
+    assert log.epochs.entries() == [(2, 0), (5, 11)]
 
 
 @settings(max_examples=20, deadline=None)
@@ -422,8 +424,8 @@ def test_producers_are_the_same_from_any_snapshot(recovery_point: int, lost: set
             del names[name]
     files = copy_of(names)
     log, _ = load(files, recovery_point=recovery_point)
-    last_batches = {pid: (entry.epoch, entry.batches[-1]) for pid, entry in log.producer_ids().items()}
-    assert last_batches == {pid: (entry.epoch, entry.batches[-1]) for pid, entry in complete.producer_ids().items()}
+    last_batches = {pid: (entry.epoch, entry.batches[-1]) for pid, entry in log.producers.entries.items()}
+    assert last_batches == {pid: (entry.epoch, entry.batches[-1]) for pid, entry in complete.producers.entries.items()}
     # The next start finds the state of the log's end in a snapshot of its own.
     assert f"{log.log_end_offset:020d}.snapshot" in contents(files, ".snapshot")
 
@@ -433,7 +435,7 @@ def test_a_clean_log_of_a_kafka_without_snapshots_has_no_producers() -> None:
     open_and_close(files)
     names = {name: data for name, data in contents(files).items() if not name.endswith(".snapshot")}
     log, _ = load(copy_of(names), clean=True)
-    assert log.producer_ids() == {}
+    assert log.producers.entries == {}
 
 
 # After a clean stop
@@ -453,9 +455,9 @@ def test_a_clean_start_is_where_the_stop_was() -> None:
     assert contents(files) == names
     assert garbage == []
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 21, 21)
-    assert log.epoch_entries() == before.epoch_entries()
-    assert {p: e.batches[-1] for p, e in log.producer_ids().items()} == {
-        p: e.batches[-1] for p, e in before.producer_ids().items()
+    assert log.epochs.entries() == before.epochs.entries()
+    assert {p: e.batches[-1] for p, e in log.producers.entries.items()} == {
+        p: e.batches[-1] for p, e in before.producers.entries.items()
     }
 
 
@@ -491,7 +493,7 @@ def test_recovery_that_is_cut_short_is_taken_up_again(operation: str) -> None:
             log, _ = load(files)
             assert contents(files, ".log") == contents(reference, ".log")
             assert contents(files, "index") == contents(reference, "index")
-            assert log.epoch_entries() == expected.epoch_entries()
+            assert log.epochs.entries() == expected.epochs.entries()
             assert producers_of(log).keys() == producers_of(expected).keys()
         else:
             break
@@ -559,4 +561,4 @@ def test_epochs_that_were_not_written_before_a_crash_are_those_of_the_batches() 
     checkpoint = parse_epochs(files.read_bytes(f"{DIRECTORY}/{FILE_NAME}"))
     assert checkpoint == [(2, 0)]
     log, _ = load(files)
-    assert log.epoch_entries() == [(2, 0), (5, 11)]
+    assert log.epochs.entries() == [(2, 0), (5, 11)]

@@ -63,7 +63,7 @@ def test_a_start_after_a_crash(batch_bytes: int, limit_s: float, tmp_path: Path)
         f"longest step {longest_step_s * 1000:.1f} ms"
     )
     assert sum(log.log_end_offset for log in manager.logs.values()) == batches
-    assert all(log.producer_ids()[7].batches[-1][1] == log.log_end_offset - 1 for log in manager.logs.values())
+    assert all(log.producers.entries[7].batches[-1][1] == log.log_end_offset - 1 for log in manager.logs.values())
     assert cpu_s < limit_s
     # The time of other processes does not count. Where the host steals time, neither the whole nor a single step is
     # checked: stolen time counts as a step's own.

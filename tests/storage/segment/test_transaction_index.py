@@ -53,15 +53,15 @@ class World:
 
     def end(self) -> None:
         self.log.roll(NOW_MS)
-        self.log.restore_high_watermark(self.log.log_end_offset)
+        self.log.offsets.restore_high_watermark(self.log.log_end_offset)
 
     def compact(self, now_ms: int = NOW_MS) -> None:
-        self.log.expire_producers(NOW_MS + 100 * DAY_MS)  # no batch stays for a producer's sake
+        self.log.producers.expire(NOW_MS + 100 * DAY_MS)  # no batch stays for a producer's sake
         compact(self.files, self.log, now_ms)
 
     def again(self, now_ms: int) -> None:
         """Another run over all of it."""
-        self.log.mark_cleaned_to(None)
+        self.log.offsets.mark_cleaned_to(None)
         self.compact(now_ms)
 
     def shape(self) -> list[tuple[int, int, bool]]:
@@ -106,7 +106,7 @@ def test_the_last_marker_of_a_live_producer_stays() -> None:
     """Its epoch fences older instances."""
     world = World(data(0, -1, b"k", transactional=False), marker(1, 7, COMMIT), data(2, -1, b"k", transactional=False))
     for now_ms in (NOW_MS, NOW_MS + DAY_MS, NOW_MS + 2 * DAY_MS):
-        world.log.mark_cleaned_to(None)
+        world.log.offsets.mark_cleaned_to(None)
         compact(world.files, world.log, now_ms)
     assert world.shape() == [(1, 0, True), (2, 1, False)]
     world.again(NOW_MS + 3 * DAY_MS)
