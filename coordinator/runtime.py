@@ -87,6 +87,10 @@ class _Context:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
+    def raise_epoch(self, leader_epoch: int) -> None:
+        """Note that this broker leads the partition in this epoch; an older one changes nothing."""
+        self.leader_epoch = max(self.leader_epoch, leader_epoch)
+
     def outcome_of(self, awaitable: Awaitable[ValueT]) -> Deferred[ValueT]:
         outcome: Deferred[ValueT] = Deferred()
 
@@ -156,6 +160,51 @@ class _Owned(Generic[S]):
         # The error of the last append, NONE if it succeeded.
         self.refused_with = ErrorCode.NONE
 
+    def read_to(self, end_offset: int) -> None:
+        """Note that the log was replayed up to this offset."""
+        self.end_offset = self.readable_offset = end_offset
+
+    def load_failed(self) -> None:
+        """Refuse requests: the log could not be read."""
+        self.error = ErrorCode.NOT_COORDINATOR
+
+    def begin_service(self) -> list[Callable[[S, int], Result]]:
+        """Answer requests from now on; returns the operations that have waited for this."""
+        self.error = ErrorCode.NONE
+        operations, self.after_load = self.after_load, []
+        return operations
+
+    def run_queued(self) -> None:
+        """Run the queued operations, and those that they queue. A call in one of them does nothing."""
+        if self.draining:
+            return
+        self.draining = True
+        try:
+            while self.queued:
+                self.queued.pop(0)()
+        finally:
+            self.draining = False
+
+    def replayed(self, end_offset: int) -> None:
+        """Note that all records below this offset are appended and replayed."""
+        self.end_offset = end_offset
+
+    def accepted(self) -> None:
+        """Note that an append has succeeded."""
+        self.refused_with = ErrorCode.NONE
+
+    def refused(self, error: ErrorCode) -> bool:
+        """Note that an append has failed, and return whether the one before it had failed in the same way."""
+        again = error is self.refused_with
+        self.refused_with = error
+        return again
+
+    def time_out_reads(self) -> None:
+        """Answer reads without a wait for the commit, until there is one again."""
+        self.commit_timed_out = True
+        for wait in [wait for wait, reads in self.waits.items() if reads]:
+            wait.complete(None)
+
     def committed(self, end_offset: int) -> None:
         """Note that all records below this offset are committed."""
         self.committed_offset = max(self.committed_offset, end_offset)
@@ -195,9 +244,7 @@ class _CommitWait(Deferred[None]):
             self.complete(None)
 
     def _time_out(self) -> None:
-        self._owned.commit_timed_out = True
-        for wait in [wait for wait, reads in self._owned.waits.items() if reads]:
-            wait.complete(None)
+        self._owned.time_out_reads()
         if self._wrote:
             # The records stay in the log and may yet be committed; the client gets an error to retry on.
             self.decided(ErrorCode.REQUEST_TIMED_OUT)
@@ -245,7 +292,7 @@ class CoordinatorRuntime(Generic[S]):
         """This broker leads the partition now: load it. Returns the load, or None if there is nothing to load."""
         owned = self._owned.get(partition)
         if owned is not None:
-            owned.context.leader_epoch = max(owned.context.leader_epoch, epoch)
+            owned.context.raise_epoch(epoch)
             if owned.error is not ErrorCode.NOT_COORDINATOR:
                 return None
             self.resign(partition)
@@ -370,16 +417,6 @@ class CoordinatorRuntime(Generic[S]):
             # One of those that are being started, and too short for their number.
             owned.after_load.append(timed)
 
-    def _run_queued(self, partition: int, owned: _Owned[S]) -> None:
-        if owned.draining:
-            return
-        owned.draining = True
-        try:
-            while owned.queued:
-                owned.queued.pop(0)()
-        finally:
-            owned.draining = False
-
     def _run_submitted(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> None:
         if self._owned.get(partition) is owned:
             self._run_quietly(partition, owned, operation)
@@ -398,7 +435,7 @@ class CoordinatorRuntime(Generic[S]):
         finally:
             owned.busy = False
             if owned.queued:
-                self._run_queued(partition, owned)
+                owned.run_queued()
 
     def _perform_alone(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> Result:
         try:
@@ -422,8 +459,7 @@ class CoordinatorRuntime(Generic[S]):
         """Once and not with every request; the disk watch logs a disk that is full or has failed."""
         known = error.code in _PRODUCER_ERRORS
         if not known:
-            known = error.code in (ErrorCode.KAFKA_STORAGE_ERROR, owned.refused_with)
-            owned.refused_with = error.code
+            known = owned.refused(error.code) or error.code is ErrorCode.KAFKA_STORAGE_ERROR
         level = logging.DEBUG if known else logging.WARNING
         _log.log(level, "%s-%d: records cannot be appended: %s", self._name, partition, error)
 
@@ -437,9 +473,9 @@ class CoordinatorRuntime(Generic[S]):
 
     def _append(self, partition: int, owned: _Owned[S], result: Result) -> None:
         if result.marker is not None:
-            owned.end_offset = self._writer.append_marker(partition, result.marker)
+            owned.replayed(self._writer.append_marker(partition, result.marker))
             owned.shard.replay_end_of_transaction(result.marker.producer_id, commit=result.marker.commit)
-            owned.refused_with = ErrorCode.NONE
+            owned.accepted()
             return
         try:
             encoded = [self._encode(record) for record in result.records]
@@ -452,8 +488,8 @@ class CoordinatorRuntime(Generic[S]):
             end_offset = self._writer.append(partition, encoded[first:last], producer)
             for offset, record in enumerate(result.records[first:last], end_offset - (last - first)):
                 owned.shard.replay(record, offset, producer_id)
-            owned.end_offset = end_offset
-        owned.refused_with = ErrorCode.NONE
+            owned.replayed(end_offset)
+        owned.accepted()
 
     # --- commit
 
@@ -526,16 +562,14 @@ class CoordinatorRuntime(Generic[S]):
             _log.warning(
                 "%s-%d could not be loaded, this broker is not its coordinator: %s", self._name, partition, error
             )
-            owned.error = ErrorCode.NOT_COORDINATOR
+            owned.load_failed()
             return
         except Exception:
             _log.exception("%s-%d could not be loaded, this broker is not its coordinator", self._name, partition)
-            owned.error = ErrorCode.NOT_COORDINATOR
+            owned.load_failed()
             return
-        owned.error = ErrorCode.NONE
         turns = self._gate.turns()
-        operations, owned.after_load = owned.after_load, []
-        for operation in operations:
+        for operation in owned.begin_service():
             self._run_quietly(partition, owned, operation)
             await turns.next()
 
@@ -552,7 +586,7 @@ class CoordinatorRuntime(Generic[S]):
             if loaded.is_full:
                 await self._gate.run(loaded.replay(owned.shard, self._decode, name))
         await self._gate.run(loaded.replay(owned.shard, self._decode, name))
-        owned.end_offset = owned.readable_offset = max(offset, end_offset)
+        owned.read_to(max(offset, end_offset))
 
 
 def _without_shard(operation: TimedOperation) -> Callable[[Any, int], Result]:

@@ -105,8 +105,7 @@ class LoopTimers:
         self._due_entries.clear()
 
     def _arm(self, key: Hashable, entry: "_TimerEntry") -> None:
-        entry.armed_for = entry.deadline
-        entry.handle = self._loop.call_at(entry.deadline, self._due, key, entry)
+        entry.arm(self._loop.call_at(entry.deadline, self._due, key, entry))
 
     def _due(self, key: Hashable, entry: "_TimerEntry") -> None:
         if self._entries.get(key) is not entry:
@@ -154,3 +153,8 @@ class _TimerEntry:
     deadline: float
     handle: TimerHandle
     operation: TimedOperation
+
+    def arm(self, handle: TimerHandle) -> None:
+        """Note that this handle comes at the present deadline."""
+        self.armed_for = self.deadline
+        self.handle = handle

@@ -5,6 +5,13 @@ from __future__ import annotations
 import ast
 import textwrap
 
+from tests.support.attribute_changes import (
+    CHANGES,
+    MESSAGE_CHANGES,
+    changes_in_product,
+    needless_change_allowances,
+    outside_changes,
+)
 from tests.support.limits import limits
 from tests.support.structure import (
     PRIVATE_IN_TESTS,
@@ -24,6 +31,13 @@ LONG_FUNCTIONS = {
 }
 
 
+def _changed(text: str) -> list[str]:
+    return sorted(
+        f"{ast.unparse(one.target)}{' of a message' if one.is_message else ''}"
+        for one in outside_changes(ast.parse(textwrap.dedent(text)))
+    )
+
+
 def _private(text: str) -> list[str]:
     return [ast.unparse(access) for access in private_accesses(ast.parse(textwrap.dedent(text)))]
 
@@ -39,6 +53,16 @@ def test_tests_use_no_more_private_attributes_than_before() -> None:
 
 def test_no_private_name_is_allowed_that_is_not_used() -> None:
     assert needless_allowances() == set()
+
+
+def test_no_more_attributes_are_changed_from_outside_than_before() -> None:
+    """`python -m tests.support.structure` lists them, and lowers the limits."""
+    assert len(changes_in_product(of_messages=False)) <= limits()[CHANGES]
+    assert len(changes_in_product(of_messages=True)) <= limits()[MESSAGE_CHANGES]
+
+
+def test_no_change_is_allowed_that_is_not_made() -> None:
+    assert needless_change_allowances() == set()
 
 
 def test_no_function_is_too_long() -> None:
@@ -83,3 +107,64 @@ def test_lines_of_a_class_include_its_bases_in_other_modules() -> None:
     )
     lines = class_lines([("a/base.py", base), ("a/derived.py", derived)])
     assert lines == {("a/base.py", "Base"): 3, ("a/derived.py", "Middle"): 4, ("a/derived.py", "Both"): 6}
+
+
+def test_changes_of_attributes_from_outside_are_found() -> None:
+    text = """
+        def f(self, log):
+            self.end = 1
+            self.log.end, log.start = 1, 2
+            log.size += 1
+            del log.name
+            for log.item in (): ...
+            with log: log.inside = lambda: setattr(log, "end", 1)
+    """
+    assert _changed(text) == ["log.inside", "log.item", "log.name", "log.size", "log.start", "self.log.end"]
+
+
+def test_objects_that_the_function_has_constructed_may_be_changed_by_it() -> None:
+    text = """
+        def f(cls, log):
+            made, loaded = Log(), cls.load()
+            made.end = 1
+            one = Log()
+            one.end = 1
+            two = cls.__new__(cls)
+            two.end = 1
+            def g():
+                one.end = 2
+    """
+    assert _changed(text) == ["made.end", "one.end"]
+
+
+def test_objects_of_foreign_packages_may_be_changed() -> None:
+    text = """
+        import ssl, sys
+        from gregor.storage.log.log import Log
+        def f(context: ssl.SSLContext, log: Log):
+            sys.excepthook = context.verify_mode = log.end = 1
+            other = ssl.create_default_context()
+            other.verify_mode = 1
+    """
+    assert _changed(text) == ["log.end"]
+
+
+def test_changes_of_messages_are_listed_separately() -> None:
+    text = """
+        from gregor.protocol.messages import FetchRequest, FetchResponse
+        Data = FetchResponse.PartitionData
+        def f(self, request: FetchRequest, found: dict[int, Data], log):
+            for topic in request.topics:
+                for part in topic.partitions:
+                    part.offset = log.end = 1
+            found[1].size = 1
+            answer = self.answer()
+            answer.size = 1
+        def answer(self) -> FetchResponse: ...
+    """
+    assert _changed(text) == [
+        "answer.size of a message",
+        "found[1].size of a message",
+        "log.end",
+        "part.offset of a message",
+    ]

@@ -100,8 +100,7 @@ class LogMover:
 
     def resume(self) -> None:
         """Resume the moves that were interrupted."""
-        wishes, self._logs.moves.wishes = self._logs.moves.wishes, {}
-        for key, folder in wishes.items():
+        for key, folder in self._logs.moves.pop_wishes().items():
             try:
                 self.move(*key, folder)
             except KafkaError as error:

@@ -81,11 +81,7 @@ class ClassicRebalances:
             after_load=group_id in self._restored,
         )
         if chained is not None:
-            # Nothing was assigned meanwhile, so the assignments are older, and members may have given them up earlier.
-            rebalance.before = chained.before
-            rebalance.before_ms = chained.before_ms
-            rebalance.claims = chained.claims
-            rebalance.gone = chained.gone
+            rebalance.continue_from(chained)
         for cause in causes:
             self._apply(rebalance, cause, now_ms)
 
@@ -122,10 +118,8 @@ class ClassicRebalances:
         if rebalance is None:
             return
         self._restored.discard(group.group_id)
-        rebalance.epoch = group.generation
-        rebalance.joined_ms = now_ms
-        rebalance.protocol_type = group.protocol_type or ""
-        protocol = rebalance.protocol = group.protocol
+        protocol = group.protocol
+        rebalance.joined(group.generation, now_ms, group.protocol_type, protocol)
         for member in group.members.values():
             at_ms = rebalance.joins.get(member.member_id, -1)
             rebalance.arrivals.append(Arrival(Identity.of(member), at_ms))
@@ -139,29 +133,26 @@ class ClassicRebalances:
         rebalance = self._open.get(group.group_id)
         if rebalance is not None:
             self._restored.discard(group.group_id)
-            rebalance.epoch = group.generation + 1
-            rebalance.joined_ms = rebalance.ended_ms = now_ms
-            rebalance.protocol_type = group.protocol_type or ""
+            rebalance.joined(group.generation + 1, now_ms, group.protocol_type)
+            rebalance.assigning(now_ms)
 
     def assigning(self, group_id: str, now_ms: int) -> None:
         """The assignment of the leader is about to be written."""
         rebalance = self._open.get(group_id)
         if rebalance is not None:
-            rebalance.ended_ms = now_ms
+            rebalance.assigning(now_ms)
 
     def written(self, group_id: str, generation: int, assigned: Sequence[Assigned]) -> None:
         """The log has the generation with these assignments; without members it is an empty one."""
         rebalance = self._open.get(group_id)
         if rebalance is not None and rebalance.joined_ms >= 0 and rebalance.epoch == generation:
             del self._open[group_id]
-            rebalance.assigned = assigned
-            self._end(rebalance, Outcome.ASSIGNED if assigned else Outcome.EMPTY, rebalance.ended_ms)
+            self._end(rebalance, Outcome.ASSIGNED if assigned else Outcome.EMPTY, rebalance.ended_ms, assigned)
 
     # --- end
 
-    def _end(self, rebalance: Rebalance, outcome: Outcome, now_ms: int) -> None:
-        rebalance.outcome = outcome
-        rebalance.ended_ms = now_ms
+    def _end(self, rebalance: Rebalance, outcome: Outcome, now_ms: int, assigned: Sequence[Assigned] = ()) -> None:
+        rebalance.end(outcome, now_ms, assigned)
         if rebalance.joined_ms >= 0:
             self._log.record(rebalance)
 

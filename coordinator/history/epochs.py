@@ -204,7 +204,7 @@ class ConsumerEpochs:
         """The record of the epoch of the target assignment is replayed."""
         rebalance = self._open.get(group.group_id)
         if rebalance is not None and group.target_epoch == rebalance.epoch:
-            rebalance.joined_ms = self._log.now_ms()
+            rebalance.reached_target(self._log.now_ms())
 
     def on_assignment(self, group: EpochGroup, member: EpochMember, before: AssignmentView) -> None:
         """The record of the assignment of a member is replayed; one that leaves has none from now on."""
@@ -235,12 +235,10 @@ class ConsumerEpochs:
             rebalance.arrivals.append(Arrival(identity, now_ms))
         if not awaited and group.target_epoch == rebalance.epoch:
             del self._open[group.group_id], self._awaited[group.group_id]
-            rebalance.size = len(group.members)
-            self._end(rebalance, Outcome.ASSIGNED, now_ms)
+            self._end(rebalance, Outcome.ASSIGNED, now_ms, size=len(group.members))
 
-    def _end(self, rebalance: Rebalance, outcome: Outcome, now_ms: int) -> None:
-        rebalance.outcome = outcome
-        rebalance.ended_ms = now_ms
+    def _end(self, rebalance: Rebalance, outcome: Outcome, now_ms: int, size: int = -1) -> None:
+        rebalance.end(outcome, now_ms, size=size)
         self._log.record(rebalance)
 
 

@@ -110,6 +110,36 @@ class Rebalance:
     steps: list[Step] = field(default_factory=list)
     """The consumer protocol has these instead of `before`, `claims` and `assigned`."""
 
+    def continue_from(self, superseded: "Rebalance") -> None:
+        """Begin where a rebalance has begun that assigned nothing: the assignments are older, and members may have
+        given them up earlier."""
+        self.before, self.before_ms = superseded.before, superseded.before_ms
+        self.claims, self.gone = superseded.claims, superseded.gone
+
+    def joined(self, epoch: int, now_ms: int, protocol_type: str | None, protocol: str | None = None) -> None:
+        """The wait for joins is over, and this is the epoch that the rebalance leads to."""
+        self.epoch, self.joined_ms = epoch, now_ms
+        self.protocol_type, self.protocol = protocol_type or "", protocol
+
+    def assigning(self, now_ms: int) -> None:
+        """The assignment is about to be written: the rebalance ends with it."""
+        self.ended_ms = now_ms
+
+    def reached_target(self, now_ms: int) -> None:
+        """The target assignment of the epoch is written."""
+        self.joined_ms = now_ms
+
+    def end(self, outcome: Outcome, now_ms: int, assigned: Sequence[Assigned] = (), size: int = -1) -> None:
+        """The rebalance is over. `size`: the number of members, if it is not that of `arrivals`."""
+        self.outcome, self.ended_ms = outcome, now_ms
+        self.assigned = assigned
+        if size >= 0:
+            self.size = size
+
+    def replaces(self, other: "Rebalance") -> None:
+        """Count a rebalance that is not recorded because of this one, and those that it has replaced."""
+        self.not_recorded += other.not_recorded + 1
+
     def add_cause(self, cause: Cause, now_ms: int) -> None:
         """Add a cause; only MAX_CAUSES are kept, the others are counted."""
         self.causes_count += 1

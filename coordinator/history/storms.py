@@ -31,7 +31,7 @@ class Storms:
         group_id = rebalance.group_id
         replaced = self._held.pop(group_id, None)
         if replaced is not None:
-            rebalance.not_recorded += replaced.not_recorded + 1
+            rebalance.replaces(replaced)
         if self._pending_count < MAX_PENDING and self._spend(group_id, now_ms):
             self._pending.setdefault(group_id, []).append(rebalance)
             self._pending_count += 1

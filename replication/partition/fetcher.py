@@ -114,6 +114,24 @@ class _FetchState:
         latest = self.log.latest_epoch()
         self.last_fetched_epoch = NO_EPOCH if latest is None else latest
 
+    def progressed(self) -> None:
+        """Continue at the end of the log, to which the response of the leader has brought it."""
+        self.backoff_ms = FIRST_BACKOFF_MS
+        self.move_to_log_end()
+
+    def appended(self, high_watermark: int) -> None:
+        """Note that batches were appended, and the high watermark of the leader."""
+        self.lags = self.log.log_end_offset < high_watermark
+
+    def delay(self, now_ms: int, delay_ms: int) -> None:
+        """Do not fetch the partition for this time."""
+        self.not_before_ms = now_ms + delay_ms
+
+    def back_off(self, now_ms: int, max_ms: int) -> None:
+        """Delay the next fetch after a failure, twice as long as after the one before, and at most `max_ms`."""
+        self.delay(now_ms, min(self.backoff_ms, max_ms))
+        self.backoff_ms = min(self.backoff_ms * 2, max_ms)
+
     @property
     def fields(self) -> FetchFields:
         return self.topic_id, self.leader_epoch, self.offset, self.last_fetched_epoch, self.log.log_start_offset
@@ -295,7 +313,7 @@ class Fetcher:
         if not wait_s:
             self._has_held = False
             return False
-        followed.not_before_ms = now_ms + max(1, int(min(wait_s, MAX_PAUSE_S) * 1000))
+        followed.delay(now_ms, max(1, int(min(wait_s, MAX_PAUSE_S) * 1000)))
         self._waiting[followed.key] = None
         return True
 
@@ -428,8 +446,7 @@ class Fetcher:
         self._wait(followed, now_ms)
 
     def _wait(self, followed: _FetchState, now_ms: int) -> None:
-        followed.not_before_ms = now_ms + min(followed.backoff_ms, self._settings.backoff_ms)
-        followed.backoff_ms = min(followed.backoff_ms * 2, self._settings.backoff_ms)
+        followed.back_off(now_ms, self._settings.backoff_ms)
         self._waiting[followed.key] = None
         self._changed[followed.key] = None
 
@@ -452,10 +469,10 @@ class Fetcher:
                             return
                     begun = True
                     followed.partition.append_as_follower(records, data.high_watermark, data.log_start_offset, now_ms)
-                    followed.lags = followed.log.log_end_offset < data.high_watermark
                     if self._throttle is not None and len(records) and self._is_throttled(followed):
                         self._throttle.charge(len(records))
                         self._has_charged = True
+                followed.appended(data.high_watermark)
         except KafkaError as error:
             name, index = followed.key
             _log.error("%s-%d: the batches of its leader cannot be appended: %s", name, index, error)
@@ -464,8 +481,7 @@ class Fetcher:
             followed.move_to_log_end()
             self._wait(followed, now_ms)
             return
-        followed.backoff_ms = FIRST_BACKOFF_MS
-        followed.move_to_log_end()
+        followed.progressed()
         self._changed[followed.key] = None
 
     def reset_to_range(

@@ -184,6 +184,14 @@ class OutstandingFetch:
         self.sent_s = 0.0
         self._dropped_s = 0.0
 
+    def sent(self) -> None:
+        """Note that the request is sent now."""
+        self.sent_s = time.monotonic()
+
+    def ended(self) -> None:
+        """Note that the request is answered, or has failed."""
+        self.sent_s = 0.0
+
     def drop(self, sent_s: float, is_answering: bool, now_s: float) -> bool:
         """Return whether the request that was sent at `sent_s` is to be dropped now."""
         if self.sent_s != sent_s or is_answering or now_s - self._dropped_s <= MIN_BETWEEN_DROPS_S:
@@ -302,7 +310,8 @@ class LeaderLink:
             if version < FIRST_VERSION:
                 raise PeerError(f"{peer} offers no version of Fetch from {FIRST_VERSION} on")
             request = fetcher.request(followers.clock_ms(), followers.broker_epoch(), version)
-            self._version, self._outstanding.sent_s = version, time.monotonic()
+            self._version = version
+            self._outstanding.sent()
             await peer.converse(request, version, self._next_request)
             outside = self._outside
             if isinstance(outside, Awaitable):
@@ -313,7 +322,7 @@ class LeaderLink:
                 self._failing = False
                 _log.info("broker %d at %s can be fetched from again", self.id[0], peer)
         except PeerError as error:
-            self._outstanding.sent_s = 0.0
+            self._outstanding.ended()
             fetcher.failed(followers.clock_ms())
             if peer is not self._peer:
                 return  # disconnected by this broker
@@ -322,7 +331,7 @@ class LeaderLink:
                 _log.warning("broker %d cannot be fetched from; its followers here try again: %s", self.id[0], error)
             await self._pause_after_failure()
         except Exception:  # a bug: it must not end the task, or the partitions would stay behind
-            self._outstanding.sent_s = 0.0
+            self._outstanding.ended()
             _log.exception("a fetch response of broker %d could not be handled", self.id[0])
             fetcher.failed(followers.clock_ms())
             self._disconnect()
@@ -330,14 +339,14 @@ class LeaderLink:
 
     def _next_request(self, response: FetchResponse) -> FetchRequest | None:
         """Append what was fetched, and return the next request; None where something else comes first."""
-        self._outstanding.sent_s = 0.0
+        self._outstanding.ended()
         followers, fetcher = self._followers, self.fetcher
         now_ms = followers.clock_ms()
         self._outside = outside = followers.gate.start(fetcher.complete(response, now_ms))
         must_leave = self._failing or fetcher.max_version < self._version or fetcher.has_truncated
         if outside or must_leave or fetcher.wait_ms(now_ms) != 0:
             return None  # the rest of a long response is handled in steps
-        self._outstanding.sent_s = time.monotonic()
+        self._outstanding.sent()
         return fetcher.request(now_ms, followers.broker_epoch(), self._version)
 
     async def _pause_after_failure(self) -> None:

@@ -46,6 +46,39 @@ class Node:
     def stat(self) -> Stat:
         return Stat(self.version, self.czxid, self.owner)
 
+    def replace_data(self, data: bytes) -> Callable[[], None]:
+        """Replace the data by that of the next version; returns the call that undoes it."""
+        before = self.data, self.version
+
+        def undo() -> None:
+            self.data, self.version = before
+
+        self.data = data
+        self.version += 1
+        return undo
+
+    def add_child(self, name: str) -> None:
+        """Note a child that exists."""
+        if self.children is None:
+            self.children = set()
+        self.children.add(name)
+
+    def remove_child(self, name: str) -> None:
+        """Note that a child is deleted."""
+        assert self.children is not None
+        self.children.remove(name)
+        if not self.children:
+            self.children = None
+
+    def count_creation(self) -> Callable[[], None]:
+        """Count a child that is created; returns the call that undoes it."""
+        self.creates += 1
+
+        def undo() -> None:
+            self.creates -= 1
+
+        return undo
+
 
 class Row(NamedTuple):
     """A node as it is stored; the fields after the path are those of Node."""
@@ -202,14 +235,12 @@ class NodeTree:
             raise NodeExists(path)
         self._nodes[path] = Node(operation.data, 0, self.zxid, session_id if operation.ephemeral else 0, 0)
         self._link(path)
-        parent.creates += 1
 
         def roll_back() -> None:
             self._unlink(path)
             del self._nodes[path]
-            parent.creates -= 1
 
-        undo.append(roll_back)
+        undo += [parent.count_creation(), roll_back]
         touched[path] = touched[parent_path] = None
         events.append(WatchEvent(EventKind.CREATED, path))
         events.append(WatchEvent(EventKind.CHILDREN, parent_path))
@@ -223,14 +254,7 @@ class NodeTree:
         events: list[WatchEvent],
     ) -> Stat:
         node = self._checked(operation.path, operation.version)
-        before = node.data, node.version
-
-        def roll_back() -> None:
-            node.data, node.version = before
-
-        node.data = operation.data
-        node.version += 1
-        undo.append(roll_back)
+        undo.append(node.replace_data(operation.data))
         touched[operation.path] = None
         events.append(WatchEvent(EventKind.CHANGED, operation.path))
         return node.stat
@@ -272,18 +296,11 @@ class NodeTree:
 
     def _link(self, path: str) -> None:
         parent_path, _, name = path.rpartition("/")
-        parent = self._nodes[parent_path or "/"]
-        if parent.children is None:
-            parent.children = set()
-        parent.children.add(name)
+        self._nodes[parent_path or "/"].add_child(name)
 
     def _unlink(self, path: str) -> None:
         parent_path, _, name = path.rpartition("/")
-        parent = self._nodes[parent_path or "/"]
-        assert parent.children is not None
-        parent.children.remove(name)
-        if not parent.children:
-            parent.children = None
+        self._nodes[parent_path or "/"].remove_child(name)
 
     def _pop_watches(self, events: list[WatchEvent]) -> list[tuple[Watch, WatchEvent]]:
         """Remove and return the watches that these events call. A deletion ends the node's child watches as well."""

@@ -117,7 +117,7 @@ class CleaningRun:
         """Read the dirty part. Raises CorruptBatch, OSError."""
         job, latest = self._job, self._map
         start = job.first_dirty_offset
-        latest.latest_offset = start - 1
+        latest.covers(start - 1)
         trail = TransactionTrail(self._aborted, start)
         put = latest.put
         for base_offset, size_bytes, next_base in self._segments():
@@ -140,9 +140,9 @@ class CleaningRun:
                                 segment.close()
                                 return
                             put(key, first + delta)
-                latest.latest_offset = max(latest.latest_offset, batch.last_offset)
+                latest.covers(batch.last_offset)
             segment.close()
-            latest.latest_offset = max(latest.latest_offset, next_base - 1)
+            latest.covers(next_base - 1)
 
     def groups(self) -> list[list[SourceSegment]]:
         """Return the groups that are merged into one segment each. Must be called after `build_map`. ValueError when

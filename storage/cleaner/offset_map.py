@@ -33,7 +33,7 @@ class OffsetMap:
         self.limit = min(self.limit, self.slots - 1)
         self.entries = 0
         self.latest_offset = -1
-        """All records up to this offset are in the map. Set by the run that fills it."""
+        """All records up to this offset are in the map (`covers`)."""
         self._first = array("q", bytes(8)) * self.slots
         self._second = array("q", bytes(8)) * self.slots
         self._offsets = array("q", (-1,)) * self.slots
@@ -41,6 +41,10 @@ class OffsetMap:
     @property
     def full(self) -> bool:
         return self.entries >= self.limit
+
+    def covers(self, offset: int) -> None:
+        """Note that all records up to this offset are in the map."""
+        self.latest_offset = max(self.latest_offset, offset)
 
     def put(self, key: bytes, offset: int) -> None:
         """Set the last offset of a key. The map must not be full."""

@@ -60,7 +60,7 @@ def _close_with_everything(folder: str, logs: list[Log], files: Files, now_ms: i
     except OSError as error:
         failure = error
     for log, plan in plans.items():
-        plan.done, plan.error = done, failure
+        plan.was_run(done=done, error=failure)
         if not done and failure is None:
             log.flushed(plan)  # not run: all is still to be synced
     if not done and failure is None:

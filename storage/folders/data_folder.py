@@ -107,6 +107,19 @@ class DataFolder:
     def __repr__(self) -> str:
         return f"DataFolder({self.path!r})"
 
+    def fail(self, error: Exception) -> None:
+        """Note that nothing in it is served any more. The first error stays the reason."""
+        if self.failure is None:
+            self.failure = error
+
+    def add_partition(self) -> None:
+        """Count a partition, or a copy of one, that the folder holds: new partitions go to the one with the fewest."""
+        self.partitions_count += 1
+
+    def remove_partition(self) -> None:
+        """Count one partition less."""
+        self.partitions_count -= 1
+
     def lock(self) -> None:
         """Lock the folder, and create it if need be. Raises FolderInUse."""
         self._files.make_directory(self.path)

@@ -42,7 +42,7 @@ class DataFolders:
 
     def failed_at_start(self, folder: DataFolder, error: OSError) -> None:
         """Continue without the folder; raises the error when none is left."""
-        folder.failure = error
+        folder.fail(error)
         logger.error(
             "%s cannot be used, its partitions are offline: %s. Repair or mount it and restart the broker, or remove "
             "it from log.dirs",

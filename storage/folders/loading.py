@@ -53,6 +53,25 @@ class LoadProgress:
         self.bytes_done = 0
         self.bytes_total = 0
 
+    def found(self, size_bytes: int) -> None:
+        """Count a partition with this many bytes to check."""
+        self.partitions_total += 1
+        self.bytes_total += size_bytes
+
+    def found_again(self) -> None:
+        """Count a partition less: another folder of it was counted, too. Its bytes are not checked twice, and remain
+        counted until the end."""
+        self.partitions_total -= 1
+
+    def checked(self, size_bytes: int) -> None:
+        """Count bytes that were checked."""
+        self.bytes_done += size_bytes
+
+    def finished(self, left_bytes: int) -> None:
+        """Count a partition that is loaded or has failed, with the bytes that need no check any more."""
+        self.partitions_done += 1
+        self.bytes_done += left_bytes
+
     def __str__(self) -> str:
         text = f"{self.partitions_done} of {self.partitions_total} partitions"
         if self.bytes_total:
@@ -89,6 +108,17 @@ class _Loading:
         self.loader: FolderLoader | None = None
         self.left_bytes = pending.unchecked_bytes
         """Of those that the progress counts."""
+
+    def load(self, loader: FolderLoader, *, was_clean: bool) -> Generator[int, None, Log]:
+        """Begin to load the folder; yields the bytes that were checked."""
+        self.loader = loader
+        return loader.load(was_clean)
+
+    def checked(self, size_bytes: int) -> int:
+        """Note that bytes were checked, and return how many of them the progress counts."""
+        counted = min(size_bytes, self.left_bytes)
+        self.left_bytes -= counted
+        return counted
 
     @property
     def scan(self) -> Scan | None:
@@ -179,22 +209,21 @@ class LogLoader:
                 self._folders.failed_at_start(folder, error)
         self._find_copies(found)
         for folder, contents in found:
-            self._table.unlinkable += contents.marked
+            self._table.unlinkable.extend(contents.marked)
             for path, name in contents.partitions:
                 key = TopicPartition(name.topic, name.partition)
                 if (other := self._table.pending.get(key)) is not None:
                     if not self._replaces(path, other.path):
                         continue
-                    other.folder.partitions_count -= 1
-                    self.progress.partitions_total -= 1
+                    other.folder.remove_partition()
+                    self.progress.found_again()
                 size_bytes = 0
                 if not folder.was_clean:
                     with suppress(OSError):  # loading it raises the error again
                         size_bytes = unchecked_bytes(self._files, path, folder.recovery_points.get(key, 0))
                 self._table.pending[key] = PendingFolder(folder, path, size_bytes)
-                folder.partitions_count += 1
-                self.progress.partitions_total += 1
-                self.progress.bytes_total += size_bytes
+                folder.add_partition()
+                self.progress.found(size_bytes)
                 listed += 1
                 if listed % FOLDERS_PER_STEP == 0:
                     yield None
@@ -246,7 +275,7 @@ class LogLoader:
 
     def _steps(self, loading: _Loading, topic_config: Callable[[str], LogConfig] | None) -> Generator[int, None, Log]:
         (topic, partition), folder, path = loading.key, loading.pending.folder, loading.pending.path
-        loading.loader = FolderLoader(
+        loader = FolderLoader(
             self._files,
             path,
             LogIdentity(topic, partition, folder.read_topic_id(path) or ZERO_UUID),
@@ -261,7 +290,7 @@ class LogLoader:
             now_ms=self._clock_ms(),
             on_error=self._failures.on_log_error,
         )
-        return (yield from loading.loader.load(folder.was_clean))
+        return (yield from loading.load(loader, was_clean=folder.was_clean))
 
     def _return(self) -> Iterator[Log | None]:
         """Continue with the partitions whose delegated walk has ended."""
@@ -288,9 +317,7 @@ class LogLoader:
                 self._not_loaded(loading, error)
                 return
             else:
-                done = min(done, loading.left_bytes)
-                loading.left_bytes -= done
-                progress.bytes_done += done
+                progress.checked(loading.checked(done))
                 if time.monotonic() >= until_s:
                     if loading.loader is not None and self._delegates(loading.loader):
                         self._delegated.append((loading, steps))
@@ -332,6 +359,5 @@ class LogLoader:
         del self._table.pending[loading.key]
         self._table.homes[loading.key] = loading.pending.folder
         if loading.loader is not None:
-            self._table.unlinkable += loading.loader.unlinkable
-        self.progress.partitions_done += 1
-        self.progress.bytes_done += loading.left_bytes
+            self._table.unlinkable.extend(loading.loader.unlinkable)
+        self.progress.finished(loading.left_bytes)

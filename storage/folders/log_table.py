@@ -49,6 +49,11 @@ class LogTable:
         self.unlinkable: list[str] = []
         """Leftovers, files and folders: for a thread to remove."""
 
+    def pop_unlinkable(self) -> list[str]:
+        """Return the leftovers that were found since the last call."""
+        paths, self.unlinkable = self.unlinkable, []
+        return paths
+
 
 class NewPartition(NamedTuple):
     """A partition that is about to be created. `leader_epoch` is -1 unless this broker leads it."""

@@ -137,8 +137,7 @@ class LogManager:
 
     def pop_unlinkable(self) -> list[str]:
         """Return the leftovers that were found since the last call, files and folders, for a thread to remove."""
-        paths, self._table.unlinkable = self._table.unlinkable, []
-        return paths
+        return self._table.pop_unlinkable()
 
     # Logs
 
@@ -205,7 +204,7 @@ class LogManager:
         log.close(clean=False)
         del self.logs[key], self._table.homes[key]
         self._table.high_watermarks.pop(key, None)
-        folder.partitions_count -= 1
+        folder.remove_partition()
         self.checkpoints.removed(key)
         self.checkpoints.names_changed(folder.path)
         return path
@@ -259,7 +258,7 @@ class LogManager:
         the folder, for each of which `fail_log` must be called: thousands of them need some time."""
         if folder.failure is not None:
             return []
-        folder.failure = error
+        folder.fail(error)
         self.moves.folder_failed(folder)
         lost = [log for key, log in self.logs.items() if self._table.homes[key] is folder]
         for log in lost:
@@ -342,7 +341,7 @@ class LogManager:
                     self._files.remove_directory(made.path)
             self.logs[key] = log
             self._table.homes[key] = folder
-            folder.partitions_count += 1
+            folder.add_partition()
             self.checkpoints.names_changed(folder.path)
             return log
         raise _storage_error(f"no data folder accepts {topic}-{partition}", last_error) from last_error

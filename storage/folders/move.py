@@ -94,6 +94,15 @@ class _SegmentCopy:
         for file in self._files:
             file.close()
 
+    def advance(self, plan: CopyPlan) -> None:
+        """Note the progress that a plan has made."""
+        self.copied_bytes = plan.done_bytes
+        self.is_complete = plan.completes
+        self.has_small_files = bool(plan.small)
+        if plan.completes:
+            log_bytes, index_bytes, time_bytes = plan.done_bytes
+            self.copied = CopiedSegment((log_bytes, index_bytes, time_bytes), plan.source)
+
     def target_bytes(self) -> tuple[int, int, int]:
         """Return the sizes up to which the files can be copied. A full disk, from which logs are often moved, has no
         room for the last index entries: `finish` copies these from memory."""
@@ -338,12 +347,8 @@ class LogMove:
             return  # all of it is copied again; the error may only mean that the source was truncated
         if plan.error is not None:
             raise plan.error
-        plan.copy.copied_bytes = plan.done_bytes
-        plan.copy.is_complete = plan.completes
-        plan.copy.has_small_files = bool(plan.small)
+        plan.copy.advance(plan)
         if plan.completes:
-            log_bytes, index_bytes, time_bytes = plan.done_bytes
-            plan.copy.copied = CopiedSegment((log_bytes, index_bytes, time_bytes), plan.source)
             self._note_progress()
         if plan.end_offset >= 0:
             self._synced_offset = plan.end_offset
@@ -452,7 +457,7 @@ class LogMove:
         producers.list_snapshots(entry.name for entry in self._files.list_directory(directory))
         producers.adopt(log.producers)
         epochs = LeaderEpochs.load(self._files, directory)
-        epochs.dirty = True
+        epochs.distrust_file()
         segments = [self._opened(directory, copy.source) for copy in self._copies]
         # The last bytes of these are not synced, and recovery only checks what lies above the recovery point.
         incomplete = [copy.source.base_offset for copy in self._copies[:-1] if not copy.is_complete]
@@ -476,14 +481,13 @@ class LogMove:
 
     def _opened(self, directory: str, source: Segment) -> Segment:
         segment = Segment.open(self._files, directory, source.base_offset, size_bytes=source.size_bytes)
-        segment.created_ms = source.created_ms
-        segment.roll_jitter_ms = source.roll_jitter_ms
-        # The time index of the active segment does not cover all of it.
-        segment.max_timestamp = source.max_timestamp
-        segment.max_timestamp_offset = source.max_timestamp_offset
-        if source.transaction_index is not None:
-            segment.adopt_transaction_index()
+        segment.continue_as(source)
         return segment
+
+    def abandon(self) -> None:
+        """Drop the move; its copy stays as it is."""
+        self.cancelled = True
+        self.log.work.cancel_move()
 
     def cancel(self) -> str:
         """Cancel the move; returns the path of the copy, to be removed. Raises OSError."""

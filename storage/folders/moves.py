@@ -81,7 +81,7 @@ class LogMoves:
         if log.topic_id != ZERO_UUID:
             data = format_partition_metadata(log.topic_id)
             self._files.write_atomically(f"{move.directory}/{PARTITION_METADATA_FILE}", data, sync=False)
-        folder.partitions_count += 1
+        folder.add_partition()
         log.work.begin_move()
         self.under_way[key] = move
         return move
@@ -90,7 +90,7 @@ class LogMoves:
         """Do as LogMove.finish; the tables have the moved log then."""
         key = TopicPartition(move.log.topic, move.log.partition)
         moved, old = move.finish(now_ms)
-        move.home.partitions_count -= 1
+        move.home.remove_partition()
         del self.under_way[key]
         self._table.logs[key] = moved
         self._table.homes[key] = move.folder
@@ -133,10 +133,14 @@ class LogMoves:
         self.wishes.pop(key, None)
         move = self.under_way.pop(key, None)
         if move is not None:
-            move.cancelled = True
-            move.log.work.cancel_move()
-            move.folder.partitions_count -= 1
+            move.abandon()
+            move.folder.remove_partition()
         return move
+
+    def pop_wishes(self) -> dict[TopicPartition, DataFolder]:
+        """Return the interrupted moves, once: the caller resumes them."""
+        wishes, self.wishes = self.wishes, {}
+        return wishes
 
     def leave_wishes(self) -> None:
         """Suspend the moves at a stop: the next start resumes them."""

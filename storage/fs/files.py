@@ -209,6 +209,10 @@ class OsFile:
     def held(self) -> bool:
         return self._holds > 0
 
+    def spend_chance(self) -> None:
+        """Note that the file stays open this time: it must be used again until the next time."""
+        self.used = False
+
     def read(self, size_bytes: int, position: int, waits_for_disk: bool = True) -> bytes:
         if waits_for_disk:
             return os.pread(self.fileno(), size_bytes, position)
@@ -441,7 +445,7 @@ class OsFiles:
             file = next(iter(queue))
             if file.held or (file.used and chances):
                 chances = max(0, chances - 1)
-                file.used = False
+                file.spend_chance()
                 queue.move_to_end(file)
             else:
                 file.close()

@@ -187,6 +187,18 @@ class LeaderEpochs:
         self._start_offsets = self._start_offsets[which]
         self.latest = self._epochs[-1] if self._epochs else -1
 
+    def sync_planned(self) -> None:
+        """Note that a flush is planned that syncs the file."""
+        self.dirty = False
+
+    def distrust_file(self) -> None:
+        """Note that the file may not be synced: the next flush syncs it."""
+        self.dirty = True
+
+    def cover_all_batches(self) -> None:
+        """Note that the epochs are read from all batches of the log, whatever the file had."""
+        self.intact = True
+
     def write_unwritten(self) -> None:
         """Bring the file up to date, if it is not. Raises OSError where there is no room."""
         if self.unwritten:

@@ -97,6 +97,10 @@ class FlushPlan:
         except OSError as error:
             self.error = error
 
+    def was_run(self, *, done: bool, error: OSError | None) -> None:
+        """Note that a sync of the whole file system has replaced the run: whether it was `done`, or its error."""
+        self.done, self.error = done, error
+
     def release(self) -> None:
         """Called by `Flusher.flushed`."""
         for file in self._held:
@@ -188,9 +192,7 @@ class Flusher:
     def rolled(self, base_offset: int) -> None:
         """Note that a new segment begins at this offset."""
         self._rolled_offset = base_offset
-        if self._offsets.recovery_point >= base_offset:
-            # The batches are synced, but not the last entry of their time index.
-            self._offsets.recovery_point = base_offset - 1
+        self._offsets.segment_began(base_offset)
         self.flushes_soon = True
 
     def truncated(self) -> None:
@@ -247,9 +249,9 @@ class Flusher:
             )
         except OSError as error:
             health.fail(error, "cannot open files to sync them")
-        segments.names_changed = False
-        self._epochs.dirty = False
-        self._producers.unsynced_snapshots = []
+        segments.sync_planned()
+        self._epochs.sync_planned()
+        self._producers.sync_planned()
         return plan
 
     def _changed_files(
@@ -285,9 +287,9 @@ class Flusher:
             health.fail(plan.error, "cannot sync")
         if not plan.done or plan.generation != segments.generation:
             # Not run, or truncated meanwhile: its files must be synced again.
-            segments.names_changed = True
-            self._epochs.dirty = True
-            self._producers.unsynced_snapshots += [path for path in plan.paths if path != self._epochs.path]
+            segments.sync_failed()
+            self._epochs.distrust_file()
+            self._producers.sync_failed([path for path in plan.paths if path != self._epochs.path])
             self._truncate_rewritten(plan)
             if plan.error is not None:
                 health.distrust()
@@ -296,10 +298,9 @@ class Flusher:
             return
         self.last_flush_ms = max(self.last_flush_ms, plan.planned_ms)
         self.is_truncated = False
-        if plan.offset > offsets.recovery_point:
-            offsets.recovery_point = plan.offset
+        offsets.synced_below(plan.offset)
         if offsets.recovery_point >= offsets.log_end_offset:
-            health.distrusted = False
+            health.rewritten()
         self._set_flushes_soon()
 
     def _truncate_rewritten(self, plan: FlushPlan) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.errors import KafkaError
 from gregor.storage.fs.disk_errors import is_full
 
 if TYPE_CHECKING:
@@ -170,13 +170,7 @@ class Retention:
     def advance_log_start_offset(self, offset: int) -> None:
         """Hide everything below the offset (DeleteRecords, or the leader's log start offset). Nothing happens if it
         lies below the log start offset; OFFSET_OUT_OF_RANGE beyond the high watermark."""
-        offsets = self._offsets
-        if offset > offsets.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond the high watermark {offsets.high_watermark}"
-            )
-        if offset > offsets.log_start_offset:
-            offsets.log_start_offset = offset
+        if self._offsets.advance_log_start(offset):
             try:
                 self._epochs.truncate_from_start(offset)
             except OSError as error:
@@ -204,12 +198,10 @@ class Retention:
                         raise
                 count = min(count, len(segments.items) - 1)
             self.advance_log_start_offset(max(self._offsets.log_start_offset, segments.bases[count]))
-            segments.names_changed = True
             try:
                 for _ in range(count):
                     self._marked_paths += self._producers.mark_snapshot_deleted(segments.bases[0])
-                    self._marked_paths += segments.items[0].mark_deleted()
-                    segments.remove_first()
+                    self._marked_paths += segments.mark_first_deleted()
             except OSError as error:
                 self._health.fail(error, "cannot delete a segment")
         paths, self._marked_paths = self._marked_paths, []

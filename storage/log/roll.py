@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.storage.fs.disk_errors import is_full
-from gregor.storage.log.state import NEVER
 from gregor.storage.segment.batches import MAX_RELATIVE_OFFSET
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
 
@@ -56,7 +55,7 @@ class Roller:
             return active
         try:
             self._complete_active(base_offset)
-            segment = segments.create(base_offset, now_ms)
+            segment = self.create(base_offset, now_ms)
         except OSError as error:
             try:
                 # A part of an entry may have been written.
@@ -68,9 +67,12 @@ class Roller:
         self.add(segment)
         return segment
 
+    def create(self, base_offset: int, now_ms: int) -> Segment:
+        """Create a segment, which is not part of the log yet. Raises OSError."""
+        return self._segments.create(base_offset, now_ms, self._jitter_ms())
+
     def add(self, segment: Segment) -> None:
         """Make a new segment the active one."""
-        segment.roll_jitter_ms = self._jitter_ms()
         self._segments.add_active(segment)
         self.set_limits()
 
@@ -116,7 +118,7 @@ class Roller:
             end = self._offsets.log_end_offset
             active = self.roll(now_ms, end if last_offset - end <= MAX_RELATIVE_OFFSET else base_offset)
         if not active.size_bytes:
-            active.first_timestamp = timestamp
+            active.begin_with(timestamp)
         if config.preallocate:
             active.reserve_room(size_bytes, config.segment_bytes)
         self.set_limits(first_timestamp=active.first_timestamp)
@@ -132,24 +134,9 @@ class Roller:
         )
 
     def set_limits(self, first_timestamp: int | None = None) -> None:
-        """Recalculate the limits. The first batch of an empty segment is always past one: it decides the others."""
-        active, config, limits = self._segments.active, self._config, self._limits
-        limits.offset = active.base_offset + MAX_RELATIVE_OFFSET
-        limits.timestamp = NEVER
-        limits.ms = NEVER
-        limits.position = config.segment_bytes
-        if config.preallocate:  # the next piece is allocated there
-            limits.position = min(config.segment_bytes, active.reserved_bytes)
-        if first_timestamp is None:
-            if not active.size_bytes:
-                limits.ms = -1
-                return
-            first_timestamp = active.first_timestamp
-        wait_ms = config.max_segment_ms - active.roll_jitter_ms
-        if first_timestamp >= 0:
-            limits.timestamp = first_timestamp + wait_ms
-        else:
-            limits.ms = active.created_ms + wait_ms
+        """Recalculate the limits (`AppendLimits.follow`)."""
+        limits = self._limits
+        limits.follow(self._segments.active, self._config, first_timestamp)
         if self._health.offline or self._health.distrusted or self.indexes_full():
             limits.check_next()
 

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.segment.batches import MAX_RELATIVE_OFFSET
 from gregor.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
+    from gregor.config.topic import LogConfig
     from gregor.storage.fs.files import Files
 
 logger = logging.getLogger(__name__)
@@ -51,9 +53,9 @@ class Segments:
         """Return the index of the segment that holds the offset, if any does; 0 for offsets below the first."""
         return max(0, bisect_right(self.bases, offset) - 1)
 
-    def create(self, base_offset: int, now_ms: int) -> Segment:
+    def create(self, base_offset: int, now_ms: int, roll_jitter_ms: int = 0) -> Segment:
         """Create a new segment, which is not in the list yet. Raises OSError."""
-        return Segment.create(self.files, self.directory, base_offset, now_ms=now_ms)
+        return Segment.create(self.files, self.directory, base_offset, now_ms=now_ms, roll_jitter_ms=roll_jitter_ms)
 
     def add_active(self, segment: Segment) -> None:
         self.items.append(segment)
@@ -62,8 +64,20 @@ class Segments:
         self.names_changed = True
         self.positions.clear()
 
-    def remove_first(self) -> None:
+    def activate_last(self) -> Segment:
+        """Make the last segment the active one again, after those behind it were removed; returns it. Raises OSError,
+        CorruptBatch."""
+        self.active = self.items[-1]
+        self.active.activate()
+        return self.active
+
+    def mark_first_deleted(self) -> list[str]:
+        """Remove the first segment; returns the paths of its renamed files, to be unlinked. Raises OSError: it is still
+        in the list then, and some of its files may be renamed."""
+        self.names_changed = True
+        paths = self.items[0].mark_deleted()
         del self.items[0], self.bases[0]
+        return paths
 
     def remove_from(self, index: int) -> None:
         del self.items[index:]
@@ -73,6 +87,14 @@ class Segments:
     def replace(self, indexes: slice, segment: Segment) -> None:
         self.items[indexes] = [segment]
         self.bases[indexes] = [segment.base_offset]
+        self.names_changed = True
+
+    def sync_planned(self) -> None:
+        """Note that a flush is planned that syncs the folder."""
+        self.names_changed = False
+
+    def sync_failed(self) -> None:
+        """Note that the planned flush has not synced the folder."""
         self.names_changed = True
 
     def truncated(self) -> None:
@@ -132,6 +154,46 @@ class LogOffsets:
         """Note that everything below the offset has been compacted; None: the log was never compacted."""
         self.cleaned_offset = offset
 
+    def restart_at(self, offset: int) -> None:
+        """Note that the log is empty, and begins at this offset."""
+        self.log_start_offset = self.log_end_offset = self.high_watermark = offset
+        self._lower_recovery_point(offset)
+        self.recovery_point = offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Note that everything from this offset on was removed."""
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self._lower_recovery_point(offset)
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        self.recovery_point_fell |= offset < self.recovery_point
+        self.recovery_point = min(self.recovery_point, offset)
+        if self.cleaned_offset is not None:
+            self.cleaned_offset = min(self.cleaned_offset, offset)
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Move the log start offset up, and return whether it has moved: it never moves back. Raises
+        OFFSET_OUT_OF_RANGE above the high watermark."""
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond the high watermark {self.high_watermark}"
+            )
+        moves = offset > self.log_start_offset
+        if moves:
+            self.log_start_offset = offset
+        return moves
+
+    def synced_below(self, offset: int) -> None:
+        """Note that everything below this offset is synced."""
+        self.recovery_point = max(self.recovery_point, offset)
+
+    def segment_began(self, base_offset: int) -> None:
+        """Note that a segment begins at this offset. The batches below it may be synced, but the last entry of their
+        time index is not."""
+        self.recovery_point = min(self.recovery_point, base_offset - 1)
+
 
 class LongWork:
     """The long work on a log that excludes other work: while the log is compacted, retention removes nothing, and it is
@@ -171,6 +233,26 @@ class AppendLimits:
     def __init__(self) -> None:
         self.offset = self.timestamp = self.ms = NEVER
         self.check_next()
+
+    def follow(self, active: Segment, config: LogConfig, first_timestamp: int | None = None) -> None:
+        """Recalculate the limits for the active segment. The first batch of an empty one is always past a limit: it
+        decides the others. `first_timestamp` is that of the first batch, where it is about to be appended."""
+        self.offset = active.base_offset + MAX_RELATIVE_OFFSET
+        self.timestamp = NEVER
+        self.ms = NEVER
+        self.position = config.segment_bytes
+        if config.preallocate:  # the next piece is allocated there
+            self.position = min(config.segment_bytes, active.reserved_bytes)
+        if first_timestamp is None:
+            if not active.size_bytes:
+                self.ms = -1
+                return
+            first_timestamp = active.first_timestamp
+        wait_ms = config.max_segment_ms - active.roll_jitter_ms
+        if first_timestamp >= 0:
+            self.timestamp = first_timestamp + wait_ms
+        else:
+            self.ms = active.created_ms + wait_ms
 
     def check_next(self) -> None:
         """Every batch is past this limit, so the next append goes through `Roller.make_room`."""
@@ -213,6 +295,10 @@ class LogHealth:
     def distrust(self) -> None:
         self.distrusted = True
         self._limits.check_next()
+
+    def rewritten(self) -> None:
+        """Note that everything above the recovery point was written again, and synced."""
+        self.distrusted = False
 
     def check_appends(self) -> None:
         """Raise KAFKA_STORAGE_ERROR where nothing may be appended."""

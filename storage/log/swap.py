@@ -74,6 +74,10 @@ class SwapPlan:
         self.is_certain = False
         """Old segments may have been removed already: the .swap files must stay, so that a start completes the swap."""
 
+    def begin_removal(self) -> None:
+        """Note that the old segments are about to be removed."""
+        self.is_certain = True
+
     def sync(self) -> None:
         """Make the .swap names durable. On any thread; raises OSError."""
         self._files.sync_directory(self.directory)
@@ -141,7 +145,7 @@ class SegmentSwap:
         stem = file_stem(self._segments.directory, plan.base_offset)
         paths: list[str] = []
         self._producers.recall(self._segments.items)  # before batches are removed
-        plan.is_certain = True
+        plan.begin_removal()
         self._plan = None
         try:
             for segment in plan.sources:

@@ -66,14 +66,12 @@ class Truncation:
             self._producers.clear()
             self._producers.delete_snapshots_above(-1)
             self._epochs.clear()
-            segment = self._segments.create(offset, now_ms)
+            segment = self._roller.create(offset, now_ms)
         except OSError as error:
             self._health.take_offline(error)
             self._health.fail(error, "cannot truncate")
         self._roller.add(segment)
-        offsets = self._offsets
-        offsets.recovery_point_fell |= offset < offsets.recovery_point
-        offsets.log_start_offset = offsets.log_end_offset = offsets.high_watermark = offsets.recovery_point = offset
+        self._offsets.restart_at(offset)
         self._finish()
 
     def begin_with(self, records: memoryview | bytes | bytearray, now_ms: int) -> None:
@@ -90,17 +88,12 @@ class Truncation:
         offsets, segments, producers = self._offsets, self._segments, self._producers
         self._swap.forget()
         self._unlink_segments(segments.index_of(offset) + 1)
-        segments.active = active = segments.items[-1]
-        active.activate()
+        active = segments.activate_last()
         found = active.locate(offset)
         if found is not None:
             active.truncate_to(found[0], found[2])
         self._epochs.truncate_from_end(offset)
-        offsets.log_end_offset = offset
-        offsets.log_start_offset = min(offsets.log_start_offset, offset)
-        offsets.high_watermark = min(offsets.high_watermark, offset)
-        offsets.recovery_point_fell |= offset < offsets.recovery_point
-        offsets.recovery_point = min(offsets.recovery_point, offset)
+        offsets.truncate_to(offset)
         producers.delete_snapshots_above(offset)
         if producers.entries or producers.transactions is not None:
             replay_producers(
@@ -118,9 +111,6 @@ class Truncation:
         segments.remove_from(kept)
 
     def _finish(self) -> None:
-        offsets = self._offsets
-        if offsets.cleaned_offset is not None:
-            offsets.cleaned_offset = min(offsets.cleaned_offset, offsets.log_end_offset)
         self._segments.truncated()
         self._flusher.truncated()
         self._roller.set_limits()

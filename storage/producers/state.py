@@ -370,6 +370,14 @@ class ProducerStates:
         self.snapshot_offsets.append(offset)
         self.unsynced_snapshots.append(path)
 
+    def sync_planned(self) -> None:
+        """Note that a flush is planned that syncs the snapshots."""
+        self.unsynced_snapshots = []
+
+    def sync_failed(self, paths: list[str]) -> None:
+        """Note that the planned flush has not synced these snapshots."""
+        self.unsynced_snapshots += paths
+
     def distrust_snapshots(self, from_offset: int) -> None:
         """Note that the snapshots at or above the offset may not be synced: the next flush syncs them."""
         paths = [self._path(offset) for offset in self.snapshot_offsets if offset >= from_offset]

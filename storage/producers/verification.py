@@ -33,6 +33,14 @@ class VerificationGuard:
         elif epoch == self.epoch and sequence < self.lowest_sequence:
             self.lowest_sequence = sequence
 
+    def is_over(self, now_ms: int, expiration_ms: int) -> bool:
+        """Return whether an earlier call was `expiration_ms` ago. The first one begins that time, and one after the
+        clock was set back begins it again."""
+        if self.expires_from_ms is None or now_ms < self.expires_from_ms:
+            self.expires_from_ms = now_ms
+            return False
+        return now_ms - self.expires_from_ms >= expiration_ms
+
     def check_sequence(self, producer_id: int, sequence: int, knows_batches: bool) -> None:
         """Raise OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that another one must precede. Batches of a coordinator have
         no sequence (-1)."""
@@ -78,7 +86,5 @@ class Verifications:
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Remove the guards that were there at a call `expiration_ms` ago: their requests have ended."""
         for producer_id, guard in list(self._guards.items()):
-            if guard.expires_from_ms is None or now_ms < guard.expires_from_ms:
-                guard.expires_from_ms = now_ms
-            elif now_ms - guard.expires_from_ms >= expiration_ms:
+            if guard.is_over(now_ms, expiration_ms):
                 del self._guards[producer_id]

@@ -152,7 +152,7 @@ class FolderLoader:
         if not clean:
             # The batches that were written before the crash can be read, but may not be on the disk yet.
             log.names_changed()
-            self._epochs.dirty = True
+            self._epochs.distrust_file()
             self._producers.distrust_snapshots(self._recovery_point)
         return log
 
@@ -193,7 +193,7 @@ class FolderLoader:
     def _check_from(self, first: int) -> Steps:
         """Check the segments from this one on; the first invalid batch, and all behind it, is removed."""
         if first == 0 and self._segments and self._recovery_point <= self._segments[0].base_offset:
-            self._epochs.intact = True  # all batches are read here, and need not be read once more
+            self._epochs.cover_all_batches()  # they are read here, and need not be read once more
         trusted = [entry for entry in self._epochs.entries() if entry[1] < self._recovery_point]
         epochs = trusted[-1:]
         next_offset = 0

@@ -77,8 +77,7 @@ def check_segment(
     scan.finish()
     _put_entries(segment.offset_index, start.entries, scan.offset_entries)
     _put_entries(segment.time_index, start.time_entries, scan.time_entries)
-    segment.max_timestamp, segment.max_timestamp_offset = scan.max_timestamp, scan.max_timestamp_offset
-    segment.bytes_since_index_entry = scan.position - scan.entry_position
+    segment.checked(scan.max_timestamp, scan.max_timestamp_offset, scan.position - scan.entry_position)
     return CheckedSegment(scan.position, scan.next_offset, scan.position - start.position)
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.storage.segment.index import OffsetIndex
 from gregor.storage.segment.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -23,7 +22,6 @@ from gregor.storage.segment.segment import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
-    file_stem,
 )
 
 if TYPE_CHECKING:
@@ -96,13 +94,10 @@ def _swapped_offsets(files: Files, directory: str, swaps: list[str], sizes: dict
 
 
 def _end_offset(files: Files, directory: str, offset: int, sizes: dict[str, int]) -> int:
-    stem = file_stem(directory, offset)
     log_name = f"{offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"
-    segment = Segment.open(files, directory, offset, size_bytes=sizes[log_name])
-    segment.log = files.open(stem + LOG_SUFFIX + SWAP_SUFFIX)
+    segment = Segment.open(files, directory, offset, size_bytes=sizes[log_name], suffix=SWAP_SUFFIX)
     end_offset = offset
     if f"{offset:020d}{INDEX_SUFFIX}{SWAP_SUFFIX}" in sizes:
-        segment.offset_index = OffsetIndex(files, stem + INDEX_SUFFIX + SWAP_SUFFIX, offset)
         end_offset = segment.read_next_offset()[0]
     if end_offset == offset:
         for batch in segment.scan(verify_crc=False):

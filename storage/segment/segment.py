@@ -94,21 +94,25 @@ class Segment:
         size_bytes: int,
         now_ms: int,
         are_there: bool = False,
+        roll_jitter_ms: int = 0,
+        suffix: str = "",
     ) -> None:
         self._files = files
         self.base_offset = base_offset
         self.stem = stem = file_stem(directory, base_offset)
         makes = create and not are_there
-        self.log: File = files.create(stem + LOG_SUFFIX) if makes else files.open(stem + LOG_SUFFIX)
+        log_path = stem + LOG_SUFFIX + suffix
+        self.log: File = files.create(log_path) if makes else files.open(log_path)
         indexes = {"create": create, "is_there": are_there}
-        self.offset_index = OffsetIndex(files, stem + INDEX_SUFFIX, base_offset, **indexes)
-        self.time_index = TimeIndex(files, stem + TIME_INDEX_SUFFIX, base_offset, **indexes)
+        self.offset_index = OffsetIndex(files, stem + INDEX_SUFFIX + suffix, base_offset, **indexes)
+        self.time_index = TimeIndex(files, stem + TIME_INDEX_SUFFIX + suffix, base_offset, **indexes)
         self.transaction_index: TransactionIndex | None = None
         """None where no file of that name exists: no transaction was aborted in the segment."""
         self.size_bytes = size_bytes
         self.bytes_since_index_entry = 0
         self.created_ms = now_ms
-        self.roll_jitter_ms = 0
+        self.roll_jitter_ms = roll_jitter_ms
+        """By this much earlier it is rolled than segment.ms says (segment.jitter.ms)."""
         self.reserved_bytes = 0
         """Up to this position of the .log file room on the disk was reserved in advance."""
         self.max_timestamp = NO_TIMESTAMP if create else _NOT_LOADED
@@ -118,12 +122,30 @@ class Segment:
         self._first_timestamp = _NOT_LOADED
 
     @classmethod
-    def create(cls, files: Files, directory: str, base_offset: int, *, now_ms: int, are_there: bool = False) -> Segment:
+    def create(
+        cls,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        *,
+        now_ms: int,
+        are_there: bool = False,
+        roll_jitter_ms: int = 0,
+    ) -> Segment:
         """Create an empty segment, ready for appends; files that a crash left under its name are emptied. Creates all
         files or none: after a restart a stray one would become the active segment. `are_there`: its empty files were
         made in advance, by `make_empty_files`."""
         try:
-            return cls(files, directory, base_offset, create=True, size_bytes=0, now_ms=now_ms, are_there=are_there)
+            return cls(
+                files,
+                directory,
+                base_offset,
+                create=True,
+                size_bytes=0,
+                now_ms=now_ms,
+                are_there=are_there,
+                roll_jitter_ms=roll_jitter_ms,
+            )
         except OSError:
             for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 files.unlink(file_stem(directory, base_offset) + suffix)
@@ -131,10 +153,20 @@ class Segment:
 
     @classmethod
     def open(
-        cls, files: Files, directory: str, base_offset: int, *, size_bytes: int | None = None, now_ms: int = 0
+        cls,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        *,
+        size_bytes: int | None = None,
+        now_ms: int = 0,
+        suffix: str = "",
     ) -> Segment:
-        """Open a segment that exists. No file is read, and with `size_bytes` (of the .log file) no system call made."""
-        segment = cls(files, directory, base_offset, create=False, size_bytes=size_bytes or 0, now_ms=now_ms)
+        """Open a segment that exists. No file is read, and with `size_bytes` (of the .log file) no system call made.
+        `suffix`: of the names of its files, behind their usual one."""
+        segment = cls(
+            files, directory, base_offset, create=False, size_bytes=size_bytes or 0, now_ms=now_ms, suffix=suffix
+        )
         if size_bytes is None:
             segment.size_bytes = segment.log.size_bytes()
         return segment
@@ -149,9 +181,22 @@ class Segment:
         """Max timestamp of its first batch, which decides when the segment is old enough to roll; -1 if empty."""
         return self.read_first_timestamp(True)
 
-    @first_timestamp.setter
-    def first_timestamp(self, timestamp: int) -> None:
+    def begin_with(self, timestamp: int) -> None:
+        """Note the largest timestamp of the batch that is about to be the first one."""
         self._first_timestamp = timestamp
+
+    def checked(self, max_timestamp: int, max_timestamp_offset: int, bytes_since_index_entry: int) -> None:
+        """Note the state that follows from all batches, which a check has read."""
+        self.max_timestamp, self.max_timestamp_offset = max_timestamp, max_timestamp_offset
+        self.bytes_since_index_entry = bytes_since_index_entry
+
+    def continue_as(self, source: Segment) -> None:
+        """Become the copy of a segment that was appended to: its age counts, and the state that no file has."""
+        self.created_ms, self.roll_jitter_ms = source.created_ms, source.roll_jitter_ms
+        # The time index of the active segment does not cover all of it.
+        self.max_timestamp, self.max_timestamp_offset = source.max_timestamp, source.max_timestamp_offset
+        if source.transaction_index is not None:
+            self.adopt_transaction_index()
 
     def read_first_timestamp(self, waits_for_disk: bool) -> int:
         """Return `first_timestamp`; NotCached if it is on the disk only and `waits_for_disk` is False."""

@@ -81,6 +81,16 @@ class Totals:
         self.batches = 0
         self.bytes = 0
 
+    def begin_partition(self) -> None:
+        """Count a partition."""
+        self.partitions += 1
+
+    def add_segment(self, batches: int, size_bytes: int) -> None:
+        """Count a segment with its valid batches."""
+        self.segments += 1
+        self.batches += batches
+        self.bytes += size_bytes
+
 
 class FolderReport(NamedTuple):
     """The small files and the partitions of a data folder."""
@@ -161,7 +171,7 @@ def verify_folder(
     """
     done_bytes = 0
     for path, folder in report.partitions:
-        totals.partitions += 1
+        totals.begin_partition()
         walk = _Partition(files, report, path, folder, found, totals).walk(records)
         try:
             for walked_bytes in walk:
@@ -213,7 +223,6 @@ class _Partition:
         start_offset = None if in_use else self._report.checkpoints[LOG_START_OFFSET_FILE].get(self._key, 0)
         transactions = TransactionCheck(lambda problem: self._found(Finding(*problem)), start_offset)
         for at, base in enumerate(bases):
-            self._totals.segments += 1
             segment = Segment.open(self._files, self._path, base)
             next_base = bases[at + 1] if at + 1 < len(bases) else None
             growing = in_use and next_base is None
@@ -225,8 +234,7 @@ class _Partition:
                 )
             finally:
                 segment.close()
-            self._totals.batches += walked.batches
-            self._totals.bytes += walked.end_position
+            self._totals.add_segment(walked.batches, walked.end_position)
             last_epoch = walked.last_epoch
             end_offset = walked.next_offset
             whole = walked.end_position == segment.size_bytes

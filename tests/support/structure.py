@@ -1,6 +1,7 @@
 """The structure of the code as figures: private attributes of other objects, long functions, large classes.
 
-`python -m tests.support.structure` lists what it finds and lowers the limit of the tests' private accesses.
+`python -m tests.support.structure` lists what it finds, and lowers the limits of the tests' private accesses and of
+the changes of attributes from outside.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from tests.support.attribute_changes import CHANGES, MESSAGE_CHANGES, changes_in_product
 from tests.support.limits import lower
 from tests.support.words import trees, trees_of
 
@@ -159,5 +161,13 @@ def _lines(node: Function | ast.ClassDef) -> int:
 
 
 if __name__ == "__main__":
+    changes, message_changes = changes_in_product(of_messages=False), changes_in_product(of_messages=True)
     print(*private_in_product(), *private_in_tests(), long_functions(), large_classes(), sep="\n")
-    lower({PRIVATE_IN_TESTS: len(private_in_tests())})
+    print(f"{CHANGES}:", *changes, f"{MESSAGE_CHANGES}:", *message_changes, sep="\n")
+    lower(
+        {
+            PRIVATE_IN_TESTS: len(private_in_tests()),
+            CHANGES: len(changes),
+            MESSAGE_CHANGES: len(message_changes),
+        }
+    )

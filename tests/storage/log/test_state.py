@@ -105,8 +105,9 @@ def test_a_new_active_segment_comes_last_and_is_noted_for_the_next_sync() -> Non
 
 def test_segments_are_removed_at_both_ends_and_replaced_in_the_middle() -> None:
     segments = segments_at(0, 10, 20, 30, 40)
-    segments.remove_first()
-    assert not segments.names_changed
+    assert segments.mark_first_deleted()
+    assert segments.names_changed
+    segments.sync_planned()
     segments.replace(slice(0, 2), segments.create(10, NOW_MS))
     assert bases_of(segments) == [10, 30, 40]
     assert segments.names_changed
