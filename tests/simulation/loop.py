@@ -24,7 +24,7 @@ class Process:
         self.name = name
         self.alive = True
         self.frozen = False
-        self.held: list[asyncio.Handle] = []
+        self.held: list[_Step] = []
         self.clock_ahead_ms = 0
         """The difference of its wall clock from the true time."""
         self.context: Context = copy_context()
@@ -52,6 +52,34 @@ class Stuck(Exception):
 MAX_STEPS_AT_ONCE = 200_000
 
 
+class _Step(asyncio.TimerHandle):
+    """A call that is due at a time, without the debugging of asyncio: a run makes thousands, and cancels many."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when_s: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback: Callable[..., object] | None = callback
+        self._args: tuple[Any, ...] | None = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when_s
+        self._scheduled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """`problems` collects exceptions that no task caught."""
 
@@ -65,10 +93,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._now_s = 0.0
         self._steps_now = 0
         """Since time has passed last."""
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._ready: deque[_Step] = deque()
+        self._timers: list[tuple[float, int, _Step]] = []
         self._numbers = count()
-        self._dropped: list[asyncio.Handle] = []
+        self._dropped: list[_Step] = []
         """Steps of the dead, kept to the end: with its last step a task would go, and its `finally` parts run."""
         self._disturbed = False
         """Some process is, or was, not running: the owner of each step counts."""
@@ -153,9 +181,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._now_s
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)
-        return handle
+        step = _Step(self._now_s, callback, args, self, context)
+        self._ready.append(step)
+        return step
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
@@ -167,7 +195,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = _Step(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._numbers), timer))
         return timer
 

@@ -2,21 +2,35 @@
 of each broker, the throttled replicas are settings of each topic. Both are written to ZooKeeper with a notice.
 
 Samples are compared of replicas that are throttled all the time between them. A leader sends, and a follower fetches,
-no more of these than the rate allows, and a few fetches.
+no more of these than the rate allows, and what may be under way.
+
+A broker charges its throttle with a fetch after it, and checks the throttle before it. So at the last check that finds
+nothing left to wait for, the rate allows all that was charged since the begin. After this check each connection has one
+fetch that may still be under way. In addition to these, fetches that were begun while a replica was not throttled, or
+while its broker could not know that it was to be delayed, are not delayed. There are no more of these than follows, for
+each time at which replicas of a connection become throttled:
+
+- A leader may have read one response before.
+- A follower may have sent one fetch before. As it does not delay replicas that have all that it knows to be committed,
+  it may send another one for each of them, whose response lets it know of more: the high watermark of the time at
+  which the replica became throttled at least. Only replicas that never reach this one are compared.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.config.definitions import LONG_MAX
+from gregor.protocol.records.batch import RECORD_BATCH_OVERHEAD
 from gregor.replication.partition.throttle import WINDOW_S
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import Create, Set
 from tests.simulation.reading import bytes_below
 
 if TYPE_CHECKING:
+    from gregor.config.topic import LogConfig
     from gregor.storage.log.log import Log
     from tests.simulation.world import World
 
@@ -24,9 +38,6 @@ Key = tuple[str, int]
 DIRECTIONS = ("leader", "follower")
 FETCH_BYTES = 400
 """Of a response as a whole; no batch of the clients is larger."""
-SLACK_BYTES = 3 * FETCH_BYTES
-"""For each follower: a fetch that was sent before the replica was throttled, one that is sent while no wait is
-left, and one whose records only the next sample finds."""
 SAMPLED_EVERY_S = 0.05
 """A replica that is not delayed has everything in a fraction of a second."""
 PROGRESS_S = 20.0
@@ -40,16 +51,40 @@ class _Sample(NamedTuple):
     lives: tuple[int, int]
     epochs: tuple[int, int]
     log: Log
+    throttled: tuple[LogConfig | None, LogConfig | None]
+    """By direction: the settings that throttle the replica, None if it is not throttled."""
     end_offset: int
     high_watermark: int
 
 
-class _Streak(NamedTuple):
+class _Streak:
     """Throttled replicas that move by one broker in one direction, without a sample that finds none."""
 
-    since_s: float
+    def __init__(self, since_s: float) -> None:
+        self.since_s = since_s
+        self.size_bytes = 0
+        self.brokers: set[int] = set()
+        """At the other ends of connections that moved these replicas."""
+        self.undelayed = 0
+        """Fetches that are not delayed, as they were begun before the broker could know that they should be."""
+
+    def exceeds(self, rate: int, now_s: float) -> bool:
+        """Whether more was moved than the rate allows, and what may be under way."""
+        allowed_bytes = rate * (now_s - self.since_s) + FETCH_BYTES * (len(self.brokers) + self.undelayed)
+        # A wait ends when less than a byte is left: each response, of one batch at least, may have a byte more.
+        return self.size_bytes - self.size_bytes // RECORD_BATCH_OVERHEAD > allowed_bytes
+
+
+class _Moved(NamedTuple):
+    """A replica that was throttled all the time between two samples."""
+
+    direction: str
+    broker_id: int
+    other_id: int
+    """The broker at the other end."""
     size_bytes: int
-    followers: frozenset[int]
+    is_new: bool
+    """It has become throttled at the first of the two samples."""
 
 
 class Throttles:
@@ -66,6 +101,8 @@ class Throttles:
         self._samples: dict[tuple[Key, int], _Sample] = {}
         self._streaks: dict[tuple[str, int], _Streak] = {}
         """By direction and broker."""
+        self._throttled: dict[tuple[str, Key, int], int] = {}
+        """By direction and replica: the leader's high watermark when the replica became throttled."""
         self._sampled_s = 0.0
         self._progress = (0.0, -1)
         """When the sum of all log end offsets changed last, and the sum."""
@@ -150,42 +187,58 @@ class Throttles:
     # -- rates -----------------------------------------------------------------------------------------------------
 
     def _compare_again(self) -> None:
-        self._compare()
+        self.compare()
         self._world.loop.call_later(SAMPLED_EVERY_S, self._compare_again, context=self._world.loop.nobodys)
 
-    def _compare(self) -> None:
+    def compare(self) -> None:
         """Compare the replicas with the last samples of them."""
         now_s = self._world.loop.time()
         samples, streaks = self._sampled(), {}
-        for place, (size_bytes, followers) in self._moved(samples).items():
-            before = self._streaks.get(place) or _Streak(self._sampled_s, 0, frozenset())
-            streak = _Streak(before.since_s, before.size_bytes + size_bytes, before.followers | followers)
-            streaks[place] = streak
-            passed_s = now_s - streak.since_s
-            if streak.size_bytes > self._rate * passed_s + SLACK_BYTES * len(streak.followers):
+        connections: dict[tuple[str, int, int], int] = {}
+        """Those with replicas that have become throttled, and how many."""
+        for one in self._moved(samples):
+            place = one.direction, one.broker_id
+            streak = streaks[place] = streaks.get(place) or self._streaks.get(place) or _Streak(self._sampled_s)
+            streak.size_bytes += one.size_bytes
+            streak.brokers.add(one.other_id)
+            if one.is_new:
+                connection = *place, one.other_id
+                connections[connection] = connections.get(connection, 0) + 1
+        for (direction, broker_id, _), replicas in connections.items():
+            streaks[direction, broker_id].undelayed += 1 if direction == "leader" else 1 + replicas
+        for place, streak in streaks.items():
+            if streak.exceeds(self._rate, now_s):
                 self._world.ledger.violation(
-                    f"{place[0]} {place[1]} moves {streak.size_bytes} bytes of throttled replicas in {passed_s:.2f} s"
-                    f" at {self._rate} bytes a second"
+                    f"{place[0]} {place[1]} moves {streak.size_bytes} bytes of throttled replicas in"
+                    f" {now_s - streak.since_s:.2f} s at {self._rate} bytes a second"
                 )
         self._streaks, self._samples, self._sampled_s = streaks, samples, now_s
 
-    def _moved(self, samples: dict[tuple[Key, int], _Sample]) -> dict[tuple[str, int], tuple[int, frozenset[int]]]:
-        """By direction and broker: bytes of replicas that were throttled since the last samples, and their brokers."""
-        moved: dict[tuple[str, int], tuple[int, frozenset[int]]] = {}
+    def _moved(self, samples: dict[tuple[Key, int], _Sample]) -> Iterator[_Moved]:
+        """Yield each replica that was throttled since the last samples, by direction, with the bytes it moved."""
+        before, self._throttled = self._throttled, {}
         for (key, follower_id), sample in samples.items():
-            before = self._samples.get((key, follower_id))
-            if before is None or before[:3] != sample[:3] or before.log is not sample.log:
+            last = self._samples.get((key, follower_id))
+            if last is None or last[:3] != sample[:3] or last.log is not sample.log:
                 continue
-            if not sample.log.log_start_offset <= before.end_offset <= sample.end_offset:
+            if not sample.log.log_start_offset <= last.end_offset <= sample.end_offset:
                 continue
-            size_bytes = len(bytes_below(sample.log, before.end_offset, sample.end_offset))
-            for direction, broker_id in (("leader", sample.leader_id), ("follower", follower_id)):
-                # A follower is not delayed once it has all that it knows to be committed.
-                lags = direction == "leader" or sample.end_offset < before.high_watermark
-                if lags and self._is_throttled(direction, broker_id, key):
-                    total, followers = moved.get((direction, broker_id), (0, frozenset()))
-                    moved[direction, broker_id] = total + size_bytes, followers | {follower_id}
-        return moved
+            ends = (sample.leader_id, follower_id), (follower_id, sample.leader_id)
+            for direction, (broker_id, other_id), *settings in zip(
+                DIRECTIONS, ends, last.throttled, sample.throttled, strict=True
+            ):
+                if settings[0] is None or settings[0] is not settings[1]:
+                    continue
+                place = direction, key, follower_id
+                high_watermark = before.get(place, -1)
+                is_new = high_watermark < 0 or (direction == "follower" and sample.end_offset >= high_watermark)
+                if is_new:
+                    high_watermark = last.high_watermark
+                if direction == "follower" and sample.end_offset >= high_watermark:
+                    continue
+                self._throttled[place] = high_watermark
+                size_bytes = len(bytes_below(sample.log, last.end_offset, sample.end_offset))
+                yield _Moved(direction, broker_id, other_id, size_bytes, is_new)
 
     def _sampled(self) -> dict[tuple[Key, int], _Sample]:
         """Replicas outside of the ISR, by partition and broker."""
@@ -204,21 +257,25 @@ class Throttles:
                         or following.leader_epoch != leading.leader_epoch
                     ):
                         continue
-                    lives = world.machines[leader_id].lives, world.machines[follower_id].lives
-                    epochs = leading.leader_epoch, leading.partition_epoch
                     found[key, follower_id] = _Sample(
-                        leader_id, lives, epochs, log, log.log_end_offset, leading.high_watermark
+                        leader_id,
+                        (world.machines[leader_id].lives, world.machines[follower_id].lives),
+                        (leading.leader_epoch, leading.partition_epoch),
+                        log,
+                        (self._throttling("leader", leader_id, key), self._throttling("follower", follower_id, key)),
+                        log.log_end_offset,
+                        leading.high_watermark,
                     )
         return found
 
-    def _is_throttled(self, direction: str, broker_id: int, key: Key) -> bool:
-        """By the settings that the broker has in effect."""
+    def _throttling(self, direction: str, broker_id: int, key: Key) -> LogConfig | None:
+        """Return the settings in effect at a broker that throttle its replica, None if it is not throttled."""
         node = self._world.machines[broker_id].running
         if node is None or node.config[f"{direction}.replication.throttled.rate"] >= LONG_MAX:
-            return False
+            return None
         config = node.configs.log_config(key[0])
         named: list[str] = getattr(config, f"{direction}_replication_throttled_replicas")
-        return "*" in named or f"{key[1]}:{broker_id}" in named
+        return config if "*" in named or f"{key[1]}:{broker_id}" in named else None
 
 
 def _keys(what: str) -> list[str]:

@@ -12,7 +12,7 @@ import posixpath
 import threading
 from collections import Counter
 from collections.abc import Callable
-from functools import wraps
+from functools import lru_cache, wraps
 from itertools import count
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -27,6 +27,8 @@ ArgsT = ParamSpec("ArgsT")
 ResultT = TypeVar("ResultT")
 PAGE_BYTES = 4096
 _NUMBERS = count()
+_folder = lru_cache(1 << 14)(posixpath.dirname)
+"""Each operation on a directory finds its files among all names."""
 
 
 def _pages(size_bytes: int, position: int) -> set[int]:
@@ -88,12 +90,13 @@ class MemoryFile:
     def read(self, size_bytes: int, position: int, waits_for_disk: bool = True) -> bytes:
         self._files.count("read", self.path)
         content = self._content()
-        wanted = content.evicted & _pages(size_bytes, position)
-        if wanted and not waits_for_disk:
-            raise NotCached(self, size_bytes, position)
-        if wanted:
-            self._files.calls["wait"] += 1
-        content.evicted -= wanted
+        if content.evicted:
+            wanted = content.evicted & _pages(size_bytes, position)
+            if wanted and not waits_for_disk:
+                raise NotCached(self, size_bytes, position)
+            if wanted:
+                self._files.calls["wait"] += 1
+            content.evicted -= wanted
         return bytes(content.data[position : position + size_bytes])
 
     def fetcher(self, size_bytes: int, position: int) -> Callable[[], None]:
@@ -275,12 +278,12 @@ class MemoryFiles:
             *(
                 DirectoryEntry(posixpath.basename(name), False, len(content.data))
                 for name, content in self._contents.items()
-                if posixpath.dirname(name) == path
+                if _folder(name) == path
             ),
             *(
                 DirectoryEntry(posixpath.basename(name), True, 0)
                 for name in self._directories
-                if name not in ("", "/") and posixpath.dirname(name) == path
+                if name not in ("", "/") and _folder(name) == path
             ),
         ]
 
@@ -289,7 +292,7 @@ class MemoryFiles:
         self._check_broken(path)
         while path not in self._directories:
             self._directories.add(path)
-            path = posixpath.dirname(path)
+            path = _folder(path)
 
     def read_bytes(self, path: str) -> bytes:
         self.count("read", path)
@@ -316,10 +319,10 @@ class MemoryFiles:
     @_whole
     def sync_directory(self, path: str) -> None:
         self.count("sync_directory", path)
-        for name in [name for name in self._durable_names if posixpath.dirname(name) == path]:
+        for name in [name for name in self._durable_names if _folder(name) == path]:
             del self._durable_names[name]
         for name, content in self._contents.items():
-            if posixpath.dirname(name) == path:
+            if _folder(name) == path:
                 self._durable_names[name] = content
 
     @_whole
@@ -360,12 +363,13 @@ class MemoryFiles:
 
     # Between MemoryFiles and its MemoryFile
 
-    @_whole
     def count(self, operation: str, path: str) -> int | None:
         """Raise the fault that was ordered for this call, or return the number of bytes that may be written."""
-        fault = self._faults.pop((operation, self.calls[operation]), None)
-        self.calls[operation] += 1
-        self._check_broken(path)
+        with self.lock:
+            fault = self._faults.pop((operation, self.calls[operation]), None) if self._faults else None
+            self.calls[operation] += 1
+        if self._broken:
+            self._check_broken(path)
         if isinstance(fault, OSError):
             raise fault
         return fault
@@ -382,5 +386,5 @@ class MemoryFiles:
                 raise error
 
     def _check_directory(self, path: str) -> None:
-        if posixpath.dirname(path) not in self._directories:
-            raise FileNotFoundError(errno.ENOENT, "no such directory", posixpath.dirname(path))
+        if _folder(path) not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", _folder(path))
