@@ -37,7 +37,7 @@ class ConsumerGroupSettings:
 
     `assignors`: group.consumer.assignors, the default first. `max_size`: group.consumer.max.size. `migration_policy`:
     group.consumer.migration.policy. `regex_refresh_interval_ms`: group.consumer.regex.refresh.interval.ms.
-    `gather_ms`: a new member waits so long for others that join at the same time; one target assignment is computed for
+    `gather_ms`: the time for which a new member waits for others that join, too; one target assignment is computed for
     all of them. 0: for each at once.
     """
 

@@ -75,7 +75,7 @@ class TargetAssignments:
         self._run = run
         # By group whose assignment is computed later, or in turns: the operations that continue after it.
         self._waiting: dict[str, list[TimedOperation]] = {}
-        # Those of them whose computation has not begun: it will include whoever joins until then.
+        # Those of them whose computation has not begun: it will include all members that join until then.
         self._gathering: set[str] = set()
 
     @property
