@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from gregor.replication.store.metadata_store import MetadataStore
     from gregor.replication.store.topic_configs import TopicConfigs
 
+GATHER_MS = 5
+"""Members that start together join within a few milliseconds. Each one that gets its assignment before the next one has
+joined must give partitions up again, with two more heartbeats of all."""
 _GROUPS_PER_READ = 100
 
 
@@ -31,6 +34,7 @@ def settings_of_all(config: BrokerConfig) -> ConsumerGroupSettings:
         max_size=config["group.consumer.max.size"],
         migration_policy=config["group.consumer.migration.policy"].lower(),
         regex_refresh_interval_ms=config["group.consumer.regex.refresh.interval.ms"],
+        gather_ms=GATHER_MS,
     )
 
 

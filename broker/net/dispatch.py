@@ -136,9 +136,7 @@ class Dispatcher:
         except Exception as error:  # a bug: it must not end the loop or other connections
             self._failed(entry, version, error)
             return
-        if type(result) is bytearray and not self.responses.pending:
-            self._outbound.send((result,))
-        elif isinstance(result, Deferred):
+        if isinstance(result, Deferred):
             self._defer(entry, version, correlation_id, result)
         elif hasattr(result, "__await__"):
             self._defer(entry, version, correlation_id, self._as_task(entry, result))
@@ -229,35 +227,55 @@ class Dispatcher:
             repeated.frame = bytearray(b"".join(encode_response(entry, call.version, 0, response)))  # type: ignore[arg-type]
 
     def _postpone(self, entry: Entry, data: memoryview, version: int, correlation_id: int) -> None:
-        """Serve a request after those of other connections that wait already."""
-        pending = PendingResponse(entry, version, correlation_id, Deferred())
-        self.enqueue(pending)
-        self._wait_for(pending.source, pending)
-        self._broker.request_turns.postpone(partial(self._serve_postponed, pending, data))
+        """Serve a request after those of other connections that wait already. No later one of this connection is
+        dispatched before it; so it needs a position in the order of the responses only behind earlier ones."""
+        pending: PendingResponse | None = None
+        if self.responses.pending:
+            pending = PendingResponse(entry, version, correlation_id, Deferred())
+            self.enqueue(pending)
+            self._wait_for(pending.source, pending)
+        else:
+            self._inbound.work()
+        self._broker.request_turns.postpone(
+            partial(self._serve_postponed, entry, data, version, correlation_id, pending)
+        )
 
-    def _serve_postponed(self, pending: PendingResponse, data: memoryview) -> None:
-        source, entry = pending.source, pending.entry
-        has_ended = source.done  # the connection: a change is made all the same, as if it had been served on arrival
+    def _serve_postponed(
+        self, entry: Entry, data: memoryview, version: int, correlation_id: int, pending: PendingResponse | None
+    ) -> None:
+        # After the end of the connection a change is made all the same, as if it had been served on arrival.
+        has_ended = self._client.closed
         if has_ended and not entry.changes:
             return
-        if self._broker.quotas is not None:
-            self._broker.quotas.metering.begin()
+        quotas = self._broker.quotas
+        if quotas is not None:
+            quotas.metering.begin()
+        if pending is None:
+            self._inbound.end_work()
         try:
-            result = self._begin(entry, data, 0, len(data), pending.version, pending.correlation_id)
+            result = self._begin(entry, data, 0, len(data), version, correlation_id)
         except Exception as error:
-            source.fail(error)
+            failed: Deferred[Any] = Deferred()
+            failed.fail(error)
+            self._finished(pending or PendingResponse(entry, version, correlation_id, failed), failed)
             return
         if has_ended:
             if hasattr(result, "__await__") and not isinstance(result, Deferred):
                 self._as_task(entry, result)
-        elif isinstance(result, Deferred):
-            self._wait_for(result, pending)
-        elif hasattr(result, "__await__"):
-            self._wait_for(self._as_task(entry, result), pending)
+        elif isinstance(result, Deferred) or hasattr(result, "__await__"):
+            source = result if isinstance(result, Deferred) else self._as_task(entry, result)
+            if pending is not None:
+                self._wait_for(source, pending)
+            else:
+                self._defer(entry, version, correlation_id, source)
+        elif pending is not None:
+            pending.source.complete(result)
         else:
-            source.complete(result)
-            if self._broker.quotas is not None:
-                self._broker.quotas.metering.end()
+            self._answer(entry, version, correlation_id, result)
+        if quotas is not None:
+            quotas.metering.end()
+        if pending is None:
+            self._client.resume()
 
     # ---- large requests -------------------------------------------------------------------------------------------
 

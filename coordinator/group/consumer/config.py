@@ -37,12 +37,15 @@ class ConsumerGroupSettings:
 
     `assignors`: group.consumer.assignors, the default first. `max_size`: group.consumer.max.size. `migration_policy`:
     group.consumer.migration.policy. `regex_refresh_interval_ms`: group.consumer.regex.refresh.interval.ms.
+    `gather_ms`: the time for which a new member waits for others that join, too; one target assignment is computed for
+    all of them. 0: for each at once.
     """
 
     assignors: tuple[str, ...] = ("uniform", "range")
     max_size: int = INT_MAX
     migration_policy: str = "bidirectional"
     regex_refresh_interval_ms: int = 600_000
+    gather_ms: int = 0
 
 
 class DefaultConfigs:

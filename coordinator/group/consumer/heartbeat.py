@@ -124,11 +124,12 @@ class Heartbeats:
         if request.topic_partitions is not None:
             owned = {topic.topic_id: frozenset(topic.partitions) for topic in request.topic_partitions}
         advance = Advance(group, member, new, owned, sender.visible, records)
-        assignment = self.advance(advance, now_ms, may_wait=not resumed)
+        gathers = joining and member.replaces is None
+        assignment = self.advance(advance, now_ms, may_wait=not resumed, gathers=gathers)
         if assignment is None:
             request = copy(request)
             request.member_id = member.member_id
-            return self.park(group, partial(self._beat_again, request, sender), records)
+            return self.park(group, partial(self._beat_again, request, sender), records, gathers=gathers)
         known = group.members.get(member.member_id)
         if known is not None:
             self._sessions.watch(group, known)
@@ -158,9 +159,10 @@ class Heartbeats:
         except KafkaError as error:
             return Result(refusal(error))
 
-    def advance(self, one: Advance, now_ms: int, *, may_wait: bool) -> MemberAssignment | None:
+    def advance(self, one: Advance, now_ms: int, *, may_wait: bool, gathers: bool = False) -> MemberAssignment | None:
         """Add the records of a member that joins or reports; return its assignment, or None if the target must be
-        computed in turns first. Raises KafkaError if its regular expression is invalid."""
+        computed first: in turns, or for several members together if the member `gathers`. Raises KafkaError if its
+        regular expression is invalid."""
         group, member, new, records = one.group, one.member, one.subscription, one.records
         old = member.subscription
         if member.is_new or new != old:
@@ -171,6 +173,8 @@ class Heartbeats:
             self._expressions.refresh_if_due(group, regexes, one.visible, now_ms)
         changed = new.topics != old.topics or change is ExpressionChange.RESOLVED
         epoch = self._epoch(group, old, new, changed, records, now_ms)
+        if gathers and self._targets.gathers(group, epoch, now_ms):
+            return None
         replaced_target = group.target_of(member.replaces or member.member_id)
         target_epoch, target = group.target_epoch, replaced_target
         if self._targets.is_due(group, epoch, now_ms):
@@ -308,13 +312,16 @@ class Heartbeats:
         found = (self._topics.find(name) for name in group.topics_of(subscription))
         return frozenset(topic.topic_id for topic in found if topic is not None)
 
-    def park(self, group: ConsumerGroup, again: TimedOperation, records: list[Record]) -> Result:
+    def park(
+        self, group: ConsumerGroup, again: TimedOperation, records: list[Record], *, gathers: bool = False
+    ) -> Result:
         """Answer with what `again` returns once the assignment is computed: a member that joins would else have
         nothing until its next heartbeat."""
         pending: Deferred[Any] = Deferred()
         self._parked[pending] = None
         pending.then(lambda _: self._parked.pop(pending, None))
-        self._targets.begin(group.group_id, partial(self._resume, again, pending))
+        compute = self._targets.gather if gathers else self._targets.begin
+        compute(group.group_id, partial(self._resume, again, pending))
 
         def on_failure(error: ErrorCode) -> None:
             pending.fail(KafkaError(error))

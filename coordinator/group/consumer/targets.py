@@ -69,11 +69,14 @@ class TargetAssignments:
         self._topics = consumer_groups.topics
         self._configs = consumer_groups.configs
         self._assignors = consumer_groups.settings.assignors
+        self._gather_ms = consumer_groups.settings.gather_ms
         self._find = find
         self._context = context
         self._run = run
-        # By group whose assignment is computed in turns: the operations that continue after it.
+        # By group whose assignment is computed later, or in turns: the operations that continue after it.
         self._waiting: dict[str, list[TimedOperation]] = {}
+        # Those of them whose computation has not begun: it will include all members that join until then.
+        self._gathering: set[str] = set()
 
     @property
     def default_assignor(self) -> str:
@@ -88,6 +91,12 @@ class TargetAssignments:
         interval_ms = self._configs.of(group.group_id).assignment_interval_ms
         computed_ms = group.target_timestamp_ms
         return not interval_ms or not computed_ms or now_ms >= computed_ms + interval_ms
+
+    def gathers(self, group: ConsumerGroup, epoch: int, now_ms: int) -> bool:
+        """Whether a new member waits for its assignment until others have joined, too."""
+        if not self._gather_ms:
+            return False
+        return group.group_id in self._gathering or self.is_due(group, epoch, now_ms)
 
     # --- compute
 
@@ -135,6 +144,18 @@ class TargetAssignments:
         targets = run_all(_compute(snapshot))
         return targets, installation(group_id, snapshot, targets, now_ms)
 
+    # --- compute later
+
+    def gather(self, group_id: str, resume: TimedOperation) -> None:
+        """Let the operation `resume` compute a small assignment of a group, or run when a large one is computed, after
+        other members had time to join."""
+        if group_id in self._gathering:
+            self._waiting[group_id].append(resume)
+            return
+        self._waiting[group_id] = [resume]
+        self._gathering.add(group_id)
+        self._context.timers.schedule(("consumer-gather", group_id), self._gather_ms, partial(self._start, group_id))
+
     # --- compute in turns
 
     def begin(self, group_id: str, resume: TimedOperation) -> None:
@@ -145,14 +166,19 @@ class TargetAssignments:
     def forget_all(self) -> None:
         """The shard is unloaded."""
         self._waiting.clear()
+        self._gathering.clear()
 
     def _start(self, group_id: str, now_ms: int) -> Result:
+        self._gathering.discard(group_id)
         group = self._find(group_id)
         if group is None or group.epoch <= group.target_epoch:
             self._resume(group_id)
             return Result()
         subscriptions = {member_id: member.subscription for member_id, member in group.members.items()}
         snapshot = self.snapshot(group, group.epoch, subscriptions, dict(group.target))
+        if snapshot.is_small:
+            self._resume(group_id)  # the first of these operations computes and installs it
+            return Result()
         outcome = self._context.outcome_of(self._run(_compute(snapshot)))
         outcome.then(partial(self._computed, group_id, snapshot))
         return Result()

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from pytest import MonkeyPatch
 
 from gregor.coordinator.group.consumer import targets
+from gregor.coordinator.group.consumer.config import ConsumerGroupSettings
 from gregor.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState, is_reconciled
 from gregor.coordinator.group.consumer.reconciliation import MemberState
 from gregor.protocol.errors import ErrorCode
@@ -164,7 +165,7 @@ class Play:
         for _ in range(100):
             if call.done:
                 break
-            self.context.settle()
+            self.context.sleep(self.context.settings.gather_ms)
         return call.response
 
     def _has_begun_epoch(self) -> bool:
@@ -476,11 +477,12 @@ steps = st.lists(
 )
 
 
-def play(plan: list[tuple[str, int, str]], interval_ms: int, *, at_once: bool = True) -> Play:
+def play(plan: list[tuple[str, int, str]], interval_ms: int, *, at_once: bool = True, gather_ms: int = 0) -> Play:
     """`at_once`: assignments are computed in the operations that need them; else in turns, and installed in parts."""
+    settings = ConsumerGroupSettings(gather_ms=gather_ms)
     with (
         MonkeyPatch.context() as patch,
-        ConsumerContext({"a": 3, "b": 2}, assignment_interval_ms=interval_ms) as context,
+        ConsumerContext({"a": 3, "b": 2}, settings=settings, assignment_interval_ms=interval_ms) as context,
     ):
         if not at_once:
             patch.setattr(targets, "MAX_SIZE_AT_ONCE", 0)
@@ -495,9 +497,11 @@ def play(plan: list[tuple[str, int, str]], interval_ms: int, *, at_once: bool = 
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
-@given(steps, st.sampled_from([0, 1_000]), st.booleans())
-def test_groups_follow_the_rules_of_kip_848(plan: list[tuple[str, int, str]], interval_ms: int, at_once: bool) -> None:
-    play(plan, interval_ms, at_once=at_once)
+@given(steps, st.sampled_from([0, 1_000]), st.booleans(), st.sampled_from([0, 5]))
+def test_groups_follow_the_rules_of_kip_848(
+    plan: list[tuple[str, int, str]], interval_ms: int, at_once: bool, gather_ms: int
+) -> None:
+    play(plan, interval_ms, at_once=at_once, gather_ms=gather_ms)
 
 
 def test_members_that_leave_and_change_while_an_assignment_is_computed() -> None:
