@@ -59,6 +59,9 @@ class LogLoader(Protocol):
         Empty means that there is no more. Not bounded by the high watermark. Raises KafkaError.
         """
 
+    def may_be_outdated(self) -> bool:
+        """Return whether another broker may lead the partitions by now without this one's knowledge."""
+
 
 class Timers(Protocol):
     """One-shot timers of one shard, by key. Measured on a clock that does not jump with the wall clock.

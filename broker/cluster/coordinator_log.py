@@ -88,6 +88,9 @@ class CoordinatorLog:
             piece.release()
         return data[: whole_batches_bytes(data)]
 
+    def may_be_outdated(self) -> bool:
+        return self._replicas.may_be_outdated
+
     async def _find(self, partition: int, offset: int, max_bytes: int) -> LogSlice:
         for attempt in range(MAX_FETCHES + 1):
             log = self._leader(partition).log

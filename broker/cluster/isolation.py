@@ -4,6 +4,11 @@ Either no broker reaches ZooKeeper: then no other leaders can be elected, and th
 broker alone is cut off: the cluster considers it dead, other brokers lead its partitions, and records that it appends
 with acks=1 would be lost. The other brokers' metadata shows which of the two it is: a broker that is missing in it
 stops leading at once.
+
+From the moment at which the connection to ZooKeeper is lost until another broker answers that it knows this one, other
+brokers may lead and this one cannot know it: the session ends, at the earliest, a third of its timeout later. Meanwhile
+the group coordinator returns no committed offsets, which a newer coordinator may have replaced: a client with
+transactions that begins at old offsets would process records twice.
 """
 
 from __future__ import annotations
@@ -60,6 +65,7 @@ class Isolation:
         self._listener = listener
         self._security = security
         self._fenced = False
+        self._was_silent = False
 
     @property
     def is_fenced(self) -> bool:
@@ -73,14 +79,20 @@ class Isolation:
             await self.check()
 
     async def check(self) -> None:
-        """Stop leading if the cluster considers this broker dead."""
-        if self._silent_s() <= self._session_timeout_s:
-            self._fenced = False
+        """Stop leading if the cluster considers this broker dead; note whether it may do so."""
+        if not self._silent_s():
+            self._fenced = self._was_silent = self._replicas.may_be_outdated = False
             return
         leading = [key for key, partition in self._replicas.partitions.items() if partition.is_leader]
-        if self._fenced and not leading:
+        if self._silent_s() <= self._session_timeout_s:
+            self._fenced = False
+        elif self._fenced and not leading:
             return
-        self._fenced = await self._is_considered_dead()
+        if not self._was_silent:
+            self._was_silent, self._replicas.may_be_outdated = True, any(self._others())
+        is_dead = await self._is_considered_dead()
+        # The answer may have come late. If ZooKeeper answers again, it reports the end of the session by itself.
+        self._fenced = is_dead and self._silent_s() > self._session_timeout_s
         if not self._fenced:
             return
         logger.warning(
@@ -100,10 +112,12 @@ class Isolation:
             try:
                 alive = await live_brokers(host, port, self._gate, self._security)
             except PeerError:
+                self._replicas.may_be_outdated = bool(self._silent_s())
                 continue
-            # The answer may have come late. If ZooKeeper answers again, it reports the end of the session by itself.
-            if alive and self._silent_s() > self._session_timeout_s:
-                return self._replicas.broker_id not in alive
+            if alive:
+                is_dead = self._replicas.broker_id not in alive
+                self._replicas.may_be_outdated = is_dead and bool(self._silent_s())
+                return is_dead
         return False
 
     def _others(self) -> Iterator[tuple[str, int]]:

@@ -69,6 +69,8 @@ class ReplicaManager:
         self.by_topic_id: dict[tuple[Uuid, int], Partition] = {}
         self.generation = 0
         self.controller_epoch = 0
+        self.may_be_outdated = False
+        """Whether other brokers may lead partitions of which this one is still the leader by what it knows."""
         self.traffic = Traffic()
         # (new leaders, new followers) after each LeaderAndIsr, NOTIFIED_AT_A_TIME; the stopped after each StopReplica.
         self.on_leadership: list[LeadershipListener] = []

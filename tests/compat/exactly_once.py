@@ -155,7 +155,7 @@ class Copier:
 
     def until_held(self, phase: str) -> str:
         """Return the transaction that is held, LABEL-NUMBER."""
-        number = self.until_printed(f"held {phase} ").split()[2]
+        number = self.until_printed(f"held {phase} ", self._held_after).split()[2]
         return f"{self.label}-{number}"
 
     def resume(self) -> None:

@@ -6,8 +6,6 @@ Java 4.3.1 and 4.4.0, and librdkafka.
 from __future__ import annotations
 
 import pathlib
-import subprocess
-import sys
 import threading
 from collections import Counter
 from contextlib import ExitStack
@@ -20,9 +18,9 @@ from tests.compat.confluent import Member
 from tests.compat.records import WAIT_S, until
 from tests.compat.test_consumer_groups import NEW, QUICK
 from tests.compat.transaction_faults import GROUP_COORDINATOR, coordinator_of
+from tests.compat.transaction_version import upgrade_feature
 from tests.compat.verifiable import PATIENCE_S, VerifiableMember
 from tests.support.gregor_cluster import GregorCluster
-from tests.support.processes import ROOT, clean_environment
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
@@ -79,17 +77,10 @@ def write(bootstrap: str) -> None:
     assert producer.flush(WAIT_S) == 0
 
 
-def finalise(bootstrap: str) -> None:
-    """With ZooKeeper the new protocol is switched on by the operator."""
-    command = [sys.executable, "-m", "gregor.broker", "features", "--bootstrap-server", bootstrap]
-    flags = ["upgrade", "--feature", "group.version=1"]
-    subprocess.run([*command, *flags], cwd=ROOT, env=clean_environment(), check=True, timeout=PATIENCE_S)
-
-
 def test_killed_coordinator_loses_no_member(tmp_path: pathlib.Path) -> None:
     with GregorCluster(tmp_path / "cluster", overrides=SETTINGS) as cluster, ExitStack() as stack:
         bootstrap = cluster.bootstrap
-        finalise(bootstrap)
+        upgrade_feature(bootstrap, "group.version", 1)
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(WAIT_S)
         java = [

@@ -1,5 +1,5 @@
 """MirrorMaker 4.3.1 copies topics, their settings and the offsets of groups from one broker to another, and both ways
-between Apache Kafka 3.9.1 and gregor, exactly once."""
+between Apache Kafka 3.9.1 and three brokers of gregor, exactly once."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.compat.apache_kafka import ApacheKafka
 from tests.compat.confluent import commit_offsets, read_to_end, reading
 from tests.compat.records import WAIT_S, until
 from tests.support.connect import ConnectProcess
+from tests.support.gregor_cluster import REPLICATED, GregorCluster
 from tests.support.processes import BrokerProcess, free_port
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
@@ -69,10 +70,11 @@ def mirror(
         **{f"{work}.interval.seconds": "1" for work in ("sync.group.offsets", "emit.checkpoints", "emit.heartbeats")},
         **{f"refresh.{names}.interval.seconds": "2" for names in ("topics", "groups")},
         "sync.topic.configs.interval.seconds": "2",
-        **{f"{names}.replication.factor": "1" for names in ("checkpoints.topic", "heartbeats.topic")},
-        **{f"{kind}.storage.replication.factor": "1" for kind in ("config", "offset", "status")},
-        "offset-syncs.topic.replication.factor": "1",
-        "replication.factor": "1",
+        # The default of the brokers.
+        **{f"{names}.replication.factor": "-1" for names in ("checkpoints.topic", "heartbeats.topic")},
+        **{f"{kind}.storage.replication.factor": "-1" for kind in ("config", "offset", "status")},
+        "offset-syncs.topic.replication.factor": "-1",
+        "replication.factor": "-1",
         "offset.storage.partitions": "3",
         "status.storage.partitions": "2",
         **{f"{name}.{key}": value for name in ("one", "two") for key, value in WORKER.items()},
@@ -245,14 +247,22 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     running.kill()
 
 
+@pytest.fixture
+def cluster(tmp_path: pathlib.Path) -> Iterator[GregorCluster]:
+    with GregorCluster(tmp_path / "cluster", overrides=REPLICATED) as running:
+        yield running
+
+
 def test_both_ways_between_apache_kafka_and_gregor_exactly_once(
-    bootstrap: str, kafka: ApacheKafka, unique: Callable[[str], str], tmp_path: pathlib.Path
+    cluster: GregorCluster, kafka: ApacheKafka, unique: Callable[[str], str], tmp_path: pathlib.Path
 ) -> None:
-    """One topic from Apache Kafka to gregor, another back, by a process that is killed on the way."""
+    """One topic from Apache Kafka to gregor, another back, by a process that is killed on the way, while a broker of
+    gregor that leads a partition of the copy is killed, too."""
+    bootstrap = cluster.bootstrap
     topic, back, group = unique("orders"), unique("replies"), unique("billing")
     for server, name in ((kafka.bootstrap, topic), (bootstrap, back)):
         admin = AdminClient({"bootstrap.servers": server, "log_level": 0})
-        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(WAIT_S)
+        admin.create_topics([NewTopic(name, PARTITIONS, -1)])[name].result(WAIT_S)
         produce(server, name, 0)
     overrides = {
         "two->one.enabled": "true",
@@ -299,11 +309,17 @@ def test_both_ways_between_apache_kafka_and_gregor_exactly_once(
             produce(server, name, RECORDS)
         running.kill()
         running.start()
+        leader = cluster.until_led(f"one.{topic}")
+        cluster.kill(leader)
+        until_copied()
+        for server, name in ((kafka.bootstrap, topic), (bootstrap, back)):
+            produce(server, name, 2 * RECORDS)
+        cluster.start(leader)
         until_copied()
         until_offsets_are_copied()
     # The markers of transactions are between the records.
     for target, copy in ((bootstrap, f"one.{topic}"), (kafka.bootstrap, f"two.{back}")):
         consumer = reading(target)
         parts = [TopicPartition(copy, number) for number in range(PARTITIONS)]
-        assert sum(consumer.get_watermark_offsets(part, WAIT_S)[1] for part in parts) > 2 * RECORDS
+        assert sum(consumer.get_watermark_offsets(part, WAIT_S)[1] for part in parts) > 3 * RECORDS
         consumer.close()

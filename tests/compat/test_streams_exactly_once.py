@@ -16,7 +16,7 @@ from tests.compat.confluent import read_to_end, reading
 from tests.compat.records import until
 from tests.compat.test_streams import WAIT_S, application, classes, produce
 from tests.compat.transaction_version import NEW, OLD, finalise_new_protocol, used_by
-from tests.support.gregor_cluster import GregorCluster
+from tests.support.gregor_cluster import REPLICATED, GregorCluster
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
@@ -27,14 +27,6 @@ WORDS = ("to", "be", "or", "not", "that", "is", "the", "question")
 PARTITIONS = 2
 ROUNDS = 3
 LINES = 40
-CLUSTER_SETTINGS = {
-    "default.replication.factor": "3",
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-    "transaction.state.log.num.partitions": "3",
-    "min.insync.replicas": "2",
-}
 
 
 class Text:
@@ -119,7 +111,7 @@ def read_any(bootstrap: str, topic: str) -> bool:
 def test_killed_brokers_count_each_word_once(classes: str, tmp_path: pathlib.Path) -> None:
     """First with the old transactional protocol, then with the new one."""
     victims = {OLD: ("counts",), NEW: ("__transaction_state", "counts")}
-    with GregorCluster(tmp_path / "cluster", overrides=CLUSTER_SETTINGS) as cluster:
+    with GregorCluster(tmp_path / "cluster", overrides=REPLICATED) as cluster:
         bootstrap = cluster.bootstrap
         create(bootstrap, 3, "lines", "counts")
         text = Text(bootstrap, "lines", 2)

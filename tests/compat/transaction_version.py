@@ -26,11 +26,16 @@ _VERSION_BYTES = 2
 """The version before a key and a value of `__transaction_state`."""
 
 
-def finalise_new_protocol(bootstrap: str) -> None:
-    """Return when each broker shows the level to clients that connect."""
-    words = ("features", "upgrade", "--bootstrap-server", bootstrap, "--feature", f"{FEATURE}={NEW}")
+def upgrade_feature(bootstrap: str, feature: str, level: int) -> None:
+    """Finalise a level of a feature, as an operator does it with ZooKeeper."""
+    words = ("features", "upgrade", "--bootstrap-server", bootstrap, "--feature", f"{feature}={level}")
     command = [sys.executable, "-m", "gregor.broker", *words]
     subprocess.run(command, cwd=ROOT, env=clean_environment(), check=True, timeout=WAIT_S)
+
+
+def finalise_new_protocol(bootstrap: str) -> None:
+    """Return when each broker shows the level to clients that connect."""
+    upgrade_feature(bootstrap, FEATURE, NEW)
     addresses = bootstrap.split(",")
     until(lambda: {shown(address) for address in addresses} == {NEW}, f"{FEATURE} {NEW} at each broker")
 

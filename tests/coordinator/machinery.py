@@ -55,6 +55,7 @@ class MemoryLog:
         self.waiting: list[tuple[int, int, Callable[[ErrorCode], None]]] = []
         self.load_gate: asyncio.Event | None = None
         self.load_error: Exception | None = None
+        self.outdated = False
 
     # LogWriter
 
@@ -119,6 +120,9 @@ class MemoryLog:
             if next(iter_batches(batch)).next_offset > offset and (not data or len(data) + len(batch) <= max_bytes):
                 data += batch
         return data
+
+    def may_be_outdated(self) -> bool:
+        return self.outdated
 
     # what a test does
 

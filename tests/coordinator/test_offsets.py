@@ -134,6 +134,17 @@ def test_a_commit_is_answered_when_it_is_committed_and_so_are_reads_of_it() -> N
         assert read.response.groups[0].topics[0].partitions[0].committed_offset == 2
 
 
+def test_coordinator_that_may_have_been_replaced_returns_no_offsets() -> None:
+    with Context() as context:
+        context.commit_offset(1)
+        context.log.outdated = True
+        for version, of in ((7, lambda answer: answer), (9, lambda answer: answer.groups[0])):
+            answer = of(fetch(context, version, topics={"t": [0]}))
+            assert (answer.error_code, answer.topics) == (ErrorCode.NOT_COORDINATOR, [])
+        context.log.outdated = False
+        assert context.fetch_offset() == 1
+
+
 def one_offset() -> OffsetFetchRequest:
     topic = OffsetFetchRequest.OffsetFetchRequestTopics(name="t", partition_indexes=[0])
     return OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=[topic])])

@@ -6,19 +6,18 @@ import functools
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tests.support.kafka import java_command, kafka_jars
-from tests.support.processes import ROOT, free_port
+from tests.support.processes import ROOT
 
 VERSION = "4.3.1"
 START_TIMEOUT_S = 120.0
@@ -34,13 +33,14 @@ Configuration:
 """
 
 _WORKER = {
-    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-    "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-    "config.storage.replication.factor": "1",
-    "offset.storage.replication.factor": "1",
+    # As in Apache Kafka's connect-distributed.properties.
+    "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "key.converter.schemas.enable": "true",
+    "value.converter.schemas.enable": "true",
     "offset.storage.partitions": "3",
-    "status.storage.replication.factor": "1",
     "status.storage.partitions": "2",
+    **{f"{kind}.storage.replication.factor": "3" for kind in ("config", "offset", "status")},
     "offset.flush.interval.ms": "1000",
     # A worker that leaves gives its connectors to the others at once, not after five minutes.
     "scheduled.rebalance.max.delay.ms": "0",
@@ -80,6 +80,7 @@ class ConnectProcess:
 
     def __init__(self, folder: pathlib.Path, name: str, main_class: str, properties: Mapping[str, str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
         self.output = folder / f"{name}.out"
         self._process: subprocess.Popen[bytes] | None = None
         config, log4j = folder / f"{name}.properties", folder / "log4j2.yaml"
@@ -92,7 +93,9 @@ class ConnectProcess:
 
     def start(self) -> None:
         with self.output.open("ab") as output:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            self._process = subprocess.Popen(
+                self._command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
 
     def log(self) -> str:
         return self.output.read_text(errors="replace") if self.output.exists() else ""
@@ -120,7 +123,7 @@ class ConnectProcess:
 
 
 class Worker(ConnectProcess):
-    """One worker in distributed mode. Workers with the same group name belong to the same cluster."""
+    """One worker in distributed mode, on three brokers. Workers with the same group name belong to the same cluster."""
 
     def __init__(
         self,
@@ -128,61 +131,56 @@ class Worker(ConnectProcess):
         name: str,
         bootstrap: str,
         group: str,
+        port: int,
         overrides: Mapping[str, str] | None = None,
     ) -> None:
-        self.port = free_port()
+        self.worker_id = f"localhost:{port}"
         properties = {
             "bootstrap.servers": bootstrap,
             "group.id": group,
             **{f"{kind}.storage.topic": f"{group}-{kind}" for kind in ("config", "offset", "status")},
-            "listeners": f"http://127.0.0.1:{self.port}",
+            "listeners": f"http://{self.worker_id}",
             **_WORKER,
             **(overrides or {}),
         }
         super().__init__(folder, name, "org.apache.kafka.connect.cli.ConnectDistributed", properties)
 
-    @property
-    def worker_id(self) -> str:
-        return f"127.0.0.1:{self.port}"
+    def curl(self, line: str, *expected: int) -> Any:
+        """Run a command line of curl, in which this worker is localhost:PORT; return the decoded body.
 
-    def request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Return the HTTP status and the decoded body; status 0 where the worker does not answer."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"http://{self.worker_id}{path}", data, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                text = answer.read()
-                return answer.status, json.loads(text) if text else None
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode(errors="replace")
-        except OSError:
-            return 0, None
-
-    def _repeat(self, method: str, path: str, body: object, expected: tuple[int, ...]) -> Any:
-        """Repeat a request for as long as the worker does not answer, or is in a rebalance (409, 500, 503, 404)."""
+        Repeat it for as long as the worker does not respond, or is in a rebalance (409, 500, 503, 404). A connector
+        that is there already is the result of a request whose response was an error or was lost.
+        """
         deadline = time.monotonic() + START_TIMEOUT_S
+        first = True
         while True:
-            status, answer = self.request(method, path, body)
+            status, body = self._run(line.replace("localhost:PORT", self.worker_id))
             if status in expected:
-                return answer
-            assert status in (0, 404, 409, 500, 503), f"{method} {path}: {status} {answer}"
+                return json.loads(body) if body else None
+            if status == 409 and not first and "already exists" in body:
+                return None
+            assert status in (0, 404, 409, 500, 503), f"{line}: {status} {body}"
             assert self.is_running(), f"the worker ended:\n{self.log()}"
-            assert time.monotonic() < deadline, f"{method} {path}: {status} {answer}\n{self.log()}"
+            assert time.monotonic() < deadline, f"{line}: {status} {body}\n{self.log()}"
+            first = False
             time.sleep(0.2)
+
+    def _run(self, line: str) -> tuple[int, str]:
+        """Return the HTTP status and the body; status 0 where the worker does not respond."""
+        words = [*shlex.split(line), "-s", "--max-time", "30", "-w", "\\n%{http_code}"]
+        said = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+        body, _, status = said.rpartition("\n")
+        return int(status or 0), body
 
     def until_ready(self) -> None:
         """Wait until it has read its configuration topic and is in its group."""
-        self._repeat("GET", "/connectors", None, (200,))
-
-    def put_connector(self, name: str, config: Mapping[str, str]) -> None:
-        self._repeat("PUT", f"/connectors/{name}/config", config, (200, 201))
+        self.curl("curl http://localhost:PORT/connectors", 200)
 
     def until_tasks_run(self, name: str, on: Worker | None = None) -> str:
         """Wait until the connector and its only task run (on that worker); return the task's worker."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
-            status = self._repeat("GET", f"/connectors/{name}/status", None, (200,))
+            status = self.curl(f"curl http://localhost:PORT/connectors/{name}/status", 200)
             parts = [status["connector"], *status["tasks"]]
             assert all(part["state"] != "FAILED" for part in parts), f"{status}\n{self.log()}"
             running = len(parts) == 2 and all(part["state"] == "RUNNING" for part in parts)

@@ -24,8 +24,15 @@ QUICK: Mapping[str, str] = {
     "offsets.topic.num.partitions": "4",
     "num.recovery.threads.per.data.dir": "1",
 }
-
-
+REPLICATED: Mapping[str, str] = {
+    "default.replication.factor": "3",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "3",
+    "min.insync.replicas": "2",
+}
+"""Every topic survives the loss of one of three brokers."""
 LOG_TAIL_LINES = 60
 
 

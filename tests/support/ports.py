@@ -49,6 +49,16 @@ class Ports:
                     return port
             self._take_slice()
 
+    def prefer(self, port: int) -> int:
+        """Return this port, which is below those of the slices; another one where something listens on it, or where
+        another process, or this one, was given it."""
+        self._folder.mkdir(mode=0o777, exist_ok=True)
+        lock = self._lock(port)
+        if lock is None:
+            return self.next()
+        self._locks.append(lock)
+        return port if _is_free(port) else self.next()
+
     def close(self) -> None:
         """Let other processes have the slices."""
         while self._locks:
@@ -61,11 +71,8 @@ class Ports:
         for first in self._slices:
             if first in self._own:
                 continue
-            lock = os.open(self._folder / str(first), os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(lock)
+            lock = self._lock(first)
+            if lock is None:
                 continue
             self._locks.append(lock)
             self._own.append(first)
@@ -74,6 +81,16 @@ class Ports:
         if not self._own:
             raise RuntimeError(f"every slice of ports is held by another process: {self._folder}")
         self._left = iter([port for first in self._own for port in range(first, first + SLICE_PORTS)])
+
+    def _lock(self, number: int) -> int | None:
+        """Return the descriptor that holds the lock of this number; None where another one holds it."""
+        lock = os.open(self._folder / str(number), os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            return None
+        return lock
 
 
 def _is_free(port: int) -> bool:
@@ -91,3 +108,8 @@ _ports = Ports(Path(tempfile.gettempdir()) / "gregor-tests-ports", end_of_ports(
 def free_port() -> int:
     """Return a TCP port that nothing listens on, and that no other process of tests is given."""
     return _ports.next()
+
+
+def preferred_port(port: int) -> int:
+    """Return this port, or a free one where it is in use by anything, other tests included."""
+    return _ports.prefer(port)

@@ -29,6 +29,17 @@ def test_port_that_is_in_use_is_passed_over_and_ports_are_used_again_at_the_end(
     assert all(FIRST_PORT <= port < FIRST_PORT + SLICE_PORTS for port in found)
 
 
+def test_preferred_port_is_given_once(tmp_path: Path) -> None:
+    with closing(Ports(tmp_path, END)) as one, closing(Ports(tmp_path, END)) as other, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        in_use = taken.getsockname()[1]
+        _, wanted = one.next(), one.next()  # not the first one of a slice, whose lock has that name
+        assert one.prefer(wanted) == wanted
+        assert other.prefer(wanted) >= FIRST_PORT + SLICE_PORTS
+        assert one.prefer(wanted) not in (wanted, in_use)
+        assert one.prefer(in_use) != in_use
+
+
 def test_ports_end_where_those_of_outgoing_connections_begin(tmp_path: Path) -> None:
     path = tmp_path / "range"
     assert end_of_ports(path) == USUAL_EPHEMERAL

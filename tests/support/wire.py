@@ -87,7 +87,7 @@ def ask(port: int, request: ApiMessage, version: int, timeout_s: float = TIMEOUT
 
 
 def ask_at(address: str, request: ApiMessage, version: int, timeout_s: float = TIMEOUT_S) -> Any:
-    """As `ask`, of the broker at HOST:PORT."""
+    """Return the response of the broker at HOST:PORT, on a connection of its own."""
     host, _, port = address.rpartition(":")
     return ask(int(port), request, version, timeout_s, host)
 

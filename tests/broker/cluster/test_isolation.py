@@ -36,15 +36,19 @@ class Others:
 
 
 @pytest.mark.parametrize(
-    ("words", "silent_s", "leads", "asked"),
+    ("words", "silent_s", "leads", "outdated", "asked"),
     [
-        ({1: {1, 2}}, 7.0, False, [1]),  # cut off: others lead
-        ({1: {0, 1, 2}}, 7.0, True, [1]),  # no broker has a ZooKeeper
-        ({1: {1, 2}}, 5.0, True, []),  # its session lasts
-        ({1: None, 2: {1, 2}}, 7.0, False, [1, 2]),
-        ({1: set(), 2: {0, 2}}, 7.0, True, [1, 2]),  # a broker that has just started knows none
-        ({1: None}, 7.0, True, [1]),
-        ({}, 7.0, True, []),
+        ({1: {1, 2}}, 7.0, False, True, [1]),  # cut off: others lead
+        ({1: {0, 1, 2}}, 7.0, True, False, [1]),  # no broker has a ZooKeeper
+        ({1: {0, 1, 2}}, 5.0, True, False, [1]),
+        ({1: {1, 2}}, 5.0, True, True, [1]),  # its session lasts, by its own clock
+        ({1: {1, 2}}, 0.0, True, False, []),  # ZooKeeper answers
+        ({1: None, 2: {1, 2}}, 7.0, False, True, [1, 2]),
+        ({1: None, 2: {0, 2}}, 7.0, True, False, [1, 2]),
+        ({1: set(), 2: {0, 2}}, 7.0, True, False, [1, 2]),  # a broker that has just started knows none
+        ({1: None}, 7.0, True, True, [1]),  # cut off from brokers, too
+        ({1: None}, 5.0, True, True, [1]),
+        ({}, 7.0, True, False, []),  # it was the only one already
     ],
 )
 def test_metadata_of_other_brokers_decides_whether_it_leads(
@@ -53,6 +57,7 @@ def test_metadata_of_other_brokers_decides_whether_it_leads(
     words: dict[int, set[int] | None],
     silent_s: float,
     leads: bool,
+    outdated: bool,
     asked: list[int],
 ) -> None:
     with running(tmp_path) as harness:
@@ -73,5 +78,38 @@ def test_metadata_of_other_brokers_decides_whether_it_leads(
         refused = ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert [harness.produce("t", b"x", partition=index).error_code for index in (0, 1)] == [refused] * 2
         assert watched.is_fenced is not leads
+        assert broker.replicas.may_be_outdated is outdated
         # A fenced broker that leads nothing sends no request.
         assert others.asked == asked * (2 if leads else 1)
+
+
+def test_broker_that_zookeeper_answers_again_is_not_outdated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first answer of another broker, it may be outdated already."""
+    silent_s = 1.0
+    during: list[bool] = []
+    with running(tmp_path) as harness:
+        broker = harness.broker
+        others = Others(harness, {1: {0, 1}})
+
+        async def live_brokers(host: str, port: int, gate: Gate, security: ChannelSecurity) -> set[int]:
+            during.append(broker.replicas.may_be_outdated)
+            return await others.live_brokers(host, port, gate, security)
+
+        monkeypatch.setattr(isolation, "live_brokers", live_brokers)
+        watched = Isolation(
+            broker.replicas,
+            broker.metadata,
+            broker.gate,
+            silent_s=lambda: silent_s,
+            session_timeout_ms=6000,
+            listener="PLAINTEXT",
+        )
+        harness.run(watched.check())
+        harness.run(watched.check())
+        assert during == [True, False]
+        monkeypatch.setattr(isolation, "live_brokers", Others(harness, {1: None}).live_brokers)
+        harness.run(watched.check())
+        assert broker.replicas.may_be_outdated
+        silent_s = 0.0
+        harness.run(watched.check())
+        assert not broker.replicas.may_be_outdated
