@@ -136,7 +136,7 @@ def _login(user: str) -> str:
 
 
 def refusals(outputs: Mapping[str, str]) -> list[str]:
-    """Return a violation for each client, by name, whose output says that a broker has refused it: all have passwords
+    """Return a violation for each client, by name, whose output shows that a broker has refused it: all have passwords
     and rules, whatever is broken."""
     found = []
     for name, output in outputs.items():
