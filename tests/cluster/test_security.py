@@ -41,6 +41,8 @@ def test_refusal_of_a_client_with_rights_is_found(line: str) -> None:
 def test_lost_connections_are_no_refusals() -> None:
     lines = (
         'KafkaError{code=_TRANSPORT,str="sasl_ssl://10.77.0.11:9092/0: Disconnected (after 9 ms in state AUTH_REQ)"}',
+        'KafkaError{code=_AUTHENTICATION,val=-169,str="GroupCoordinator: 10.77.0.13:9092: SASL SCRAM-SHA-512 mechanism'
+        " handshake failed: Local: Broker transport failure: broker's supported mechanisms: (n/a)\"}",
         "SSL handshake failed: Disconnected: connecting to a PLAINTEXT broker listener?",
         "WARN NetworkClient Connection to node 0 terminated during authentication. This may happen due to any of the"
         " following reasons: (1) Authentication failed due to invalid credentials with brokers older than 1.0.0",
