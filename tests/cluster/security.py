@@ -41,7 +41,7 @@ _REFUSED = re.compile(
 """In the output of a client: a broker has refused it, or the client the broker's certificate."""
 
 _ENDED = re.compile("terminated during authentication|Local: (?:Broker transport failure|Timed out)")
-"""In a line about a lost connection: Java lists refusals among the possible reasons, librdkafka has them as its code."""
+"""In a line about a lost connection: Java lists refusals among the reasons, and librdkafka has one as its code."""
 
 
 class Security:
