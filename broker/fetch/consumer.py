@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gregor.broker.context import Call
     from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.sessions import FetchContext, FetchedPartition
-    from gregor.broker.quotas.quotas import Quotas
+    from gregor.broker.quotas.quotas import ClientMeters, Quotas
     from gregor.replication.partition.partition import Partition
     from gregor.storage.log.log import Log
 
@@ -77,6 +77,7 @@ class FetchRead(RepeatedRead):
         "_follower",
         "_leader_only",
         "_max_bytes",
+        "_meters",
         "_min_bytes",
         "_rack",
         "_racks",
@@ -94,11 +95,14 @@ class FetchRead(RepeatedRead):
         self._counted = int(self._follower != DEBUGGING)
         """0 for a debugging tool: its reads are not those of consumers."""
         self._busy_ns = 0
+        self._meters: ClientMeters | None = None
+        """Those of the quotas at the beginning of the fetch."""
         if broker.quotas is not None and self._follower < 0:
-            rate = broker.quotas.metering.meters_of(call).fetch
-            if rate is not None:  # more would be throttled in any case
-                rest_bytes = int(rate.max_in_windows) - RESPONSE_BYTES - PARTITION_BYTES * len(context.partitions)
-                self._max_bytes = min(self._max_bytes, max(0, rest_bytes))
+            self._meters = meters = broker.quotas.metering.meters_of(call)
+            if meters.fetch is not None:  # more would be throttled in any case
+                rest_bytes = meters.max_fetch_bytes - RESPONSE_BYTES - PARTITION_BYTES * len(context.partitions)
+                if rest_bytes < self._max_bytes:
+                    self._max_bytes = max(0, rest_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._read_committed = request.isolation_level == READ_COMMITTED and self._follower < 0
         self._leader_only = call.version < RACKS_FROM or self._follower >= 0
@@ -307,7 +311,10 @@ class FetchRead(RepeatedRead):
             if data.records:
                 assert isinstance(data.records, LogSlice)  # not encoded or converted yet
                 size_bytes += data.records.size_bytes
-        return quotas.metering.meters_of(self._call).fetched(size_bytes, self._busy_ns, quotas.now_ms())
+        meters = self._meters
+        if meters is None or meters.generation != quotas.generation:
+            meters = quotas.metering.meters_of(self._call)
+        return meters.fetched(size_bytes, self._busy_ns, quotas.now_ms())
 
     def _throttled(self, throttle_ms: int) -> FetchResponse:
         """Throttle the connection, and return a response without records. A session that begins with this request does

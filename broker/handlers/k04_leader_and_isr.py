@@ -3,7 +3,8 @@
 - 1 whether a replica is new; 2 the broker's epoch, partitions by topic; 3 added and removed replicas; 4 flexible; 5
   topic ids, in the response in place of names; 6 recovery from an unclean election; 7 KRaft controllers during a
   migration.
-- Requests with an old controller epoch or an old broker epoch are refused as a whole.
+- Requests with an old controller epoch or an old broker epoch are refused as a whole; the former for each partition,
+  too, as Apache Kafka 3.9 does.
 - Known gap: partitions that a KRaft controller's full request (type 2) omits are not removed.
 """
 
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 if TYPE_CHECKING:
@@ -33,7 +35,9 @@ async def leader_and_isr(broker: ReplicaContext, request: LeaderAndIsrRequest, c
         request.topic_states = list(topics.values())
     response = await broker.controller_requests.handle(request, call.connection.number)
     assert isinstance(response, LeaderAndIsrResponse)
-    if call.version < ANSWERED_BY_TOPIC_FROM and not response.error_code:
+    if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
+        response.topics = [_stale(topic) for topic in request.topic_states]
+    if call.version < ANSWERED_BY_TOPIC_FROM and response.topics:
         # The response has the topics in the order of the request.
         for topic, answered in zip(request.topic_states, response.topics, strict=True):
             for partition in answered.partition_errors:
@@ -41,3 +45,12 @@ async def leader_and_isr(broker: ReplicaContext, request: LeaderAndIsrRequest, c
                 response.partition_errors.append(partition)
         response.topics = []
     return response
+
+
+def _stale(topic: _Topic) -> LeaderAndIsrResponse.LeaderAndIsrTopicError:
+    make = LeaderAndIsrResponse.LeaderAndIsrPartitionError
+    errors = [
+        make(partition_index=state.partition_index, error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        for state in topic.partition_states
+    ]
+    return LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors)

@@ -44,7 +44,7 @@ class QuotaSettings(NamedTuple):
 class ClientMeters:
     """The rates of one pair of user and client id; None where it has no limit. Kept by the connections of the pair."""
 
-    __slots__ = ("changes", "fetch", "generation", "produce", "time")
+    __slots__ = ("changes", "fetch", "generation", "max_fetch_bytes", "produce", "time")
 
     def __init__(
         self,
@@ -57,6 +57,8 @@ class ClientMeters:
         self.generation = generation
         self.produce = produce
         self.fetch = fetch
+        self.max_fetch_bytes = 0 if fetch is None else int(fetch.max_in_windows)
+        """The size of the largest response that does not exceed the quota by itself; 0 without one."""
         self.time = time
         """Percent of this process, which serves requests on one core."""
         self.changes = changes
@@ -104,6 +106,8 @@ class Quotas:
         self.now_ms = now_ms
         self.generation = 0
         """Grows at each change of the limits, and whenever rates are removed."""
+        self.measures_time = False
+        """Whether the time of requests counts for some client."""
         self._by_key: dict[str, dict[QuotaEntity, float]] = {}
         self._meters: dict[tuple[str, str], ClientMeters] = {}
         self._rates: dict[tuple[str, Shared], WindowedRate | TokenBucket] = {}
@@ -127,6 +131,7 @@ class Quotas:
             if default != LONG_MAX:
                 by_key.setdefault(key, {}).setdefault(QuotaEntity(client_id=DEFAULT), default)
         self._by_key = by_key
+        self.measures_time = REQUEST_PERCENTAGE in by_key
         self._rates = {key: rate for key, rate in self._rates.items() if key[0] in by_key}
         of_addresses = by_key.get(CONNECTION_CREATION_RATE, {})
         self.connections.update({entity.ip: int(limit) for entity, limit in of_addresses.items()})
@@ -136,11 +141,6 @@ class Quotas:
     def is_empty(self) -> bool:
         """Whether no client has a limit, so that nothing needs to be measured."""
         return not self._by_key
-
-    @property
-    def measures_time(self) -> bool:
-        """Whether the time of requests counts for some client."""
-        return REQUEST_PERCENTAGE in self._by_key
 
     @property
     def rates_count(self) -> int:

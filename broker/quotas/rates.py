@@ -21,6 +21,7 @@ class WindowedRate:
         "_current",
         "_expire_ms",
         "_lasts_ms",
+        "_min_elapsed_ms",
         "_min_windows",
         "_oldest_ms",
         "_samples",
@@ -42,6 +43,7 @@ class WindowedRate:
         self._samples = samples
         self._window_ms = window_ms
         self._min_windows = samples - 1
+        self._min_elapsed_ms = (samples - 1) * window_ms
         self._expire_ms = samples * window_ms
         self._values: list[float] = [0]
         self._starts_ms = [now_ms]
@@ -62,6 +64,8 @@ class WindowedRate:
         self.last_ms = now_ms
         self._values[self._current] += value
         self.total = total = self.total + value
+        if total * MS_PER_S <= self.bound * self._min_elapsed_ms:
+            return 0  # the elapsed time is at least this
         elapsed_ms = now_ms - self._oldest_ms
         missing = self._min_windows - elapsed_ms // self._window_ms
         if missing > 0:

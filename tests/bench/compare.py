@@ -3,7 +3,7 @@
 Only ratios of one run mean something: absolute figures drift from run to run on a shared machine. While one broker is
 loaded, the other is stopped (SIGSTOP). The first round warms up and is not counted. A full run also draws the chart
 that the README shows. Ends with exit code 1 if a figure of gregor is beyond its limit, among them the time for which
-its event loop was held up.
+its event loop was held up. Figures of gregor with an authorizer and quotas are beside gregor without.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import tempfile
 import time
 from typing import NamedTuple
 
+from tests.bench import guards
 from tests.bench.chart import Row, chart
 from tests.bench.figures import Figure, allow_descriptors, memory_mb, stall_figures
 from tests.bench.loads import LOADS, Load, Runs, chosen
@@ -105,7 +106,12 @@ def run(sides: list[Side], loads: list[Load], given: argparse.Namespace) -> tupl
     return [*values, start, memory], figures
 
 
-def run_rounds(sides: list[Side], measured: list[tuple[Load, Values]], given: argparse.Namespace) -> None:
+def run_rounds(
+    sides: list[Side],
+    measured: list[tuple[Load, Values]],
+    given: argparse.Namespace,
+    names: tuple[str, str] = SIDES,
+) -> None:
     """Measure these loads on both sides, which are stopped before and after."""
     for side in sides:
         side.send(signal.SIGSTOP)
@@ -118,7 +124,7 @@ def run_rounds(sides: list[Side], measured: list[tuple[Load, Values]], given: ar
                 value = runs.measure(load)
                 if number > 0:
                     found[2 + side.number].append(value)
-                print(f"# round {number}, {SIDES[side.number]}: {load.figure} {value}", flush=True)
+                print(f"# round {number}, {names[side.number]}: {load.figure} {value}", flush=True)
             os.sync()
             side.send(signal.SIGSTOP)
 
@@ -128,7 +134,7 @@ def measure(folder: pathlib.Path, given: argparse.Namespace) -> tuple[list[Value
     values: list[Values] = []
     figures: list[Figure] = []
     for tls in (False, True):
-        loads = [load for load in chosen(given.only) if load.is_tls == tls]
+        loads = [load for load in chosen(given.only) if load.is_tls == tls and not load.is_guarded]
         if not loads and (tls or not restarts(given.only)):
             continue
         sides = tls_sides(folder) if tls else plain_sides(folder)
@@ -140,6 +146,27 @@ def measure(folder: pathlib.Path, given: argparse.Namespace) -> tuple[list[Value
             for side in sides:
                 side.broker.kill()
     return values, figures
+
+
+def measure_guards(folder: pathlib.Path, given: argparse.Namespace) -> tuple[list[Values], list[Figure]]:
+    """Measure gregor with an authorizer and quotas beside gregor without, as far as such loads are chosen."""
+    loads = [load for load in chosen(given.only) if load.is_guarded]
+    values = [Values(load.figure, load.higher_is_better, [], []) for load in loads]
+    sides = [
+        Side(0, BrokerProcess(folder / "guarded", guards.SETTINGS)),
+        Side(1, BrokerProcess(folder / "without")),
+    ]
+    try:
+        for side in sides if loads else []:
+            side.broker.start()
+        if loads:
+            guards.prepare(sides[0].broker.port)
+            run_rounds(sides, list(zip(loads, values, strict=True)), given, ("with", "without"))
+    finally:
+        for side in sides:
+            side.broker.kill()
+    figures = [guards.cost_figures(one.figure, one.higher_is_better, one.ours, one.theirs) for one in values]
+    return values, [figure for some in figures for figure in some]
 
 
 def plain_sides(folder: pathlib.Path) -> list[Side]:
@@ -231,13 +258,17 @@ def main(arguments: list[str] | None = None) -> int:
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gregor-bench-"))
     try:
         values, figures = measure(folder, given)
+        guarded, costs = measure_guards(folder, given)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print("", table(values), *figures, sep="\n")
+    if values:
+        print("", table(values), *figures, sep="\n")
+    if guarded:
+        print("", table(guarded, "without"), *costs, sep="\n")
     if given.chart is not None:
         given.chart.write_text(draw(values, given.rounds, datetime.date.today()))
         print(f"chart: {given.chart}")
-    return int(any(figure.missed for figure in figures))
+    return int(any(figure.missed for figure in (*figures, *costs)))
 
 
 if __name__ == "__main__":

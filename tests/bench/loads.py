@@ -25,7 +25,7 @@ class Load(NamedTuple):
     heartbeats and {count}, which is `count` unless only a share of it is run. `pattern` finds the figure in the output.
     `after` is a load that must have run before. `limit` is that of gregor's value. `is_crowd`: thousands of connections
     send at once, and the event loop serves all of them before it proceeds. `is_tls`: both brokers are others, which
-    have a listener with TLS.
+    have a listener with TLS. `is_guarded`: the two brokers are gregor with an authorizer and quotas, and without.
     """
 
     figure: str
@@ -38,6 +38,7 @@ class Load(NamedTuple):
     limit: float | None = None
     is_crowd: bool = False
     is_tls: bool = False
+    is_guarded: bool = False
 
 
 PRODUCED = r"records sent, .*\(([\d.]+) MB/sec\)(?!.*records sent)"
@@ -63,6 +64,27 @@ TLS_LOADS = (
         "open --connections {count}",
         500,
         (("s", r"in ([\d.]+) s", False), ("broker CPU, ms", r"([\d.]+) ms/connection", False)),
+    ),
+)
+REQUEST_CPU = ("broker CPU, us", r"([\d.]+) us/request", False)
+GUARDED_LOADS = (
+    (
+        "produce to a partition",
+        "produce --producers 1 --window 5 --batch-bytes 100 --milliseconds {count}",
+        3_000,
+        (("1/s", r"([\d.]+) requests/s", True), REQUEST_CPU),
+    ),
+    (
+        "64 synchronous producers",
+        "produce --producers 64 --window 1 --batch-bytes 100 --milliseconds {count}",
+        3_000,
+        (("1/s", r"([\d.]+) requests/s", True), REQUEST_CPU),
+    ),
+    (
+        "fetch 16 KB of a partition",
+        "fetch --batch-bytes 16000 --fetch-bytes 16000 --milliseconds {count}",
+        3_000,
+        (RATE, REQUEST_CPU),
     ),
 )
 LOADS = [
@@ -164,6 +186,19 @@ LOADS = [
             is_tls=True,
         )
         for number, (name, arguments, count, figures) in enumerate(TLS_LOADS)
+        for unit, pattern, higher_is_better in figures
+    ),
+    *(
+        Load(
+            f"ACLs and quotas: {name}, {unit}",
+            f"{OURS}tls_load",
+            f"{arguments} --bootstrap {{bootstrap}} --pid {{pid}} --topic {{topic}}guarded{number}",
+            count,
+            pattern,
+            higher_is_better,
+            is_guarded=True,
+        )
+        for number, (name, arguments, count, figures) in enumerate(GUARDED_LOADS)
         for unit, pattern, higher_is_better in figures
     ),
 ]

@@ -107,12 +107,13 @@ def fetch(given: argparse.Namespace) -> str:
     batch = bytes(build_batch([(None, b"v" * RECORD_BYTES)] * records, timestamp_ms=int(time.time() * 1000)))
     batches = max(8, FILL_BYTES // len(batch))
     fill(given.port, given.topic, batch, batches)
-    at_once = max(1, FETCH_BYTES // len(batch))
+    at_once = max(1, given.fetch_bytes // len(batch))
     offsets = range(1, (batches - at_once) * records, at_once * records)  # behind the record of `wait_until_writable`
-    frames = [fetch_frame(given.topic, offset) for offset in offsets]
+    frames = [fetch_frame(given.topic, offset, given.fetch_bytes) for offset in offsets]
     context = client_context()
 
-    def read() -> int:
+    def read() -> tuple[int, int]:
+        """Return the number of requests and the bytes of their responses."""
         with connect(given.tls_port, context) if given.tls_port else plain(given.port) as connection:
             buffer = memoryview(bytearray(2 * RECEIVE_BYTES))
             end_s, number, received = time.monotonic() + given.milliseconds / 1000, 0, 0
@@ -120,13 +121,17 @@ def fetch(given: argparse.Namespace) -> str:
                 connection.sendall(frames[number % len(frames)])
                 received += receive_frame(connection, buffer)
                 number += 1
-        return received
+        return number, received
 
     with concurrent.futures.ThreadPoolExecutor(FETCHERS) as threads:
         before_s, begin_s = processor_s(given.pid), time.perf_counter()
-        size_bytes = sum(one.result() for one in [threads.submit(read) for _ in range(FETCHERS)])
+        found = [one.result() for one in [threads.submit(read) for _ in range(FETCHERS)]]
         took_s, used_s = time.perf_counter() - begin_s, processor_s(given.pid) - before_s
-    return f"{size_bytes / 1e6 / took_s:.1f} MB/s, {used_s * 1e9 / size_bytes:.3f} s/GB"
+    requests, size_bytes = (sum(counts) for counts in zip(*found, strict=True))
+    return (
+        f"{size_bytes / 1e6 / took_s:.1f} MB/s, {used_s * 1e9 / size_bytes:.3f} s/GB, "
+        f"{used_s * 1e6 / requests:.2f} us/request"
+    )
 
 
 def wait_until_writable(connection: RawConnection, topic: str, partitions: int) -> None:
@@ -151,8 +156,8 @@ def plain(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
-def fetch_frame(topic: str, offset: int) -> bytes:
-    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+def fetch_frame(topic: str, offset: int, size_bytes: int) -> bytes:
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size_bytes)
     request = FetchRequest(
         max_wait_ms=500,
         min_bytes=1,
@@ -207,6 +212,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--topic", default="tls", help="made, and deleted afterwards")
     parser.add_argument("--producers", type=int, default=1)
     parser.add_argument("--batch-bytes", type=int, default=16_000)
+    parser.add_argument("--fetch-bytes", type=int, default=FETCH_BYTES, help="of each request's partition")
     parser.add_argument("--window", type=int, default=5)
     parser.add_argument("--milliseconds", type=int, default=2_000)
     parser.add_argument("--connections", type=int, default=500)

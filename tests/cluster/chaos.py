@@ -2,6 +2,7 @@
 
     python -m tests.cluster.chaos --minutes 30 --seed 7
     python -m tests.cluster.chaos --brokers kafka-3.9.1 --kinds 'kill,full disk'
+    python -m tests.cluster.chaos --security SASL_SSL     brokers and clients authenticate; strangers are shown nothing
     python -m tests.cluster.chaos --acks 1                the judge must find lost records then
 
 Needs namespaces of its own (see network.py), so root or the right to make user namespaces. The exit code is 0 when
@@ -28,6 +29,7 @@ from tests.cluster.history import History
 from tests.cluster.judge import different_replicas, judge, longest_gaps_ms
 from tests.cluster.metrics_judge import judge_lives, judge_sessions, judge_sums
 from tests.cluster.scrapes import Life, Scraper
+from tests.cluster.security import PLAINTEXT, PROTOCOLS, leaked, refusals
 from tests.cluster.servers import KINDS as BROKER_KINDS
 from tests.support.kafka import kafka_jars
 
@@ -82,11 +84,19 @@ class Run:
     def go(self) -> Outcome:
         options = self._options
         settings = {"unclean.leader.election.enable": "true", "min.insync.replicas": 1} if options.unclean else {}
-        with Cluster(self._folder, options.brokers, settings) as cluster:
-            say(f"three brokers: {options.brokers}")
-            cluster.create_topic(TOPIC, options.partitions)
+        with Cluster(self._folder, options.brokers, settings, options.security) as cluster:
+            say(f"three brokers: {options.brokers}, {options.security}")
+            cluster.create_topic(TOPIC, options.partitions, Load.GROUPS)
             scrapers = [Scraper(broker) for broker in cluster.brokers if broker.is_watched]
-            load = Load(self._folder, cluster.bootstrap, TOPIC, options.partitions, options.rate, options.acks)
+            load = Load(
+                self._folder,
+                cluster.bootstrap,
+                cluster.security,
+                TOPIC,
+                options.partitions,
+                options.rate,
+                options.acks,
+            )
             try:
                 with cluster.explained():
                     self._wait_for_groups(cluster, load)
@@ -100,6 +110,8 @@ class Run:
                 for client in load.all:
                     client.kill()
                 self._outcome.stuck = load.stuck()
+                if cluster.security.is_on:
+                    self._outcome.violations += _exposures(cluster, load, scrapers)
                 if sum(self._outcome.stuck.values()) > MAX_STUCK:
                     self._outcome.violations.append(f"clients locked themselves up too often: {self._outcome.stuck}")
                 if self._outcome.violations:
@@ -190,6 +202,14 @@ class Run:
         outcome.violations += judge_sessions(lives, printed)
 
 
+def _exposures(cluster: Cluster, load: Load, scrapers: list[Scraper]) -> list[str]:
+    """Return violations: topics shown to a user without rules, clients with rules refused, passwords printed."""
+    shown = {topic for scraper in scrapers for topic in scraper.shown}
+    found = [f"the user without rules was shown {', '.join(sorted(shown))}"] if shown else []
+    printed = {server.name: server.output.read_text(errors="replace") for server in cluster.brokers}
+    return [*found, *refusals({client.name: client.printed() for client in load.all}), *leaked(printed)]
+
+
 def report(outcome: Outcome) -> list[str]:
     """Return the lines of the figures and of the violations."""
     history = outcome.history
@@ -246,6 +266,9 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--settle", type=float, default=3.0, metavar="SECONDS", help="without a fault between two")
     parser.add_argument("--brokers", choices=BROKER_KINDS, default="gregor")
+    parser.add_argument(
+        "--security", choices=PROTOCOLS, default=PLAINTEXT, help="of all listeners; SASL_SSL: SCRAM, with ACLs"
+    )
     parser.add_argument("--kinds", help=f"only these, with commas: {', '.join(KINDS)}")
     parser.add_argument("--rate", type=int, default=400, help="records a second of all producers together")
     parser.add_argument("--partitions", type=int, default=6)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import pathlib
 import subprocess
 import sys
 from collections.abc import Iterator
 
 from tests.cluster.history import Group, History
+from tests.cluster.security import CONSUMER as CONSUMER_USER
+from tests.cluster.security import PRODUCER as PRODUCER_USER
+from tests.cluster.security import Security
 from tests.cluster.stuck import STUCK_EXIT
 from tests.support.kafka import java_command
 from tests.support.processes import ROOT, clean_environment
@@ -111,6 +115,12 @@ class Client:
             self.stuck += 1
             self._start()
 
+    def printed(self) -> str:
+        """Return everything about its errors."""
+        errors = (self._folder / f"{self.name}.err").read_text(errors="replace")
+        events = (line for lines in self.said() for line in lines)
+        return errors + "".join(line for line in events if "error" in line or '"success":false' in line)
+
     def said(self) -> Iterator[list[str]]:
         """The lines of each of its lives."""
         for path in self.events:
@@ -120,10 +130,21 @@ class Client:
 class Load:
     """Two producers and two groups of two members on one topic; one group has members of both kinds."""
 
-    def __init__(self, folder: pathlib.Path, bootstrap: str, topic: str, partitions: int, rate: int, acks: str) -> None:
-        self._folder, self._bootstrap, self._topic = folder, bootstrap, topic
+    GROUPS = ("mixed", "plain")
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        bootstrap: str,
+        security: Security,
+        topic: str,
+        partitions: int,
+        rate: int,
+        acks: str,
+    ) -> None:
+        self._folder, self._bootstrap, self._security, self._topic = folder, bootstrap, security, topic
         each = rate // 2
-        own = ["producer", bootstrap, topic, str(partitions), str(LIBRDKAFKA_PRODUCER), str(each), acks]
+        own = ["producer", topic, str(partitions), str(LIBRDKAFKA_PRODUCER), str(each), acks]
         flags = [
             "--throughput",
             str(each),
@@ -134,20 +155,35 @@ class Load:
         ]
         idempotent: dict[str, object] = {"enable.idempotence": str(acks == "all").lower()}
         self.producers = [
-            self._own("producer-librdkafka", *own),
-            self._java("producer-java", "VerifiableProducer", "--producer.config", PRODUCER | idempotent, *flags),
+            self._own("producer-librdkafka", PRODUCER_USER, *own),
+            self._java(
+                "producer-java",
+                "VerifiableProducer",
+                "--producer.config",
+                PRODUCER | idempotent | security.java(PRODUCER_USER),
+                *flags,
+            ),
         ]
         member = ["--verbose", "--reset-policy", "earliest", "--session-timeout", "10000", "--group-id"]
         self.groups = {
             "mixed": [
-                self._own("mixed-librdkafka", "consumer", bootstrap, topic, "mixed"),
-                self._java("mixed-java", "VerifiableConsumer", "--consumer.config", CONSUMER, *member, "mixed"),
+                self._own("mixed-librdkafka", CONSUMER_USER, "consumer", topic, "mixed"),
+                self._java(
+                    "mixed-java",
+                    "VerifiableConsumer",
+                    "--consumer.config",
+                    CONSUMER | security.java(CONSUMER_USER),
+                    *member,
+                    "mixed",
+                ),
             ],
-            "plain": [self._own(f"plain-{index}", "consumer", bootstrap, topic, "plain") for index in range(2)],
+            "plain": [self._own(f"plain-{index}", CONSUMER_USER, "consumer", topic, "plain") for index in range(2)],
         }
 
-    def _own(self, name: str, module: str, *arguments: str) -> Client:
-        return Client(self._folder, name, [sys.executable, "-m", f"tests.cluster.{module}", *arguments])
+    def _own(self, name: str, user: str, module: str, *arguments: str) -> Client:
+        settings = self._folder / f"{name}.settings.json"
+        settings.write_text(json.dumps({"bootstrap.servers": self._bootstrap, **self._security.librdkafka(user)}))
+        return Client(self._folder, name, [sys.executable, "-m", f"tests.cluster.{module}", str(settings), *arguments])
 
     def _java(self, name: str, tool: str, option: str, settings: dict[str, object], *flags: str) -> Client:
         config = self._folder / f"{name}.properties"

@@ -8,7 +8,8 @@ import json
 import logging
 import pathlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -16,9 +17,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from gregor.protocol.messages import MetadataRequest, MetadataResponse
+from gregor.protocol.client import version_ranges
+from gregor.protocol.messages import ApiVersionsRequest, MetadataRequest, MetadataResponse
 from gregor.protocol.sync_client import SyncConnection
 from tests.cluster.network import Network
+from tests.cluster.security import ADMIN, PLAINTEXT, Security
 from tests.cluster.servers import PORT, Broker, ZooKeeper
 
 BROKERS = 3
@@ -35,13 +38,16 @@ class NotWhole(Exception):
 class Cluster:
     """A context manager: started, and at its end killed."""
 
-    def __init__(self, folder: pathlib.Path, kind: str, settings: dict[str, object] | None = None) -> None:
+    def __init__(
+        self, folder: pathlib.Path, kind: str, settings: dict[str, object] | None = None, protocol: str = PLAINTEXT
+    ) -> None:
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
         names = [f"broker-{number}" for number in range(BROKERS)]
         self.network = Network(["zookeeper", *names])
         self.zookeeper = ZooKeeper(self.network, folder)
+        self.security = Security(protocol, folder / "security", [self.network.address(name) for name in names])
         wanted = {"zookeeper.connect": self.zookeeper.connect, **(settings or {})}
-        self.brokers = [Broker(self.network, folder, number, kind, wanted) for number in range(BROKERS)]
+        self.brokers = [Broker(self.network, folder, number, kind, wanted, self.security) for number in range(BROKERS)]
         self.ended: list[str] = []
         self.may_end: set[str] = set()
         """The names of brokers that a fault may have ended, until the cluster is whole again."""
@@ -49,6 +55,9 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         self.zookeeper.start()
+        if self.security.is_on:
+            with self._nodes(START_TIMEOUT_S) as nodes:
+                self.security.store_users(nodes)
         for broker in self.brokers:
             broker.start()
         with self.explained():
@@ -70,19 +79,27 @@ class Cluster:
                 error.add_note(f"--- {server.name} {state}\n{server.output.read_text(errors='replace')[-3000:]}")
             raise
 
-    def create_topic(self, topic: str, partitions: int) -> None:
+    def create_topic(self, topic: str, partitions: int, groups: Iterable[str]) -> None:
+        """Create the topic, and the rules of its clients, with those of the groups."""
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=BROKERS)
         self._admin.create_topics([wanted])[topic].result(START_TIMEOUT_S)
+        if rules := self.security.rules(topic, groups):
+            for made in self._admin.create_acls(rules).values():
+                made.result(START_TIMEOUT_S)
+
+    def client(self, user: str) -> dict[str, Any]:
+        """Return the settings of librdkafka with which a user reaches the brokers."""
+        return {"bootstrap.servers": self.bootstrap, **self.security.librdkafka(user)}
 
     @functools.cached_property
     def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        return AdminClient({**self.client(ADMIN), "log_level": 0})
 
     @contextlib.contextmanager
-    def _nodes(self) -> Iterator[KazooClient]:
+    def _nodes(self, timeout_s: float = ASK_TIMEOUT_S) -> Iterator[KazooClient]:
         client = KazooClient(hosts=self.zookeeper.connect, timeout=6)
         try:
-            client.start(timeout=ASK_TIMEOUT_S)
+            client.start(timeout=timeout_s)
             yield client
         finally:
             client.stop()
@@ -131,7 +148,7 @@ class Cluster:
         """Check the cluster once. Raise NotWhole, or an error of the query."""
         leaders = self._leaders_by_zookeeper()
         for broker in self.brokers:
-            said = ask_metadata(broker.address.rpartition(":")[0])
+            said = ask_metadata(broker)
             if len(said.brokers) != BROKERS:
                 raise NotWhole(f"{broker.name} knows {len(said.brokers)} brokers")
             for topic in said.topics:
@@ -164,7 +181,7 @@ class Cluster:
     def read_all(self, topic: str, partitions: int) -> dict[int, dict[int, str]]:
         """partition -> offset -> value, from the start to the high watermark of each."""
         consumer = Consumer(
-            {"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False, "check.crcs": True}
+            {**self.client(ADMIN), "group.id": "reader", "enable.auto.commit": False, "check.crcs": True}
         )
         log: dict[int, dict[int, str]] = {}
         try:
@@ -189,7 +206,7 @@ class Cluster:
 
     def committed(self, group: str, topic: str, partitions: int) -> dict[int, int]:
         """Return the committed offset of each partition; none while the group's coordinator does not answer."""
-        asking = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
+        asking = Consumer({**self.client(ADMIN), "group.id": group, "log_level": 0})
         try:
             places = [TopicPartition(topic, partition) for partition in range(partitions)]
             found = asking.committed(places, timeout=ASK_TIMEOUT_S)
@@ -219,9 +236,12 @@ def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
             time.sleep(0.2)
 
 
-def ask_metadata(host: str) -> MetadataResponse:
-    """Return this broker's own metadata of all topics. Raise OSError."""
-    with SyncConnection(host, PORT, "chaos", ASK_TIMEOUT_S, ASK_TIMEOUT_S) as connection:
+def ask_metadata(broker: Broker, user: str = ADMIN) -> MetadataResponse:
+    """Return this broker's own metadata of all topics that the user may see. Raise OSError."""
+    host, security = broker.address.rpartition(":")[0], broker.security
+    with SyncConnection(host, PORT, "chaos", ASK_TIMEOUT_S, ASK_TIMEOUT_S, security.connection(user)) as connection:
+        if security.is_on:
+            connection.log_in(version_ranges(connection.exchange(ApiVersionsRequest(), 0)))
         response: MetadataResponse = connection.exchange(
             MetadataRequest(topics=None, allow_auto_topic_creation=False), METADATA_VERSION
         )

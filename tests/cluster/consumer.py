@@ -1,11 +1,12 @@
 """A librdkafka group member that prints the records it reads, in the format of Apache Kafka's VerifiableConsumer.
 
-`python -m tests.cluster.consumer BROKERS TOPIC GROUP`: reads and commits until SIGTERM.
+`python -m tests.cluster.consumer SETTINGS TOPIC GROUP`: reads and commits until SIGTERM.
 """
 
 from __future__ import annotations
 
 import json
+import pathlib
 import signal
 import sys
 import time
@@ -59,12 +60,12 @@ def commit(consumer: Consumer, ends: dict[int, int], topic: str) -> None:
 
 
 def main() -> None:
-    brokers, topic, group = sys.argv[1:]
+    settings, topic, group = sys.argv[1:]
     ending: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: ending.append(1))
     consumer = Consumer(
         {
-            "bootstrap.servers": brokers,
+            **json.loads(pathlib.Path(settings).read_text()),
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,

@@ -1,12 +1,13 @@
 """A librdkafka producer that prints the result of each record, in the format of Apache Kafka's VerifiableProducer.
 
-`python -m tests.cluster.producer BROKERS TOPIC PARTITIONS NUMBER RATE ACKS`: it sends RATE records a second in turn to
+`python -m tests.cluster.producer SETTINGS TOPIC PARTITIONS NUMBER RATE ACKS`: it sends RATE records a second in turn to
 all partitions until SIGTERM, then ends when every record is answered.
 """
 
 from __future__ import annotations
 
 import json
+import pathlib
 import signal
 import sys
 import time
@@ -34,12 +35,12 @@ def failed(error: KafkaError) -> None:
 
 
 def main() -> None:
-    brokers, topic, partitions, number, rate, acks = sys.argv[1:]
+    settings, topic, partitions, number, rate, acks = sys.argv[1:]
     ending: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: ending.append(1))
     producer = Producer(
         {
-            "bootstrap.servers": brokers,
+            **json.loads(pathlib.Path(settings).read_text()),
             "acks": acks,
             "enable.idempotence": acks == "all",
             "linger.ms": 5,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.cluster.cluster import ask_metadata
+from tests.cluster.security import STRANGER
 from tests.cluster.servers import METRICS_PORT, METRICS_USER, Broker
 
 EVERY_S = 1.0
@@ -73,6 +74,8 @@ class Scraper:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._scrapes: dict[int, list[Scrape]] = {}
+        self.shown: list[str] = []
+        """The topics that the broker has shown to a user without rules."""
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -98,8 +101,10 @@ class Scraper:
         counters, leads = counters_of(page) if status == http.HTTPStatus.OK else ({}, 0.0)
         ended_ms = now_ms()
         try:
-            ask_metadata(self._host)
+            ask_metadata(self._broker)
             serves = True
+            if self._broker.security.is_on:
+                self.shown += [topic.name or "" for topic in ask_metadata(self._broker, STRANGER).topics]
         except OSError:
             serves = False
         if self._broker.starts == start:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from gregor.broker.launch.zookeeper_server import server_command
 from gregor.broker.session_watcher.predecessor import FILE_NAME
 from tests.cluster.network import Network
+from tests.cluster.security import Security
 from tests.support.kafka import java_command
 from tests.support.processes import ROOT, clean_environment
 from tests.support.session_watchers import watcher_of
@@ -188,9 +189,16 @@ class Broker(Server):
     """Broker `number` with one log folder, a small file system of its own that can be made full."""
 
     def __init__(
-        self, network: Network, folder: pathlib.Path, number: int, kind: str, settings: dict[str, object]
+        self,
+        network: Network,
+        folder: pathlib.Path,
+        number: int,
+        kind: str,
+        settings: dict[str, object],
+        security: Security,
     ) -> None:
         super().__init__(network, f"broker-{number}", folder)
+        self.security = security
         self.number = number
         self.kind = kind
         self.address = f"{network.address(self.name)}:{PORT}"
@@ -202,7 +210,8 @@ class Broker(Server):
             **SETTINGS,
             **settings,
             "broker.id": number,
-            "listeners": f"PLAINTEXT://{self.address}",
+            "listeners": f"{security.protocol}://{self.address}",
+            **security.broker_settings(),
             "log.dirs": self.data,
         }
         if kind == "gregor":

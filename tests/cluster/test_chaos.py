@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
 import subprocess
 import sys
 
 import pytest
 
 from tests.cluster import network
+from tests.cluster.security import PROTOCOLS
 from tests.support.processes import ROOT, clean_environment
 
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm]
 
+_TODAY = datetime.date.today().toordinal() % 2
+FAULTS, RESTART = PROTOCOLS[_TODAY], PROTOCOLS[1 - _TODAY]
+"""The security of the listeners of each run: it changes every day."""
 LIMIT_S = 900.0
 """For all that is not faults: the start of the cluster, and the ends of all clients."""
 
@@ -36,10 +41,19 @@ def run(*flags: str) -> str:
 
 def test_minutes_of_faults_lose_nothing(pytestconfig: pytest.Config) -> None:
     """A minute by default; `--chaos-minutes 30` names others."""
-    said = run("--minutes", str(pytestconfig.getoption("--chaos-minutes")), "--seed", "1", "--settle", "1")
+    said = run(
+        "--minutes",
+        str(pytestconfig.getoption("--chaos-minutes")),
+        "--seed",
+        "1",
+        "--settle",
+        "1",
+        "--security",
+        FAULTS,
+    )
     assert "nothing is amiss" in said
 
 
 def test_a_rolling_restart_goes_unnoticed() -> None:
-    said = run("--minutes", "0.1", "--kinds", "rolling restart")
+    said = run("--minutes", "0.1", "--kinds", "rolling restart", "--security", RESTART)
     assert "nothing is amiss" in said

@@ -1,5 +1,8 @@
 """The same requests of clients with different rights to gregor and to Apache Kafka 4.3.1: errors, and names shown.
 
+Apache Kafka 3.9.1 with ZooKeeper is a second judge, beside a gregor with ZooKeeper, also of the requests among brokers.
+Where its answers differ from those of 4.3.1, which DIFFERENCES lists, 4.3.1 decides.
+
 Clients differ by their address (127.0.0.x), which rules name; all are ANONYMOUS. The rules come by CreateAcls. For
 tokens, quotas and SCRAM credentials they are users of SASL/PLAIN, and on that listener all requests are sent without
 authentication, too.
@@ -9,7 +12,8 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import pytest
@@ -30,12 +34,15 @@ from gregor.protocol.messages import (
     OffsetCommitRequest,
 )
 from gregor.protocol.sync_client import ConnectionEnded, SyncConnection
-from tests.support.authorization_cases import GROUPS, MINE, OTHER, TOPICS, TXNS, cases, delete_by_id, outline
+from tests.support.authorization_cases import GROUPS, MINE, OTHER, TOPICS, TXNS, Cases, cases, delete_by_id, outline
+from tests.support.controller_cases import controller_cases
 from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
+from tests.support.kafka_process import KafkaProcess
 from tests.support.processes import BrokerProcess, free_port
 from tests.support.secured_broker import login
 from tests.support.user_cases import created, user_cases, user_outline
 from tests.support.wire import TIMEOUT_S, RawConnection
+from tests.support.zookeeper import ZooKeeperProcess
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
@@ -64,6 +71,16 @@ SASL_SETTINGS = {
     ),
 }
 FINAL_S = 120.0
+Answers = dict[tuple[str, str], Any]
+"""The outline of each answer, by the client and the case."""
+NEWER = {
+    "DescribeTopicPartitions",
+    "DescribeTopicPartitions of all",
+    "ListConfigResources",
+    *(f"OffsetCommit by id of {group}" for group in GROUPS),
+    "Produce by id",
+}
+"""The cases that Apache Kafka 3.9.1 does not serve: keys or versions that came later."""
 ALL, DESCRIBE = Operation.ALL, Operation.DESCRIBE
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
 _TYPES = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
@@ -158,6 +175,18 @@ def _creation(
     )
 
 
+DIFFERENCES = {
+    "CreateTopics": "a denial has the same error for the configs of the topic",
+    "DeleteTopics by id": "as by name",
+    "DeleteTopics by name": "a denial comes before the check that the topic exists",
+    "DescribeConfigs": "a group or client metrics among the resources: the whole request is refused",
+    "DescribeGroups": "there are no operations on configs of groups",
+    "IncrementalAlterConfigs": "groups have no configs",
+    "UpdateFeatures": "transaction.version is a feature of KRaft",
+}
+"""The cases in which Apache Kafka 3.9.1 and 4.3.1 are both right, with what 3.9.1 does; gregor does as 4.3.1."""
+
+
 class Side(NamedTuple):
     """A broker: its ports, and the ids of its topics."""
 
@@ -186,6 +215,28 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Side]]
         yield {"gregor": Side(gregor.port, our_sasl, ids["gregor"]), "kafka": Side(port, sasl, ids["kafka"])}
 
 
+@pytest.fixture(scope="module")
+def old_sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Side]]:
+    """A gregor and an Apache Kafka 3.9.1, each with a part of one ZooKeeper."""
+    with ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper")) as zookeeper, ExitStack() as brokers:
+        found = {}
+        for name, kind in (("gregor", BrokerProcess), ("kafka", KafkaProcess)):
+            settings = {
+                **SETTINGS,
+                **SASL_SETTINGS,
+                "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+                "broker.id": "0",
+                "zookeeper.connect": f"{zookeeper.connect}/{name}",
+                "offsets.topic.replication.factor": "1",
+            }
+            sasl = free_port()
+            broker = kind(tmp_path_factory.mktemp(f"{name}-with-zookeeper"), settings)
+            broker.overrides["listeners"] += f",SASL_PLAINTEXT://127.0.0.1:{sasl}"
+            brokers.enter_context(broker)
+            found[name] = Side(broker.port, sasl, prepare(broker.port))
+        yield found
+
+
 def user(side: Side, name: str) -> SyncConnection:
     """Return a connection that is authenticated."""
     entry = login("plain.PlainLoginModule", username=name, password=USERS[name])
@@ -195,44 +246,70 @@ def user(side: Side, name: str) -> SyncConnection:
     return connection
 
 
-def same(answers: dict[str, dict[tuple[str, str], Any]]) -> None:
-    """Fail with the cases that differ."""
+def same(answers: dict[str, Answers], only: Collection[tuple[str, str]] | None = None) -> None:
+    """Fail with the cases that differ, of all or of some."""
     different = {
         case: (answers["gregor"][case], answers["kafka"][case])
-        for case in answers["kafka"]
+        for case in (answers["kafka"] if only is None else only)
         if answers["gregor"][case] != answers["kafka"][case]
     }
     report = "\n".join(f"{case}\n  gregor {ours}\n  kafka  {theirs}" for case, (ours, theirs) in different.items())
     assert not different, report
 
 
-def test_each_client_sees_what_it_sees_of_apache_kafka(sides: dict[str, Side]) -> None:
-    answers: dict[str, dict[tuple[str, str], Any]] = {}
-    for side, (port, _, ids) in sides.items():
-        found = answers[side] = {}
-        wanted = cases(ids)
-        for client, host in CLIENTS.items():
-            with Client(port, host) as wire:
-                served = {
-                    api.api_key: (api.min_version, api.max_version)
-                    for api in wire.ask(
-                        ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3
-                    ).api_keys
-                }
-                for name, (request, version) in wanted.items():
-                    lowest, highest = served[request.API_KEY]
-                    assert lowest <= version <= highest, (side, name)
+def answers_of(side: Side, wanted: Cases) -> Answers:
+    """Return the answers of one broker to each client, without the cases whose key or version it does not serve."""
+    found: Answers = {}
+    for client, host in CLIENTS.items():
+        with Client(side.port, host) as wire:
+            served = {
+                api.api_key: (api.min_version, api.max_version)
+                for api in wire.ask(
+                    ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3
+                ).api_keys
+            }
+            for name, (request, version) in wanted.items():
+                lowest, highest = served.get(request.API_KEY, (0, -1))
+                if lowest <= version <= highest:
                     found[client, name] = outline(wire.ask(request, version))
-                if client != "operator":
-                    others = [OTHER] if client == "owner" else [MINE, OTHER]
-                    for topic in others:
-                        found[client, f"DeleteTopics {topic}"] = outline(wire.ask(*delete_by_id(ids[topic])))
+            if client != "operator":
+                others = [OTHER] if client == "owner" else [MINE, OTHER]
+                for topic in others:
+                    found[client, f"DeleteTopics {topic}"] = outline(wire.ask(*delete_by_id(side.ids[topic])))
+    return found
+
+
+@pytest.fixture(scope="module")
+def answers(sides: dict[str, Side]) -> dict[str, Answers]:
+    return {name: answers_of(side, cases(side.ids)) for name, side in sides.items()}
+
+
+def test_each_client_sees_what_it_sees_of_apache_kafka(answers: dict[str, Answers], sides: dict[str, Side]) -> None:
+    every_case = {(client, name) for client in CLIENTS for name in cases(sides["kafka"].ids)}
+    assert all(every_case <= found.keys() for found in answers.values())
     same(answers)
     denied = {name for (client, name) in answers["kafka"] if client == "denied"}
     shown = {"Metadata of all topics", "DescribeTopicPartitions of all", "ListGroups", "ListTransactions"}
     for name in denied - shown:
         text = str(answers["kafka"]["denied", name])
         assert any(str(int(code)) in text for code in _DENIALS) or "operations" in text, name
+
+
+def test_each_client_sees_what_it_sees_of_apache_kafka_with_zookeeper(
+    answers: dict[str, Answers], old_sides: dict[str, Side]
+) -> None:
+    old = {name: answers_of(side, {**cases(side.ids), **controller_cases()}) for name, side in old_sides.items()}
+    judged = {case for case in old["gregor"] if case in old["kafka"]}
+    unjudged = {name for _, name in old["gregor"].keys() - judged}
+    assert unjudged == NEWER, unjudged ^ NEWER
+    assert {("denied", name) for name in controller_cases()} <= judged
+    different = {case for case in judged if old["gregor"][case] != old["kafka"][case]}
+    same({name: {case: old[name][case] for case in judged if case[1] not in DIFFERENCES} for name in old})
+    assert {name for _, name in different} == set(DIFFERENCES)
+    same({"gregor": old["gregor"], "kafka": answers["kafka"]}, different)
+    for client, name in judged:
+        if client != "operator" and name in controller_cases():
+            assert str(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)) in str(old["kafka"][client, name]), name
 
 
 _DENIALS = (
@@ -243,9 +320,12 @@ _DENIALS = (
 )
 
 
-def test_users_see_of_tokens_quotas_and_credentials_what_apache_kafka_shows(sides: dict[str, Side]) -> None:
-    answers: dict[str, dict[tuple[str, str], Any]] = {}
-    for name, side in sides.items():
+@pytest.mark.parametrize("judge", ["sides", "old_sides"])
+def test_users_see_of_tokens_quotas_and_credentials_what_apache_kafka_shows(
+    judge: str, request: pytest.FixtureRequest
+) -> None:
+    answers: dict[str, Answers] = {}
+    for name, side in request.getfixturevalue(judge).items():
         found = answers[name] = {}
         with user(side, "anna") as anna:
             made = anna.exchange(created(None), 3)
@@ -257,16 +337,16 @@ def test_users_see_of_tokens_quotas_and_credentials_what_apache_kafka_shows(side
         wanted = user_cases(made.hmac)
         for client in ("peter", "anna", "root", "oscar"):
             with user(side, client) as connection:
-                for case, (request, version) in wanted.items():
-                    found[client, case] = user_outline(connection.exchange(request, version))
+                for case, (message, version) in wanted.items():
+                    found[client, case] = user_outline(connection.exchange(message, version))
             with user(side, "oscar") as oscar:  # no rule is about tokens by their ids, so all are shown
                 settled(
                     lambda oscar=oscar: oscar.exchange(DescribeDelegationTokenRequest(owners=None), 3),
                     lambda answer, client=client: client in {token.principal_name for token in answer.tokens},
                 )
         with Client(side.port, CLIENTS["denied"]) as anonymous:
-            for case, (request, version) in wanted.items():
-                found["ANONYMOUS", case] = user_outline(anonymous.ask(request, version))
+            for case, (message, version) in wanted.items():
+                found["ANONYMOUS", case] = user_outline(anonymous.ask(message, version))
     same(answers)
     refused = {
         case for (client, case), shown in answers["kafka"].items() if client == "peter" and "error" in str(shown)
@@ -274,10 +354,11 @@ def test_users_see_of_tokens_quotas_and_credentials_what_apache_kafka_shows(side
     assert refused >= {"CreateDelegationToken for anna", "DescribeClientQuotas", "DescribeUserScramCredentials"}
 
 
-def test_no_request_is_served_without_authentication(sides: dict[str, Side]) -> None:
-    for side in sides.values():
-        wanted = {**cases(side.ids), **user_cases(b"unknown")}
-        for case, (request, version) in wanted.items():
+@pytest.mark.parametrize("judge", ["sides", "old_sides"])
+def test_no_request_is_served_without_authentication(judge: str, request: pytest.FixtureRequest) -> None:
+    for side in request.getfixturevalue(judge).values():
+        wanted = {**cases(side.ids), **user_cases(b"unknown"), **controller_cases()}
+        for case, (message, version) in wanted.items():
             with RawConnection(side.sasl_port) as connection, pytest.raises((ConnectionEnded, ConnectionResetError)):
-                connection.ask(request, version)
+                connection.ask(message, version)
                 raise AssertionError(f"{case} is answered")

@@ -25,6 +25,8 @@ _NAMES = frozenset(
     }
 )
 _PARTS = ("error_code", "partition_error_code", "topic_config_error_code")
+_OLD_RESOURCES = (2, 4, 8)
+"""Topics, brokers and loggers: the types whose configs Apache Kafka 3.9 has with ZooKeeper."""
 _FILLERS = ("configs", "synonyms", "brokers", "node_endpoints", "active_producers", "unknown_state_filters", "acls")
 
 
@@ -410,6 +412,16 @@ def _cluster() -> Cases:
                 resources=[
                     describe.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
                     for kind, name in resources
+                ]
+            ),
+            4,
+        ),
+        "DescribeConfigs of topics and brokers": (
+            describe(
+                resources=[
+                    describe.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+                    for kind, name in resources
+                    if kind in _OLD_RESOURCES
                 ]
             ),
             4,

@@ -3,9 +3,11 @@ while clients write; a certificate, a password and a rule change meanwhile. Each
 
 from __future__ import annotations
 
+import ssl
 import threading
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -26,6 +28,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from gregor.protocol.client import version_ranges
+from gregor.protocol.client_security import security_of_client
+from gregor.protocol.messages import ApiVersionsRequest, MetadataRequest
+from gregor.protocol.sync_client import SyncConnection
 from gregor.replication.store import nodes
 from tests.support.certificates import Certificates
 from tests.support.gregor_cluster import GregorCluster
@@ -170,6 +176,25 @@ class Move:
             resource = ConfigResource(ConfigResource.Type.BROKER, str(broker_id), incremental_configs=[entry])
             admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
 
+    def connect(self, broker_id: int) -> SyncConnection:
+        """Return a connection that is authenticated."""
+        settings = {
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.certificates.ca_file,
+            "sasl.mechanism": MECHANISM,
+            "sasl.jaas.config": login("scram.ScramLoginModule", username="admin", password=PASSWORDS["admin"]),
+        }
+        port, security = self.secure[broker_id], security_of_client(settings)
+        connection = SyncConnection("localhost", port, "test", WAIT_S, WAIT_S, security)
+        connection.log_in(version_ranges(connection.exchange(ApiVersionsRequest(), 0)))
+        return connection
+
+    def serial(self, broker_id: int) -> int:
+        """Return the serial number of the certificate that a broker presents in a new handshake."""
+        with self.connect(broker_id) as connection:
+            return serial_of(connection)
+
     def add(self, *rules: AclBinding) -> None:
         """Add rules, those about a topic at once: without one of them it is still open to everybody."""
         admin = AdminClient(self.client("admin"))
@@ -197,6 +222,37 @@ class Move:
 def rule(user: str, operation: AclOperation, kind: ResourceType = ResourceType.TOPIC) -> AclBinding:
     name = "g" if kind is ResourceType.GROUP else TOPIC
     return AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+
+
+def change_certificates(move: Move) -> None:
+    """Let all brokers present a second certificate by a setting, and a third by a change of its file. The handshakes
+    have it; connections of before, one of each broker and those between the brokers, are still served."""
+    with ExitStack() as open_connections:
+        wires = [open_connections.enter_context(move.connect(broker_id)) for broker_id in IDS]
+        presented = {move.certificates.server.chain[0].serial_number}
+        assert {serial_of(wire) for wire in wires} == presented
+        for change in ("setting", "file"):
+            identity = move.certificates.authority.issue("localhost", move.certificates.HOSTS)
+            path = move.certificates.file("next.pem", identity.pem)
+            if change == "setting":
+                move.present(path)
+            for broker_id in IDS:
+                move.cluster.until(
+                    lambda broker_id=broker_id: move.serial(broker_id) == identity.chain[0].serial_number,  # noqa: B023
+                    f"broker {broker_id} presents the certificate of the {change}",
+                )
+            presented.add(identity.chain[0].serial_number)
+            for wire in wires:
+                assert wire.exchange(MetadataRequest(topics=[]), 9).cluster_id
+        assert len(presented) == 3
+        for index in range(PARTITIONS):
+            move.cluster.until_isr(TOPIC, IDS, index)
+
+
+def serial_of(connection: SyncConnection) -> int:
+    certificate = cast(ssl.SSLSocket, connection.socket).getpeercert()
+    assert certificate
+    return int(str(certificate["serialNumber"]), 16)
 
 
 BOTH = "PLAINTEXT://127.0.0.1:{plain},SECURE://localhost:{secure}"
@@ -241,8 +297,7 @@ def steps(move: Move) -> None:
     move.cluster.until(lambda: move.is_authenticated(move.client("anna", NEW_PASSWORD)), "the new password is accepted")
     move.cluster.until(lambda: not move.is_authenticated(move.client("anna")), "the old password is refused")
     move.restart_each({}, listeners=SECURE)
-    next_certificate = move.certificates.authority.issue("localhost", move.certificates.HOSTS)
-    move.present(move.certificates.file("next.pem", next_certificate.pem))
+    change_certificates(move)
     rules = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": "User:broker;User:admin",

@@ -142,7 +142,10 @@ def test_who_is_not_obeyed(member: Harness, field: str, error: ErrorCode) -> Non
     ):
         assert member.ask(request, version).error_code == error
     if field == "controller_epoch":
-        assert member.ask(leader_and_isr(member, "stale", 1, range(1), **stale), 1).partition_errors == []
+        (by_name,) = member.ask(leader_and_isr(member, "stale", 1, range(1), **stale), 1).partition_errors
+        assert (by_name.topic_name, by_name.partition_index, by_name.error_code) == ("stale", 0, error)
+        (topic,) = member.ask(leader_and_isr(member, "stale", 7, range(1), **stale), 7).topics
+        assert [(one.partition_index, one.error_code) for one in topic.partition_errors] == [(0, error)]
     assert member.broker.replicas.get("stale", 0) is None
 
 

@@ -4,14 +4,19 @@ a ticket of Kerberos."""
 from __future__ import annotations
 
 import logging
+import ssl
+from pathlib import Path
 
 import pytest
 
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
+from gregor.config.security.settings import TlsSettings
+from gregor.config.security.tls import server_context
 from gregor.protocol.sasl.mechanism import AuthenticationFailed
 from gregor.protocol.sasl.token_endpoint import tokens_of
 from gregor.replication.channels.inter_broker_security import security_between_brokers
+from tests.support.certificates import Certificates
 from tests.support.fake_gssapi import fake_gssapi
 from tests.support.identity_provider import identity_provider, token_body
 
@@ -104,3 +109,50 @@ def test_kerberos_that_cannot_be_used_stops_the_start() -> None:
     with fake_gssapi(), pytest.raises(ConfigError, match="No credentials cache found") as refused:
         security_between_brokers(BrokerConfig({**KERBEROS, **other}))
     assert refused.value.key == key
+
+
+@pytest.mark.parametrize("change", ["file", "setting"])
+def test_handshakes_after_a_change_have_the_new_certificate(
+    tmp_path: Path, certificates: Certificates, change: str
+) -> None:
+    """The handshake itself, in memory: the other broker sees the serial number of the certificate."""
+    first, second = (certificates.authority.issue("localhost", certificates.HOSTS) for _ in range(2))
+    own, other = tmp_path / "own.pem", tmp_path / "other.pem"
+    own.write_text(first.pem)
+    other.write_text(second.pem)
+    key = "listener.name.inside.ssl.keystore.location"
+    given = {
+        "listeners": "INSIDE://localhost:9092",
+        "listener.security.protocol.map": "INSIDE:SSL",
+        "inter.broker.listener.name": "INSIDE",
+        "ssl.client.auth": "required",
+        **certificates.broker_settings,
+    }
+    config = BrokerConfig({**given, key: str(own)})
+    security = security_between_brokers(config)
+    assert security.tls_context is not None
+    other_broker = server_context(TlsSettings.of_listener(BrokerConfig(given), "INSIDE"))
+    assert presented_serial(security.tls_context(), other_broker) == first.chain[0].serial_number
+    if change == "file":
+        own.write_text(second.pem)
+    else:
+        config.update_dynamic({key: str(other)}, {})
+    assert presented_serial(security.tls_context(), other_broker) == second.chain[0].serial_number
+
+
+def presented_serial(client: ssl.SSLContext, server: ssl.SSLContext) -> int:
+    """Return the serial number of the certificate that a client presents in a handshake."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        client.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(4):  # more than the flights of any version
+        for side in sides:
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    found = sides[1].getpeercert()
+    assert found
+    return int(str(found["serialNumber"]), 16)
