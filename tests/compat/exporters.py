@@ -30,7 +30,7 @@ INTERVAL_S = 1
 
 
 class Place(NamedTuple):
-    """What an exporter is started with."""
+    """The arguments of the start of an exporter."""
 
     folder: Path
     bootstrap: str
@@ -75,7 +75,7 @@ def fetched(port: int, path: str) -> str:
 
 
 def burrow_lags(port: int) -> Lags:
-    """Return what Burrow's own interface says of each group."""
+    """Return the lags in Burrow's own interface."""
     clusters = "/v3/kafka/test/consumer"
     groups = json.loads(fetched(port, clusters) or "{}").get("consumers") or []
     found: Lags = {}
