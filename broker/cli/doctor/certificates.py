@@ -27,8 +27,8 @@ def check_certificates(certificates: Mapping[int, Mapping[str, Any]], now_ms: in
             found.append(Finding(Level.OK, text))
             continue
         remedy = (
-            "renew it, replace the files of ssl.keystore.location, and send the broker SIGHUP (`systemctl reload`)"
-            " before clients refuse it"
+            "renew it, and replace the file of ssl.keystore.location before clients refuse it; the broker reads the new"
+            " one within 10 s"
         )
         found.append(Finding(Level.WRONG if days < MIN_DAYS else Level.NOTE, text, remedy))
     return found

@@ -21,6 +21,7 @@ from gregor.broker.cli.doctor.host import check_config, check_limits
 from gregor.broker.cli.doctor.hot_partitions import examine_hot_partitions
 from gregor.broker.cli.doctor.quotas import examine_quotas
 from gregor.broker.cli.doctor.replicas import check_replicas
+from gregor.broker.cli.doctor.retries import examine_retries
 from gregor.broker.cli.doctor.thrashing import examine_thrashing
 from gregor.broker.cli.doctor.tls_probe import speaks_tls
 from gregor.broker.cli.doctor.transactions import examine_transactions
@@ -118,7 +119,7 @@ def doctor(
         cluster_id = seen.metadata.cluster_id if seen is not None else None
         at = {} if seen is None else {one.node_id: (one.host, one.port) for one in seen.brokers}
         config, found = check_config(config_path, cluster_id, at)
-        report([*found, *check_limits()])
+        report([*found, *check_limits(), *examine_retries(config_path)])
     security, found = security_for(zk_tls_config_file, config, given)
     report(found)
     if security is not None:

@@ -16,7 +16,7 @@ def test_level_by_the_days_that_are_left(days: float, level: str) -> None:
     (finding,) = check_certificates({3: {"notAfter": ENDS}}, ENDS_MS - int(days * DAY_MS))
     assert finding.level.name == level
     assert finding.text == f"the certificate of broker 3 expires in {max(0, int(days))} days, at {ENDS}"
-    assert ("SIGHUP" in finding.remedy) == (level != "OK")
+    assert ("renew" in finding.remedy) == (level != "OK")
 
 
 def test_connection_without_tls_has_no_certificate() -> None:
