@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-all bench bench-cluster bench-scale bench-spark chaos simulate check lint types imports rules stubs check-wheel jars all-jars java flink spark-lines clean
+.PHONY: help setup demo run test test-all bench bench-cluster bench-scale bench-spark chaos simulate exporters check lint types imports rules stubs check-wheel jars all-jars java flink spark-lines clean
 
 # Another environment beside the usual one, for another Python: make test VENV=.venv-newest PYTHON=python3.13
 VENV ?= .venv
@@ -23,6 +23,7 @@ help:
 	@echo 'make test-all    all tests: also those with Java, foreign clients and Spark'
 	@echo 'make flink       Flink with an exactly-once sink, killed and restarted; installs 400 MB into .cache on first use'
 	@echo 'make spark-lines Spark 4.0 and 4.2 beside the usual 4.1; installs 900 MB into .cache on first use'
+	@echo 'make exporters   exporters of lag agree with a cluster: those that lie in a folder; EXPORTERS=FOLDER'
 	@echo 'make bench       performance beside Apache Kafka 4.3.1, in turns on this machine; ARGS="--rounds 1"'
 	@echo 'make bench-cluster   three brokers beside three of Apache Kafka 3.9.1: throughput, failover, start; ARGS="--rounds 1"'
 	@echo 'make bench-scale 10,000 partitions and 5,000 connections: time, memory, stalls; ARGS="--partitions 1000"'
@@ -102,6 +103,11 @@ flink: setup java
 # A round of tests with the other minor versions of Spark; a part of test-all, too.
 spark-lines: setup java
 	$(BIN)/pytest -q tests/spark_jobs/test_spark_lines.py $(ARGS)
+
+# kminion, Burrow, kafka_exporter and klag-exporter, as far as they lie in that folder, beside three brokers.
+EXPORTERS ?=
+exporters: setup java
+	GREGOR_EXPORTERS=$(EXPORTERS) $(BIN)/pytest -q tests/compat/test_lag_exporters.py $(ARGS)
 
 bench: jars java
 	@$(BIN)/python tests/bench/compare.py $(ARGS)

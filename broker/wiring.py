@@ -277,6 +277,7 @@ class Node:
             now_ms,
             self.loop_lag,
             clients.described,
+            base.replicas.traffic.repeats.read,
         )
         self._background.remove_later(self._logs.pop_unlinkable(), 0)
         if self.loading.is_over:

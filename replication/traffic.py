@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from gregor.replication.repeated_batches import ClientRepeats
+
 
 class TopicTraffic:
     """The counters of one topic, shared by its partitions on this broker. Most are those of Kafka's BrokerTopicMetrics:
@@ -72,6 +74,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicTraffic] = {}
+        self.repeats = ClientRepeats()
         self._replicas: Counter[str] = Counter()
         self.of_removed_topics = TopicTraffic()
         """The sums of the topics that have no replica here any more: with `topics`, all since the start."""

@@ -8,6 +8,8 @@ in, a line for each partition out, and a last one.
           "roll": bool}
     in   {"command": "clients"}: positions in the fetches of consumers
     out  {"client_id": id, "topic": name, "partition": n, "offset": n, "lag": n}
+    in   {"command": "repeats"}: batches that were refused or sent again
+    out  {"client_id": id, "error_name": name, "total": n, "recent": n}
     in   {"command": "stalls"}: how long the event loop kept its callers waiting
     out  {"topic": name, "partition": n, ...}
     out  {"end": true} or {"error": "what to do"}
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from gregor.broker.jobs.maintenance import Maintenance
     from gregor.config.broker import BrokerConfig
     from gregor.protocol.turns import Steps
+    from gregor.replication.repeated_batches import RepeatedBatches
     from gregor.storage.folders.manager import LogManager
     from gregor.storage.log.compaction import DirtyRange
     from gregor.storage.log.log import Log
@@ -61,8 +64,10 @@ class Control:
         clock_ms: Callable[[], int],
         lag: LagMeter,
         clients: Callable[[], Steps[list[dict[str, Any]]]],
+        repeats: Callable[[], list[RepeatedBatches]],
     ) -> None:
-        """`clients` reads the positions in the fetches of consumers."""
+        """`clients` reads the positions in the fetches of consumers, `repeats` the batches of clients that retry."""
+        self._repeats = repeats
         self._clients = clients
         self._lag = lag
         self._config = config
@@ -80,6 +85,10 @@ class Control:
         if isinstance(order, dict) and order.get("command") == "clients":
             for position in await self._background.search(self._clients()):
                 yield position
+            return
+        if isinstance(order, dict) and order.get("command") == "repeats":
+            for repeated in self._repeats():
+                yield repeated._asdict()
             return
         if not isinstance(order, dict) or order.get("command") not in ("compact", "retention"):
             raise OrderRefused("unknown order: are the command and the broker of the same version?")

@@ -5,7 +5,8 @@ It has one connection per broker and sends one request at a time, in the newest 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,9 @@ class _Link:
         except CommandError:
             self.close()
             raise
-        self.peer = str(self._connection.socket.getpeername()[0])
+        sock = self._connection.socket
+        self.peer = str(sock.getpeername()[0])
+        self.certificate: Mapping[str, Any] = (sock.getpeercert() or {}) if isinstance(sock, ssl.SSLSocket) else {}
 
     def exchange(self, request: ApiMessage, version: int) -> Any:
         return self._guarded(lambda: self._connection.exchange(request, version))
@@ -151,6 +154,10 @@ class WireClient:
     def peer(self) -> str:
         """Return the IP address of the bootstrap broker."""
         return self._link(None).peer
+
+    def certificate(self, node_id: int) -> Mapping[str, Any]:
+        """Return the certificate of a broker, as SSLSocket.getpeercert does; empty without TLS."""
+        return self._link(node_id).certificate
 
     def version(self, kind: type[ApiMessage], node_id: int | None = None) -> int:
         """Return the version in which requests of this kind are sent; raise CommandError if there is none."""

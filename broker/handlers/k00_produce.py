@@ -354,6 +354,8 @@ class _Appends:
             info = partition.append(records, broker.now_ms(), acks)
         else:
             info = self._transactional.append(partition, records, broker.now_ms(), acks)
+        if info.duplicate:
+            broker.replicas.traffic.repeats.duplicate(self._call.client_id)
         answer.base_offset = info.first_offset
         answer.log_append_time_ms = info.log_append_time_ms
         answer.log_start_offset = info.log_start_offset
@@ -411,6 +413,7 @@ class _Appends:
 
     def _refuse(self, target: _Target, error: KafkaError) -> None:
         self._failed = True
+        self._broker.replicas.traffic.repeats.refused(self._call.client_id, error.code)
         topic, answer = target
         if error.code not in _EXPECTED:
             partition = self._broker.partition_of(topic.name, topic.topic_id, answer.index)

@@ -14,6 +14,7 @@ from gregor.broker.metrics.lag.log_ends import LogEnds
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.partitions import PartitionLines
 from gregor.broker.metrics.process import ProcessView
+from gregor.broker.metrics.repeated_batches import collect_repeats
 from gregor.broker.metrics.table import FAMILIES
 from gregor.broker.metrics.traffic import TrafficLines
 from gregor.protocol.turns import Steps
@@ -65,6 +66,7 @@ class Scraper:
     def __init__(self, broker: ScrapedBroker, controller: ControllerLoop, lag: LagMeter) -> None:
         self._background = broker.background
         self._traffic = TrafficLines(broker.replicas.traffic)
+        self._repeats = broker.replicas.traffic.repeats
         self._controller = controller
         self._partitions = PartitionLines(broker.replicas)
         self._cluster = ClusterView(broker.replicas, broker.logs, broker.metadata)
@@ -99,6 +101,7 @@ class Scraper:
         yield from self._cluster.collect(page, figures, total, self._controller)
         yield from self._groups.collect(page)
         yield from collect_clients(page, self._clients)
+        yield from collect_repeats(page, self._repeats)
         yield from self._process.collect(page, figures)
         if clients is not None:
             yield from clients.collect(page)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gregor.broker.metrics import client_telemetry, cluster, partitions, process, traffic
+from gregor.broker.metrics import client_telemetry, cluster, partitions, process, repeated_batches, traffic
 from gregor.broker.metrics.family import Family
 from gregor.broker.metrics.lag import clients, groups
 
 FAMILIES: dict[str, Family] = {
     family.name: family
-    for module in (traffic, cluster, partitions, groups, clients, process, client_telemetry)
+    for module in (traffic, cluster, partitions, groups, clients, repeated_batches, process, client_telemetry)
     for family in module.FAMILIES
 }
 

@@ -229,6 +229,8 @@ class ProduceRoutes:
             if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
                 _BASE_OFFSET.pack_into(view, position, 0)
             return None
+        if info.duplicate:
+            self._broker.replicas.traffic.repeats.duplicate(route.client_id)
         throttle_ms = 0 if quotas is None else self._charge(quotas, route, stop - start, began_ns)
         if route.acks == 0:
             return b""

@@ -94,7 +94,7 @@ def or_skip(build: functools._lru_cache_wrapper[pathlib.Path], *arguments: str) 
 
 def main() -> int:
     """Builds everything there is a toolchain for."""
-    programs = ("franz", "sarama", "franzcopier", "saramacopier", "secured")
+    programs = ("franz", "sarama", "franzcopier", "saramacopier", "secured", "lag")
     for build in (*(functools.partial(go_program, name) for name in programs), node_modules):
         try:
             print(f"built {build().relative_to(ROOT)}")

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 from gregor.broker.cli.log_dirs import UNKNOWN_BYTES, size_text
 from gregor.config.listeners import address_text
@@ -58,6 +59,10 @@ class ObservedBroker:
     """Its authorizer.class.name, if it has one."""
     is_gregor: bool = False
     log_dirs: Sequence[DescribeLogDirsResponse.DescribeLogDirsResult] = ()
+    sized_at_s: float = 0.0
+    """When its folders were read, by time.monotonic()."""
+    certificate: Mapping[str, Any] = field(default_factory=dict)
+    """Its certificate as SSLSocket.getpeercert returns it; empty without TLS."""
 
     @property
     def address(self) -> str:
@@ -80,7 +85,9 @@ class ObservedCluster:
     transactions: Sequence[Finding] = ()
     """The findings about transactions (gregor.broker.cli.doctor.transactions)."""
     groups: Sequence[Finding] = ()
-    """The findings about groups (gregor.broker.cli.doctor.groups)."""
+    """The findings about groups (gregor.broker.cli.doctor.groups and .thrashing)."""
+    hot_partitions: Sequence[Finding] = ()
+    """The findings about hot partitions (gregor.broker.cli.doctor.hot_partitions)."""
     quotas: Sequence[Finding] = ()
     """The findings about quotas (gregor.broker.cli.doctor.quotas)."""
     now_ms: int = 0

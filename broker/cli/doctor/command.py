@@ -14,10 +14,15 @@ import click
 from gregor.broker.cli.client import CONNECT_TIMEOUT_S, load_file, parse_bootstrap
 from gregor.broker.cli.client_security import channel_security
 from gregor.broker.cli.command import bootstrap_option, command_config_option, run
+from gregor.broker.cli.doctor.certificates import check_certificates
 from gregor.broker.cli.doctor.checks import Finding, Level, ObservedBroker, ObservedCluster, check
 from gregor.broker.cli.doctor.groups import examine_groups
 from gregor.broker.cli.doctor.host import check_config, check_limits
+from gregor.broker.cli.doctor.hot_partitions import examine_hot_partitions
 from gregor.broker.cli.doctor.quotas import examine_quotas
+from gregor.broker.cli.doctor.replicas import check_replicas
+from gregor.broker.cli.doctor.retries import examine_retries
+from gregor.broker.cli.doctor.thrashing import examine_thrashing
 from gregor.broker.cli.doctor.tls_probe import speaks_tls
 from gregor.broker.cli.doctor.transactions import examine_transactions
 from gregor.broker.cli.doctor.zookeeper import (
@@ -83,9 +88,9 @@ def doctor(
     zk_tls_config_file: str | None,
     config_path: str | None,
 ) -> None:
-    """Check a cluster from a client's side: addresses, names, clock, disks, partitions,
-    transactions, groups, quotas, ZooKeeper. The connection to ZooKeeper has the settings of --zk-tls-config-file, else
-    those of --config, else those of --command-config.
+    """Check a cluster from a client's side: addresses, names, clock, disks, partitions, certificates, transactions,
+    groups, quotas, ZooKeeper. The connection to ZooKeeper has the settings of --zk-tls-config-file, else those of
+    --config, else those of --command-config.
 
     Each finding is a line, with a remedy below it. The exit code is 1 if something is wrong.
     """
@@ -103,7 +108,9 @@ def doctor(
     if any(finding.level is Level.OK for finding in findings):
         try:
             seen = observe_cluster(bootstrap, config_file)
-            report([*check(seen), *seen.transactions, *seen.groups, *seen.quotas])
+            certificates = {broker.node_id: broker.certificate for broker in seen.brokers}
+            report([*check(seen), *check_replicas(seen), *check_certificates(certificates, seen.now_ms)])
+            report([*seen.hot_partitions, *seen.transactions, *seen.groups, *seen.quotas])
         except CommandError as error:
             remedy = remedy_for_peer(bootstrap, protocol, given.get("sasl.mechanism", "").strip() or GSSAPI)
             report([Finding(Level.WRONG, str(error).rstrip("."), remedy)])
@@ -112,7 +119,7 @@ def doctor(
         cluster_id = seen.metadata.cluster_id if seen is not None else None
         at = {} if seen is None else {one.node_id: (one.host, one.port) for one in seen.brokers}
         config, found = check_config(config_path, cluster_id, at)
-        report([*found, *check_limits()])
+        report([*found, *check_limits(), *examine_retries(config_path)])
     security, found = security_for(zk_tls_config_file, config, given)
     report(found)
     if security is not None:
@@ -227,9 +234,10 @@ def observe_cluster(bootstrap: str, config_file: str | None) -> ObservedCluster:
         mute = {broker.node_id for broker in seen.brokers if broker.trouble}
         seen.newest_ms = _newest(client, metadata, mute)
         seen.transactions = examine_transactions(client, metadata, mute, seen.now_ms)
-        seen.groups = examine_groups(client, mute)
+        seen.groups = [*examine_groups(client, mute), *examine_thrashing(client, mute, seen.now_ms)]
         is_gregor = bool(seen.brokers) and all(broker.is_gregor for broker in seen.brokers)
         seen.quotas = examine_quotas(client, is_gregor=is_gregor)
+        seen.hot_partitions = examine_hot_partitions(client, seen)
     return seen
 
 
@@ -265,6 +273,8 @@ def _observe_broker(client: WireClient, broker: ObservedBroker) -> None:
         broker.is_gregor = any(
             one.name == _AUTHORIZER and "gregor" in (one.documentation or "") for one in answer.configs
         )
+    broker.certificate = client.certificate(node_id)
+    broker.sized_at_s = time.monotonic()
     folders = client.send(DescribeLogDirsRequest(topics=None), node_id)
     if not folders.error_code:
         broker.log_dirs = folders.results

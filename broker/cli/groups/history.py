@@ -7,7 +7,8 @@ generations are missing between two records, a row shows that.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 
@@ -114,23 +115,50 @@ def read_history(client: WireClient, group: str) -> list[RebalanceValue]:
     return sorted(found.values(), key=lambda value: (value.began_ms, value.epoch))
 
 
+def recent_rebalances(client: WireClient, since_ms: int, mute: Collection[int]) -> dict[str, list[RebalanceValue]]:
+    """Return the rebalances of each group that began since then, as far as the leaders answer that are not `mute`."""
+    found: dict[str, list[RebalanceValue]] = {}
+    for partition in _partitions(client):
+        if partition.leader < 0 or partition.leader in mute:
+            continue
+        with suppress(CommandError):
+            for key, value in _records(client, partition, since_ms):
+                with suppress(MalformedMessage):
+                    slot = decode(key, value)
+                    if slot is not None and slot.value is not None and slot.value.began_ms >= since_ms:
+                        found.setdefault(slot.group_id, []).append(slot.value)
+    return found
+
+
 def _partition_of(client: WireClient, group: str) -> _Partition | None:
+    partitions = _partitions(client)
+    if not partitions:
+        return None
+    number = partition_of(group, len(partitions))
+    found = next(one for one in partitions if one.number == number)
+    if found.leader < 0:
+        raise CommandError(f"{REBALANCES_TOPIC}-{number}, which has the history of the group, has no leader now.")
+    return found
+
+
+def _partitions(client: WireClient) -> list[_Partition]:
+    """Return the partitions of the topic, none where there is no such topic."""
     wanted = [MetadataRequest.MetadataRequestTopic(name=REBALANCES_TOPIC)]
     metadata: MetadataResponse = client.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
     (topic,) = metadata.topics
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return None
+        return []
     check_code(topic.error_code, f"topic {REBALANCES_TOPIC} cannot be read")
-    number = partition_of(group, len(topic.partitions))
-    leader = next(one.leader_id for one in topic.partitions if one.partition_index == number)
-    if leader < 0:
-        raise CommandError(f"{REBALANCES_TOPIC}-{number}, which has the history of the group, has no leader now.")
-    return _Partition(topic.topic_id, number, leader)
+    return [_Partition(topic.topic_id, one.partition_index, one.leader_id) for one in topic.partitions]
 
 
-def _records(client: WireClient, partition: _Partition) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Read a partition up to its high watermark."""
-    offset = _start_of(client, partition)
+def _records(
+    client: WireClient, partition: _Partition, since_ms: int = EARLIEST
+) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Read a partition up to its high watermark, from its first record on or from the first one of that time."""
+    offset = _start_of(client, partition, since_ms)
+    if offset < 0:
+        return  # no record is as new
     end_offset = offset + 1
     while offset < end_offset:
         answer = _fetch(client, partition, offset)
@@ -148,8 +176,8 @@ def _records(client: WireClient, partition: _Partition) -> Iterator[tuple[bytes 
         offset = reached
 
 
-def _start_of(client: WireClient, partition: _Partition) -> int:
-    wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition.number, timestamp=EARLIEST)
+def _start_of(client: WireClient, partition: _Partition, since_ms: int) -> int:
+    wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition.number, timestamp=since_ms)
     topic = ListOffsetsRequest.ListOffsetsTopic(name=REBALANCES_TOPIC, partitions=[wanted])
     request = ListOffsetsRequest(replica_id=CONSUMER, topics=[topic])
     response: ListOffsetsResponse = client.send(request, partition.leader)

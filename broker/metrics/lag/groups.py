@@ -76,6 +76,27 @@ _Key = tuple[str, str, int]
 """Group, topic, partition."""
 
 
+class _Series:
+    """Of a group in a partition, from scrape to scrape: the window of its positions, and the texts that stay."""
+
+    __slots__ = ("_labels", "_status", "_status_line", "seconds", "window")
+
+    def __init__(self, key: _Key) -> None:
+        self.window = Window()
+        self._labels = _labels("group", key)
+        self.seconds = f"{_LAG_SECONDS}{self._labels} "
+        """The beginning of the line of the lag in seconds."""
+        self._status = Status.OK
+        self._status_line = ""
+
+    def status_line(self, status: Status) -> str:
+        """Return the line of a status that is not OK."""
+        if status is not self._status:
+            self._status = status
+            self._status_line = f"{_PARTITION_STATUS}{self._labels[:-1]},{_status_labels(status)} 1\n"
+        return self._status_line
+
+
 class _Found:
     """Of a group: its partitions with an offset, the sum of these, the known lags in offsets and in seconds, and the
     worst status."""
@@ -106,8 +127,8 @@ class GroupView:
         self._offsets: KeptLines[_Key] = KeptLines(FAMILIES[:1], partial(_labels, "consumergroup"))
         self._lags: KeptLines[_Key] = KeptLines([_LAG_FAMILY], partial(_labels, "consumergroup"))
         self._exported: KeptLines[_Key] = KeptLines([_EXPORTED_LAG_FAMILY], partial(_labels, "group"))
-        self._windows: dict[_Key, Window] = {}
-        self._known_windows = self._windows
+        self._series: dict[_Key, _Series] = {}
+        self._known_series = self._series
         """Those of the scrape before."""
 
     def partitions(self) -> Steps[dict[TopicPartitionKey, None]]:
@@ -152,7 +173,7 @@ class GroupView:
 
     def collect(self, page: Page) -> Steps[None]:
         """Add the families of this module."""
-        self._known_windows, self._windows = self._windows, {}
+        self._known_series, self._series = self._series, {}
         for shard, group in self._all_groups():
             if group is None:
                 yield None
@@ -179,52 +200,52 @@ class GroupView:
             page.add(_SUM_LAG, sum(found.lags), labels)
             page.add(_STATUS, 1, f"{labels[:-1]},{_status_labels(found.status)}")
         if found.ages_s:
-            page.add(_MAX_LAG_SECONDS, max(found.ages_s), labels)
+            page.add(_MAX_LAG_SECONDS, round(max(found.ages_s), 3), labels)
 
     def _of_block(
         self, page: Page, group_id: str, topic: str, block: Sequence[tuple[int, CommittedOffset]], found: _Found
     ) -> None:
         """Add the series of some partitions, and what is found to that of the group."""
-        self._offsets.put(
-            [(group_id, topic, partition) for partition, _ in block], [(committed.offset,) for _, committed in block]
-        )
+        all_keys = [(group_id, topic, partition) for partition, _ in block]
+        self._offsets.put(all_keys, [(committed.offset,) for _, committed in block])
         found.partitions += len(block)
         found.offsets += sum(committed.offset for _, committed in block)
         now_ms = self._clock_ms()
-        exported = label_text(group=group_id, topic=topic)[:-1]
-        keys, lags, seconds = list[_Key](), list[int](), list[str]()
-        for partition, committed in block:
+        keys, lags, seconds, statuses = list[_Key](), list[int](), list[str](), list[str]()
+        ages_s = found.ages_s
+        known, kept = self._known_series, self._series
+        for key, (partition, committed) in zip(all_keys, block, strict=True):
             end = self._end_of((topic, partition))
             if end is None:
                 continue
-            key = group_id, topic, partition
-            lag = max(0, end - committed.offset)
+            offset = committed.offset
+            lag = end - offset if end > offset else 0
             keys.append(key)
             lags.append(lag)
-            age_s = self._age_s(Position(topic, partition, committed.offset), now_ms) if lag else 0
-            if age_s is not None:
-                found.ages_s.append(age_s)
-                seconds.append(f'{_LAG_SECONDS}{exported},partition="{partition}"}} {age_s}\n')
-            window = self._known_windows.get(key) or Window()
-            self._windows[key] = window
-            window.add(Sample(now_ms, committed.offset, committed.commit_timestamp_ms, lag))
+            series = known.get(key)
+            if series is None:
+                series = _Series(key)
+            kept[key] = series
+            time_ms = self._time_ms_of(Position(topic, partition, offset)) if lag else NO_RECORD
+            if time_ms is not None:
+                # 0 without a record, and for a time ahead of this clock.
+                age_s = 0.0 if time_ms == NO_RECORD or time_ms > now_ms else (now_ms - time_ms) / 1000
+                ages_s.append(age_s)
+                seconds.append(f"{series.seconds}{age_s:.3f}\n")
+            window = series.window
+            window.add(Sample(now_ms, offset, committed.commit_timestamp_ms, lag))
             status = window.status()
             if status is not Status.OK:
-                found.status = max(found.status, status)
-                page.add(_PARTITION_STATUS, 1, f'{exported},partition="{partition}",{_status_labels(status)}')
+                if status > found.status:
+                    found.status = status
+                statuses.append(series.status_line(status))
         rows = [(lag,) for lag in lags]
         self._lags.put(keys, rows)
         self._exported.put(keys, rows)
         page.extend(_LAG_SECONDS, ["".join(seconds).encode()])
+        if statuses:
+            page.extend(_PARTITION_STATUS, ["".join(statuses).encode()])
         found.lags += lags
-
-    def _age_s(self, position: Position, now_ms: float) -> float | None:
-        """Return the age of the first record from a position on; 0 without one, and for a time
-        ahead of this clock."""
-        time_ms = self._time_ms_of(position)
-        if time_ms == NO_RECORD:
-            return 0
-        return None if time_ms is None else round(max(0.0, now_ms - time_ms) / 1000, 3)
 
 
 def _labels(group: str, key: _Key) -> str:

@@ -54,12 +54,14 @@ class Sample(NamedTuple):
 class Window:
     """The latest samples of one partition."""
 
-    __slots__ = ("_caught_up_ms", "_rewound_ms", "_samples")
+    __slots__ = ("_caught_up_ms", "_is_near", "_rewound_ms", "_samples")
 
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque(maxlen=MAX_SAMPLES)
         self._rewound_ms = self._caught_up_ms = -1.0
         """Of the latest samples that show it; -1: of none."""
+        self._is_near = False
+        """Whether the latest sample is so near to the one before it that the next one replaces it."""
 
     def add(self, sample: Sample) -> None:
         samples = self._samples
@@ -67,8 +69,11 @@ class Window:
             latest = samples[-1]
             if sample.offset < latest.offset:
                 self._rewound_ms = sample.at_ms
-            if len(samples) > 1 and latest.at_ms - samples[-2].at_ms < MIN_GAP_MS:
+            if self._is_near:
                 samples.pop()
+                self._is_near = len(samples) > 0 and sample.at_ms - samples[-1].at_ms < MIN_GAP_MS
+            else:
+                self._is_near = sample.at_ms - latest.at_ms < MIN_GAP_MS
         if not sample.lag:
             self._caught_up_ms = sample.at_ms
         samples.append(sample)

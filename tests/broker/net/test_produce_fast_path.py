@@ -19,6 +19,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import ProduceRequest, ProduceResponse, RequestHeader
 from gregor.protocol.principal import ANONYMOUS, Principal
 from gregor.protocol.records.batch import build_batch
+from gregor.replication.traffic import Traffic
 from tests.support.authorizers import FakeAuthorizer
 
 TOPIC_ID = bytes(range(16))
@@ -58,7 +59,11 @@ class FakePartition:
             raise self.error
         self.appended.append(bytes(records))
         return SimpleNamespace(
-            first_offset=1000 + len(self.appended), last_offset=1, log_append_time_ms=-1, log_start_offset=3
+            first_offset=1000 + len(self.appended),
+            last_offset=1,
+            log_append_time_ms=-1,
+            log_start_offset=3,
+            duplicate=False,
         )
 
 
@@ -67,7 +72,7 @@ class World:
         self.partitions = {index: FakePartition() for index in range(4)}
         self.broker: Any = SimpleNamespace(
             authorizer=None,
-            replicas=SimpleNamespace(generation=1),
+            replicas=SimpleNamespace(generation=1, traffic=Traffic()),
             route_slots=RouteSlots(),
             partition_of=self.partition_of,
             now_ms=lambda: 5,

@@ -156,10 +156,10 @@ def test_seconds_are_the_age_of_the_first_unread_record_and_missing_where_it_is_
         found = [line for line in lines_of(context, ends, times) if "seconds" in line]
         prefix = 'group_lag_seconds{group="g",topic="t",partition='
         assert sorted(found) == [
-            f'{prefix}"0"}} 2.5',
-            f'{prefix}"1"}} 0.0',
-            f'{prefix}"3"}} 0',
-            f'{prefix}"4"}} 0',
+            f'{prefix}"0"}} 2.500',
+            f'{prefix}"1"}} 0.000',
+            f'{prefix}"3"}} 0.000',
+            f'{prefix}"4"}} 0.000',
             'group_max_lag_seconds{group="g"} 2.5',
         ]
 
