@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ class TopicBirths:
         self._image = image
         self._clock_ms = clock_ms
         self._informed_ms: int | None = None
-        self._known: frozenset[str] = frozenset()
+        self._known: set[str] = set()
         self._created: dict[str, int] = {}
-        image.on_update.append(self._updated)
+        image.on_topics_moved.append(self._topics_moved)
 
     def partition_count(self, topic: str) -> int:
         """Number of partitions, 0 for a topic that does not exist."""
@@ -38,18 +38,18 @@ class TopicBirths:
         """When the topic appeared, if it did while this broker runs."""
         return self._created.get(topic)
 
-    def _updated(self) -> None:
-        # Most updates are about leaders: the names of thousands of topics are not compared for them.
-        if not self._image.is_informed or self._image.topics_count == len(self._known):
-            return
-        now_ms = self._clock_ms()
+    def _topics_moved(self, topics: Collection[str]) -> None:
+        known, now_ms = self._known, self._clock_ms()
         if self._informed_ms is None:
             self._informed_ms = now_ms
-        names = self._image.names()
-        if now_ms - self._informed_ms > STARTING_MS:
-            for name in names - self._known:
-                self._created.pop(name, None)
-                self._created[name] = now_ms
-            while len(self._created) > MAX_TOPICS:
-                del self._created[next(iter(self._created))]
-        self._known = names
+        is_running = now_ms - self._informed_ms > STARTING_MS
+        for name in topics:
+            if self._image.topic(name) is None:
+                known.discard(name)
+            elif name not in known:
+                known.add(name)
+                if is_running:
+                    self._created.pop(name, None)
+                    self._created[name] = now_ms
+        while len(self._created) > MAX_TOPICS:
+            del self._created[next(iter(self._created))]

@@ -213,7 +213,7 @@ class Outbound:
                 if small is not None:
                     parts.append(small)
                 else:
-                    self._write_before_region(parts)
+                    self._write_before_region(parts, chunk)
                     parts = []
                     if self.blocked or not self._send_region(chunk):
                         return
@@ -223,13 +223,15 @@ class Outbound:
         if parts:
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
-    def _write_before_region(self, parts: list[bytes | bytearray]) -> None:
-        """Send the bytes before a region so that they wake the peer together with the bytes of the file."""
+    def _write_before_region(self, parts: list[bytes | bytearray], region: FileRegion) -> None:
+        """Send the bytes before a region so that they wake the peer together with the bytes of the file: in one call
+        with the first of these, where they leave through the buffer."""
         if not parts:
             return
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         try:
-            sent = self._socket().send(data, socket.MSG_MORE)
+            first = self._read_first(region)
+            sent = self._send_with_first(data, first, region) if first else self._socket().send(data, socket.MSG_MORE)
         except BlockingIOError:
             sent = 0
         except OSError:
@@ -237,6 +239,26 @@ class Outbound:
             return
         if sent < len(data):
             self._transport.write(data[sent:])
+
+    def _read_first(self, region: FileRegion) -> memoryview | None:
+        """Return the first bytes of a region that leaves through the buffer. None also if they cannot be read now,
+        which the usual way finds as well."""
+        if region.size_bytes >= SENDFILE_MIN_BYTES and cache_probe() is not None:
+            return None
+        view = window()[: min(self._window_bytes, region.size_bytes)]
+        try:
+            return view[: read_cached(region.fileno(), view, region.position)]
+        except OSError:
+            return None
+
+    def _send_with_first(self, data: bytes | bytearray, first: memoryview, region: FileRegion) -> int:
+        """Return how many of the bytes before the region are sent; `_region_sent` counts those of the region."""
+        is_whole = len(first) == region.size_bytes
+        sent = self._send_with_next(self._socket(), first, data, ends=is_whole) - len(data)
+        if sent >= 0:
+            self._region_sent = sent
+            self._fit_window(sent, len(first))
+        return len(data) + min(sent, 0)
 
     def _send_region(self, region: FileRegion) -> bool:
         """Return whether the whole region is sent; if not, `blocked` is set and the rest follows when there is room."""
@@ -285,31 +307,37 @@ class Outbound:
             raise NotCached(len(view)) from None
         if got == 0:
             return 0
-        sent = self._send_with_next(out, view[:got]) if position + got == end else out.send(view[:got])
-        # No more is read than the socket accepts at once, or the rest would have to be read again.
-        if sent < got:
+        sent = self._send_with_next(out, view[:got], b"", ends=position + got == end)
+        self._fit_window(sent, got)
+        return sent
+
+    def _fit_window(self, sent: int, read: int) -> None:
+        """Read no more at once than the socket accepts, or the rest would have to be read again."""
+        if sent < read:
             self._window_bytes = max(_MIN_WINDOW_BYTES, sent)
         else:
             self._window_bytes = min(WINDOW_BYTES, self._window_bytes * 2)
-        return sent
 
-    def _send_with_next(self, out: socket.socket, last: memoryview) -> int:
-        """Send the last bytes of the region and the bytes queued behind it in one call: a response ends with a few
-        bytes behind its records, which would cost a call and a packet of their own. Return how many of `last` are
-        sent; the queue keeps what is left of the others."""
+    def _send_with_next(self, out: socket.socket, view: memoryview, before: bytes | bytearray, *, ends: bool) -> int:
+        """Send bytes of a region after those before it and, if the region ends with them, with the bytes queued behind
+        it in one call: a response begins and ends with a few bytes that would cost a call and a packet of their own.
+        Return how many of `before` and `view` are sent; the queue keeps what is left of those behind."""
         queue = self._queue
-        behind = queue[1] if len(queue) > 1 else b""
-        if not isinstance(behind, (bytes, bytearray)) or not behind:
-            return out.send(last)
-        sent = out.sendmsg([last, behind])
-        sent_behind = sent - len(last)
+        behind = queue[1] if ends and len(queue) > 1 else b""
+        if not isinstance(behind, (bytes, bytearray)):
+            behind = b""
+        if not before and not behind:
+            return out.send(view)
+        size_bytes = len(before) + len(view)
+        sent = out.sendmsg([before, view, behind])
+        sent_behind = sent - size_bytes
         if sent_behind <= 0:
             return sent
         if sent_behind < len(behind):
             queue[1] = behind[sent_behind:]
         else:
             del queue[1]
-        return len(last)
+        return size_bytes
 
     def _send_by_sendfile(self, out: socket.socket, source: int, position: int, end: int, is_cached: CacheProbe) -> int:
         """Send as `_send_by_buffer`. Bytes that were read ahead are sent without a probe: some file systems keep

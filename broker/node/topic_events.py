@@ -42,11 +42,10 @@ class TopicEvents:
             GROUP_METADATA_TOPIC: groups,
             TRANSACTION_STATE_TOPIC: transactions,
         }
-        self._known: frozenset[str] = frozenset()
         replicas.on_leadership.append(self._leaders_changed)
         replicas.on_stopped.append(self._stopped)
         configs.on_topics_changed.append(self._settings_changed)
-        image.on_update.append(self._topics_changed)
+        image.on_topics_moved.append(self._topics_moved)
 
     def _leaders_changed(self, leaders: list[Partition], followers: list[Partition]) -> None:
         for partition in leaders:
@@ -68,14 +67,12 @@ class TopicEvents:
             yield
         self._replicas.settings_changed()
 
-    def _topics_changed(self) -> None:
-        current = self._image.names()
-        gone = self._known - current
-        self._known = current
+    def _topics_moved(self, topics: Collection[str]) -> None:
+        gone = frozenset(name for name in topics if self._image.topic(name) is None)
         if gone:
             self._groups.on_topics_deleted(gone)
             for name in gone:
                 self._configs.forget(name)
         for topic, coordinator in self._coordinators.items():
-            if count := self._image.partition_count(topic):
+            if topic in topics and (count := self._image.partition_count(topic)):
                 coordinator.on_partition_count(count)

@@ -68,10 +68,11 @@ class NodeChanges:
         await self._read_reassignments(cluster, step)
 
     async def _read_topics(self, cluster: Cluster, step: Step) -> None:
-        names = await self._reader.topic_names()
-        known = cluster.topics.keys()
-        added = await self._reader.topics(sorted(names - known))
-        await step(TopicsChanged(added, frozenset(known - names)))
+        # One look at each name: there may be tens of thousands, of which few are new and mostly none is gone.
+        names, known = await self._reader.topic_names(), cluster.topics
+        new = sorted(name for name in names if name not in known)
+        gone = frozenset(known).difference(names) if len(names) - len(new) < len(known) else frozenset()
+        await step(TopicsChanged(await self._reader.topics(new), gone))
 
     async def _read_deletions(self, cluster: Cluster, step: Step) -> None:
         names = await self._queued_for_deletion()

@@ -132,8 +132,9 @@ class ControllerReader:
                     _log.warning("Broker ignored: %s", error)
         return brokers
 
-    async def topic_names(self) -> set[str]:
-        return set(await self.children(nodes.TOPICS))
+    async def topic_names(self) -> list[str]:
+        """Return the names of all topics, each once."""
+        return await self.children(nodes.TOPICS)
 
     async def topics(self, names: Iterable[str]) -> dict[str, TopicRead]:
         """Return those of the topics that exist; watched."""

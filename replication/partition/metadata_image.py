@@ -174,6 +174,7 @@ class MetadataImage:
         partitions it is deleted."""
         name, topic_id = update.topic_name, update.topic_id
         before = before or self._topics.get(name)
+        is_known = before is not None
         if before is not None and topic_id not in (ZERO_UUID, before.topic_id) and before.topic_id != ZERO_UUID:
             before = None  # it is another topic of that name
         if before is not None and before.topic_id != ZERO_UUID:
@@ -195,7 +196,7 @@ class MetadataImage:
                 )
             if not count % ITEMS_PER_STEP:
                 yield None
-        return TopicState(name, topic_id, partitions), moved
+        return TopicState(name, topic_id, partitions), moved and (is_known or bool(partitions))
 
     def _forget(self, name: str) -> None:
         state = self._topics.pop(name, None)

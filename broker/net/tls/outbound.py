@@ -28,7 +28,7 @@ class EncryptedOutbound(Outbound):
         """Let the transport report each moment in which it holds bytes. A limit of zero would pause an empty one."""
         self._transport.set_write_buffer_limits(high=1, low=0)
 
-    def _write_before_region(self, parts: list[bytes | bytearray]) -> None:
+    def _write_before_region(self, parts: list[bytes | bytearray], region: FileRegion) -> None:
         if parts:
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 

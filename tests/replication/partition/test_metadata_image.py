@@ -161,6 +161,7 @@ def test_moved_topics_are_those_with_other_partitions_or_replicas() -> None:
         update(("u", OTHER_ID, {0: 2})),
         update(("t", OTHER_ID, {0: 1, 1: 1})),
         update(("t", OTHER_ID, {0: LEADER_DURING_DELETE, 1: LEADER_DURING_DELETE})),
+        update(("unknown", OTHER_ID, {0: LEADER_DURING_DELETE})),
         update(brokers=(1,)),
     ):
         run_all(image.apply(request))
