@@ -201,7 +201,7 @@ class Fetcher:
             self._changed[key] = None
 
     def _hold_if_truncated(self, followed: _FetchState) -> None:
-        if followed.log.is_truncated:
+        if followed.log.flusher.is_truncated:
             self._truncated[followed.key] = None
             self._changed[followed.key] = None
 

@@ -127,7 +127,7 @@ def answer(leader: Replica, asker: Replica, request: FetchRequest, max_bytes: in
 def sync(follower: Replica) -> None:
     """Sync the follower's truncated logs."""
     for log in follower.fetcher.truncated_logs():
-        log.flush()
+        log.flusher.flush()
         follower.fetcher.synced(log)
 
 
