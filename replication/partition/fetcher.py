@@ -122,7 +122,11 @@ class _FetchState:
     def is_current(self) -> bool:
         """False once the partition has another role, epoch or log than it was followed with."""
         partition = self.partition
-        return not partition.is_leader and partition.leader_epoch == self.leader_epoch and partition.log is self.log
+        return (
+            partition.leadership.log is None
+            and partition.leader_epoch == self.leader_epoch
+            and partition.log is self.log
+        )
 
 
 class Fetcher:

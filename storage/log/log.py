@@ -12,7 +12,8 @@
 
 The parts share what storage.log.state has, the producers and the epochs, and nothing else. Callers use those that the
 log shows, as `flusher`, `retention`, `swap`, `offsets`, `producers` and `epochs`: the log has a method of its own only
-for what concerns several parts, or a part that it keeps to itself. None of the parts refers to the log, which is freed as soon as its last user drops it (a cycle may stay for good: broker.jobs.gc_policy).
+for what concerns several parts, or a part that it keeps to itself. None of the parts refers
+to the log, which is freed as soon as its last user drops it (a cycle may stay for good: broker.jobs.gc_policy).
 Methods raise KafkaError with KAFKA_STORAGE_ERROR when a file cannot be used.
 """
 

@@ -41,7 +41,7 @@ class Led:
         self.broken = broken
         self.checks = 0
         self.checked_often = asyncio.Event()
-        self.in_sync = self
+        self.in_sync = self.leadership = self
 
     def isr_to_shrink(self, _log_end_offset: int, _now_ms: int) -> None:
         self.checks += 1
