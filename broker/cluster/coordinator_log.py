@@ -65,11 +65,11 @@ class CoordinatorLog:
         return self._leader(partition).append_marker(marker, int(time.time() * 1000)).last_offset + 1
 
     def when_committed(self, partition: int, offset: int, callback: Callable[[ErrorCode], None]) -> None:
-        self._leader(partition).when_committed(offset, callback)
+        self._leader(partition).leadership.when_committed(offset, callback)
 
     def is_committed(self, partition: int, offset: int) -> bool:
         replica = self._replicas.get(self._topic, partition)
-        return replica is not None and replica.is_committed(offset)
+        return replica is not None and replica.leadership.is_committed(offset)
 
     def bounds(self, partition: int) -> tuple[int, int]:
         replica = self._leader(partition)

@@ -140,7 +140,7 @@ class Replicating:
                 try:
                     if (isr := partition.in_sync.isr_to_shrink(partition.log_end_offset, self._clock_ms())) is not None:
                         self.propose(partition, isr)
-                    partition.check_progress(self._clock_ms())
+                    partition.leadership.check_progress(self._clock_ms())
                 except Exception:  # a bug: the other partitions, and the next check, must not be lost with it
                     logger.exception(
                         "%s-%d: its in-sync replicas could not be checked", partition.topic, partition.partition
@@ -157,4 +157,4 @@ class Replicating:
         turns = self._background.gate.turns()
         for partition in list(self._replicas.partitions.values()):
             await turns.next()
-            partition.check_progress(self._clock_ms())
+            partition.leadership.check_progress(self._clock_ms())

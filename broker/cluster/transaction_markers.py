@@ -84,7 +84,7 @@ class LocalMarkers:
         except KafkaError as error:
             written(error.code)
             return
-        replica.when_committed(info.last_offset + 1, written)
+        replica.leadership.when_committed(info.last_offset + 1, written)
 
 
 def _commits_ended(written: Written, outcome: Deferred[bool]) -> None:

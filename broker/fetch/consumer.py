@@ -217,7 +217,7 @@ class FetchRead(RepeatedRead):
                 data.aborted_transactions = self._aborted_transactions(log, wanted.fetch_offset, piece)
             if self._follower >= 0:
                 # The position of a diverging follower does not show how much of this log it has.
-                partition.update_follower(
+                partition.leadership.update_follower(
                     self._follower, wanted.fetch_offset, broker.now_ms(), log_start_offset=wanted.log_start_offset
                 )
                 broker.follower_sessions.propose_expansion(partition, self._follower)

@@ -80,7 +80,7 @@ class FollowerRead(RepeatedRead):
             partition = position.find(self._broker)
             if (
                 partition is None
-                or not partition.is_leader
+                or partition.leadership.log is None
                 or position.leader_epoch not in (-1, partition.leader_epoch)
                 or not partition.log_start_offset <= position.offset <= partition.log_end_offset
             ):
@@ -89,7 +89,7 @@ class FollowerRead(RepeatedRead):
             try:
                 if diverging_epoch(partition, position.last_fetched_epoch, position.offset) is not None:
                     continue
-                partition.update_follower(
+                partition.leadership.update_follower(
                     replica_id,
                     position.offset,
                     now_ms,
@@ -153,7 +153,7 @@ class FollowerRead(RepeatedRead):
             raise self._unknown(*position.key)
         if position.leader_epoch >= 0 and position.leader_epoch != partition.leader_epoch:
             partition.check_epoch(position.leader_epoch)
-        partition.check_follows(self.session.replica_id)
+        partition.leadership.check_follows(self.session.replica_id)
         size = 0
         diverging = diverging_epoch(partition, position.last_fetched_epoch, position.offset)
         if diverging is not None:
@@ -181,9 +181,9 @@ class FollowerRead(RepeatedRead):
     def _is_quiet(self, position: FetchPosition) -> bool:
         """Return whether the follower has all records, and knows the log start offset."""
         partition = position.find(self._broker)
-        if partition is None or not partition.is_leader or partition.log is None:
+        if partition is None or (log := partition.leadership.log) is None:
             return False
-        log, offsets = partition.log, partition.log.offsets
+        offsets = log.offsets
         return (
             position.offset == offsets.log_end_offset
             and position.leader_epoch in (-1, partition.leader_epoch)

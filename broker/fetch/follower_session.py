@@ -108,7 +108,10 @@ class FetchPosition:
             partition is not None
             and partition.log_end_offset == self.offset
             and self.last_sent_high_watermark == partition.high_watermark
-            and (partition.in_sync.stays_in_sync(self._session.replica_id, self.offset) or not partition.is_leader)
+            and (
+                partition.in_sync.stays_in_sync(self._session.replica_id, self.offset)
+                or partition.leadership.log is None
+            )
         )
 
     def _moved(self) -> None:
@@ -121,7 +124,7 @@ class FetchPosition:
         # A high watermark alone is sent in time with the next records, or at the end of the wait.
         if session.waiting is not None and (
             partition.log_end_offset != self.offset
-            or not partition.is_leader
+            or partition.leadership.log is None
             or partition.log_start_offset != self.last_sent_log_start_offset
             or (session.notifies_at_once and partition.high_watermark != self.last_sent_high_watermark)
         ):

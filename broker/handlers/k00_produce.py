@@ -130,7 +130,7 @@ class _Commits(Deferred["ProduceResponse | None"]):
 
     def wait_for(self, partition: Partition, offset: int, answer: ProduceResponse.PartitionProduceResponse) -> None:
         self._waiting[id(answer)] = answer
-        partition.when_committed(offset, partial(self._decide, id(answer), answer))
+        partition.leadership.when_committed(offset, partial(self._decide, id(answer), answer))
 
     def wait_for_flush(
         self, broker: ProduceContext, log: Log, offset: int, answer: ProduceResponse.PartitionProduceResponse

@@ -76,7 +76,7 @@ class _Wait:
     def try_complete(self) -> bool:
         partition, answer = self.partition, self._answer
         try:
-            partition.leader_log()
+            partition.leadership.leader_log()
         except KafkaError as error:
             answer.error_code, answer.low_watermark = error.code, NO_LOW_WATERMARK
             return True

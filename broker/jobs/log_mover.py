@@ -81,7 +81,7 @@ class LogMover:
         partition = self._replicas.get(topic, index)
         log = self._logs.get(topic, index)
         if partition is not None and partition.log is None:
-            partition.leader_log()  # raises the reason why it is offline
+            partition.leadership.leader_log()  # raises the reason why it is offline
         if partition is None or log is None:
             self._logs.moves.prefer(key, folder)
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"this broker has no replica of {topic}-{index}")

@@ -36,7 +36,7 @@ def _due(logs: list[Log], now_ms: int) -> Steps[list[Log]]:
     """Return the logs whose flush is due."""
     due = []
     for count, log in enumerate(logs, 1):
-        if log.flushes_soon and not log.offline and log.flush_due(now_ms):
+        if log.flusher.flushes_soon and not log.offline and log.flusher.is_due(now_ms):
             due.append(log)
         if not count % ITEMS_PER_STEP:
             yield None
@@ -45,12 +45,12 @@ def _due(logs: list[Log], now_ms: int) -> Steps[list[Log]]:
 
 async def flush_log(log: Log, background: Background, now_ms: int, *, rolled_only: bool = False) -> None:
     """Flush a log up to its present end. Raises KafkaError KAFKA_STORAGE_ERROR: the log is offline then."""
-    plan = log.plan_flush(now_ms, rolled_only=rolled_only)
+    plan = log.flusher.plan(now_ms, rolled_only=rolled_only)
     if plan is not None:
         try:
             await background.fsync(plan.run)
         finally:
-            log.flushed(plan)
+            log.flusher.flushed(plan)
 
 
 async def flush_to(log: Log, offset: int, background: Background, now_ms: int) -> None:
@@ -143,7 +143,7 @@ class Maintenance:
                 continue  # its topic was deleted while others were flushed
             unflushed, config = log.offsets.unflushed_messages, log.config
             whole = unflushed > 0 and (
-                unflushed >= config.flush_messages or now_ms - log.last_flush_ms >= config.flush_ms
+                unflushed >= config.flush_messages or now_ms - log.flusher.last_flush_ms >= config.flush_ms
             )
             try:
                 await flush_log(log, self._background, now_ms, rolled_only=not whole)

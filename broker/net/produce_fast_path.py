@@ -260,7 +260,7 @@ class ProduceRoutes:
 
     def _pending_answer(self, route: _Route, info: AppendInfo, frame: bytearray) -> bytes | PendingProduce:
         pending = PendingProduce(frame, route.fields)
-        route.partition.when_committed(info.last_offset + 1, pending.decide)
+        route.partition.leadership.when_committed(info.last_offset + 1, pending.decide)
         if pending.done:
             return bytes(frame)  # committed already
         pending.then(self._pending.pop)

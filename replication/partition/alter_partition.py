@@ -238,7 +238,7 @@ class AlterPartitionManager:
         """Apply a decision to its partition. False where the proposal must be repeated."""
         partition = one.partition
         if decision.error_code in UNDONE:
-            partition.isr_refused(self._clock_ms())
+            partition.leadership.isr_refused(self._clock_ms())
         elif decision.error_code:
             return decision.error_code in AWAITING_METADATA
         elif decision.leader_epoch == partition.leader_epoch:

@@ -19,7 +19,7 @@ def delete_records_before(partition: Partition, offset: int) -> int:
     The deletion is complete once `low_watermark` has reached it; watchers are called whenever that may have moved.
     Raises KafkaError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION (a topic that is only compacted), OFFSET_OUT_OF_RANGE.
     """
-    log = partition.leader_log()
+    log = partition.leadership.leader_log()
     if not log.config.delete:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{partition.topic} is compacted: its records are not deleted")
     if offset == HIGH_WATERMARK:
@@ -27,7 +27,7 @@ def delete_records_before(partition: Partition, offset: int) -> int:
     if offset < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}")
     log.retention.advance_log_start_offset(offset)
-    partition.complete_delayed()
+    partition.leadership.complete_delayed()
     return offset
 
 

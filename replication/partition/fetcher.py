@@ -140,7 +140,11 @@ class _FetchState:
     def is_current(self) -> bool:
         """False once the partition has another role, epoch or log than it was followed with."""
         partition = self.partition
-        return not partition.is_leader and partition.leader_epoch == self.leader_epoch and partition.log is self.log
+        return (
+            partition.leadership.log is None
+            and partition.leader_epoch == self.leader_epoch
+            and partition.log is self.log
+        )
 
 
 class Fetcher:
@@ -223,7 +227,7 @@ class Fetcher:
             self._changed[key] = None
 
     def _hold_if_truncated(self, followed: _FetchState) -> None:
-        if followed.log.is_truncated:
+        if followed.log.flusher.is_truncated:
             self._truncated[followed.key] = None
             self._changed[followed.key] = None
 

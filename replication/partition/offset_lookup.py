@@ -24,7 +24,7 @@ def end_offset(
     """
     partition.check_epoch(current_leader_epoch)
     if replica_id != DEBUGGING:
-        partition.leader_log()
+        partition.leadership.leader_log()
     if replica_id != CONSUMER:
         return partition.log_end_offset
     return partition.last_stable_offset if read_committed else partition.high_watermark
@@ -44,7 +44,7 @@ def epoch_end_offset(partition: Partition, leader_epoch: int, *, current_leader_
     Raises KafkaError: epoch errors of `Partition.check_epoch`, NOT_LEADER_OR_FOLLOWER.
     """
     partition.check_epoch(current_leader_epoch)
-    return partition.leader_log().epoch_end_offset(leader_epoch)
+    return partition.leadership.leader_log().epoch_end_offset(leader_epoch)
 
 
 def diverging_epoch(partition: Partition, last_fetched_epoch: int, offset: int) -> tuple[int, int] | None:
@@ -52,11 +52,11 @@ def diverging_epoch(partition: Partition, last_fetched_epoch: int, offset: int) 
 
     `last_fetched_epoch` is the epoch of the reader's record before `offset`, which it sends from Fetch version 12 on;
     -1 without one (KIP-595). Raises KafkaError OFFSET_OUT_OF_RANGE when that epoch has no position in the log, and as
-    `Partition.leader_log` where there is no log.
+    `Leadership.leader_log` where there is no log.
     """
     if last_fetched_epoch < 0:
         return None
-    log = partition.log or partition.leader_log()
+    log = partition.log or partition.leadership.leader_log()
     offsets = log.offsets
     if log.latest_epoch() == last_fetched_epoch and offsets.log_start_offset <= offset <= offsets.log_end_offset:
         return None  # nearly always

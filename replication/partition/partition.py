@@ -1,11 +1,7 @@
 """One partition replica on this broker: its role, its appends and reads, and how far its records are committed.
 
-Decisions without IO: the log holds the bytes, InSyncReplicas the leader's view of the followers. Rules of the high
-watermark (HW):
-
-- HW = the smallest log end offset among the in-sync replicas and among followers about to rejoin them;
-- the HW moves only while at least min(min.insync.replicas, replicas) are in sync (KAFKA-15583);
-- the HW never falls while a broker leads, and lives in one place, `log.offsets.high_watermark`.
+Decisions without IO: the log holds the bytes, InSyncReplicas the leader's view of the followers, Leadership what is
+committed, with the rules of the high watermark (HW).
 
 Not thread-safe: everything runs on the event loop's thread.
 """
@@ -26,7 +22,8 @@ from gregor.protocol.records.batch import (
     Buffer,
 )
 from gregor.replication.partition.in_sync_replicas import InSyncReplicas
-from gregor.replication.partition.purgatory import Committed, DelayedOperations
+from gregor.replication.partition.leadership import Leadership
+from gregor.replication.partition.purgatory import DelayedOperations
 from gregor.replication.traffic import TopicTraffic
 from gregor.storage.producers import transaction_checks
 
@@ -45,15 +42,13 @@ class Partition:
     """State and rules of one replica."""
 
     __slots__ = (
-        "_offline_error",
-        "_reported_start_offset",
         "_sole_leader",
         "controller_epoch",
         "delayed",
         "in_sync",
-        "is_leader",
         "leader_epoch",
         "leader_id",
+        "leadership",
         "local_id",
         "log",
         "partition",
@@ -81,21 +76,17 @@ class Partition:
         self.local_id = local_id
         self.log: Log | None = None
         self.traffic = traffic or TopicTraffic()
-        self.is_leader = False
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = -1
         self.controller_epoch = -1
         self.replicas: list[int] = []
         self.in_sync = InSyncReplicas(local_id, lag_time_max_ms, is_alive)
-        #: The error for clients while this broker does not lead.
-        self._offline_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         #: Leader of a partition with no other replica: the HW is always the log end offset.
         self._sole_leader = False
-        #: The log start offset of which the watchers were last notified.
-        self._reported_start_offset = -1
         #: Its watchers are called after each append, advance of the HW or the low watermark, and change of leadership.
         self.delayed = DelayedOperations()
+        self.leadership = Leadership(self.in_sync, self.delayed)
 
     def use_log(self, log: Log) -> None:
         """Serve from this log from now on.
@@ -104,6 +95,7 @@ class Partition:
         """
         log.offsets.restore_high_watermark(log.high_watermark)
         self.log = log
+        self.leadership.replace_log(log)
 
     def accept_topic_id(self, topic_id: Uuid) -> bool:
         """Adopt the id of a topic that an old release created without one. True if it is new here."""
@@ -136,6 +128,11 @@ class Partition:
         return -1 if self.log is None else self.log.last_stable_offset
 
     @property
+    def is_leader(self) -> bool:
+        """This broker leads the partition, with a log."""
+        return self.leadership.log is not None
+
+    @property
     def commits_at_once(self) -> bool:
         """Leader without followers: records are committed once `append` returns. Changes only with the leadership."""
         return self._sole_leader
@@ -165,18 +162,18 @@ class Partition:
             self.traffic.messages_in += info.last_offset - info.first_offset + 1
             self.traffic.bytes_in += len(records)
             if self.delayed.active:
-                self.delayed.run(self._commit_verdict)
+                self.delayed.run(self.leadership.verdict)
             return info
         return self._append_replicated(records, now_ms, required_acks, from_client)
 
     def append_marker(self, marker: EndTransaction, now_ms: int) -> AppendInfo:
         """Append a marker as `append` does, with acks=all. Raises also as transaction_checks.check_marker."""
-        transaction_checks.check_marker(self.leader_log().producers.entries.get(marker.producer_id), marker)
+        transaction_checks.check_marker(self.leadership.leader_log().producers.entries.get(marker.producer_id), marker)
         return self.append(marker.batch(now_ms), now_ms, -1, from_client=False)
 
     def begin_verification(self, producer_id: int, epoch: int, sequence: int, new_protocol: bool) -> OptionalGuard:
         """Do as ProducerStates.begin_verification. Raises KafkaError also as `leader_log`."""
-        return self.leader_log().producers.begin_verification(producer_id, epoch, sequence, new_protocol)
+        return self.leadership.leader_log().producers.begin_verification(producer_id, epoch, sequence, new_protocol)
 
     def append_verified(
         self, records: Buffer, now_ms: int, required_acks: int, guard: OptionalGuard, *, from_client: bool = True
@@ -185,12 +182,13 @@ class Partition:
         verified. Raises KafkaError as `append` and transaction_checks.check_verified."""
         # `append` refuses what is no batch.
         if len(records) >= RECORD_BATCH_OVERHEAD and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
-            producers, fields = self.leader_log().producers, PRODUCER_FIELDS.unpack_from(records, PRODUCER_ID_AT)
+            fields = PRODUCER_FIELDS.unpack_from(records, PRODUCER_ID_AT)
+            producers = self.leadership.leader_log().producers
             transaction_checks.check_verified(producers.entries.get(fields[0]), producers.verifications, fields, guard)
         return self.append(records, now_ms, required_acks, from_client=from_client)
 
     def _append_replicated(self, records: Buffer, now_ms: int, required_acks: int, from_client: bool) -> AppendInfo:
-        log, in_sync = self.leader_log(), self.in_sync
+        log, in_sync = self.leadership.leader_log(), self.in_sync
         count = len(in_sync.isr)
         if (
             required_acks == -1
@@ -205,50 +203,12 @@ class Partition:
         if len(in_sync.maximal_isr) > 1:
             # The records are not committed before the others have fetched them.
             if self.delayed.active:
-                self.delayed.notify_watchers(self._commit_verdict)
+                self.delayed.notify_watchers(self.leadership.verdict)
         elif in_sync.advance_high_watermark(log, now_ms) or self.delayed.active:
-            self.delayed.run(self._commit_verdict)
+            self.delayed.run(self.leadership.verdict)
         return info
 
-    def when_committed(self, offset: int, callback: Committed) -> None:
-        """Call `callback` once every record below `offset` is committed, or can no longer be.
-
-        Argument of the call: NONE; NOT_ENOUGH_REPLICAS_AFTER_APPEND (committed, but by now fewer than
-        min.insync.replicas are in sync); NOT_LEADER_OR_FOLLOWER or another error that ended the leadership. The call
-        comes at once if that is decided already, or, inside another callback of this partition, right after that one.
-        """
-        if not self.delayed.running:
-            error = self._commit_verdict(offset)
-            if error is not None:
-                callback(error)
-                return
-        self.delayed.await_offset(offset, callback)
-
-    def is_committed(self, offset: int) -> bool:
-        """Return whether `when_committed` would call back at once, with NONE."""
-        return not self.delayed.running and self._commit_verdict(offset) is ErrorCode.NONE
-
-    def _commit_verdict(self, offset: int) -> ErrorCode | None:
-        if not self.is_leader or self.log is None:
-            return self._offline_error
-        if self.log.offsets.high_watermark < offset:
-            return None
-        enough = self._sole_leader or len(self.in_sync.maximal_isr) >= self.in_sync.effective_min_isr(self.log)
-        return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-
-    def complete_delayed(self) -> None:
-        """Complete the delayed operations that are due, and notify the watchers."""
-        if self.delayed.active:
-            self.delayed.run(self._commit_verdict)
-
     # -- reading -----------------------------------------------------------------------------------------------
-
-    def leader_log(self) -> Log:
-        """Return the log that this broker leads. Raises KafkaError NOT_LEADER_OR_FOLLOWER, or that of a failed disk."""
-        log = self.log
-        if log is None or not self.is_leader:
-            raise KafkaError(self._offline_error)
-        return log
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Compare the leader epoch that a client or follower sent, -1 for none, with ours.
@@ -283,8 +243,8 @@ class Partition:
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             self.check_epoch(current_leader_epoch)
         log = self.log
-        if log is None or (leader_only and not self.is_leader):
-            raise KafkaError(self._offline_error)
+        if log is None or (leader_only and self.leadership.log is None):
+            raise KafkaError(self.leadership.error)
         if read_committed:
             upper_offset = self.last_stable_offset
         else:
@@ -317,11 +277,8 @@ class Partition:
             self.in_sync.begin_epoch(start_offset, newly_leader, now_ms)
             self.leader_epoch = state.leader_epoch
         self.leader_id = self.local_id
-        self.is_leader = True
         self._sole_leader = not self.in_sync.followers
-        self._reported_start_offset = log.log_start_offset
-        self.in_sync.advance_high_watermark(log, now_ms)
-        self.complete_delayed()
+        self.leadership.begin(log, now_ms)
         return newly_leader
 
     def become_follower(self, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> bool:
@@ -333,10 +290,10 @@ class Partition:
             return False
         new_epoch = state.leader_epoch > self.leader_epoch
         self._set_assignment(state)
-        self._resign()
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
-        self.complete_delayed()
+        self._sole_leader = False
+        self.leadership.end()
         return new_epoch
 
     # -- following ---------------------------------------------------------------------------------------------
@@ -361,83 +318,23 @@ class Partition:
         if start_offset > offsets.log_start_offset:
             log.retention.advance_log_start_offset(start_offset)
         if self.delayed.active and before != (offsets.high_watermark, offsets.log_start_offset):
-            self.delayed.run(self._commit_verdict)
+            self.delayed.run(self.leadership.verdict)
 
     def offline(self, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Stop serving a replica that was deleted or reassigned, or whose disk failed. Delayed requests get `error`."""
-        self._resign()
-        self._offline_error = error
         self.leader_id = NO_LEADER
         self.log = None
-        self.complete_delayed()
+        self._sole_leader = False
+        self.leadership.end(error)
 
     def _set_assignment(self, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> None:
         self.controller_epoch = state.controller_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas = list(state.replicas)
 
-    def _resign(self) -> None:
-        self.is_leader = False
-        self._offline_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        self._sole_leader = False
-        self.in_sync.clear()
-
-    # -- in-sync replicas --------------------------------------------------------------------------------------
-
-    def update_follower(
-        self, replica_id: int, offset: int, now_ms: int, *, log_start_offset: int = -1, broker_epoch: int = -1
-    ) -> None:
-        """Record that a follower fetched at `offset`; the HW may move.
-
-        `broker_epoch` is that of its registration, -1 for none. Raises KafkaError as `check_follows`.
-        """
-        log, in_sync = self.leader_log(), self.in_sync
-        follower = in_sync.followers.get(replica_id)
-        if follower is None:
-            self.check_follows(replica_id)
-            return
-        before, start_before = follower.log_end_offset, follower.log_start_offset
-        follower.fetched(offset, log_start_offset, log.offsets.log_end_offset, now_ms)
-        follower.broker_epoch = broker_epoch
-        moved = before != offset and in_sync.advance_high_watermark(log, now_ms)
-        if (moved or log_start_offset != start_before) and self.delayed.active:
-            self.delayed.run(self._commit_verdict)
-
-    def check_follows(self, replica_id: int) -> None:
-        """Raise KafkaError UNKNOWN_LEADER_EPOCH for a broker that is not known as a replica yet: it fetches again."""
-        if replica_id not in self.in_sync.followers:
-            self.leader_log()
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {replica_id} is not a replica")
-
     def isr_decided(self, isr: list[int], partition_epoch: int, now_ms: int) -> None:
         """Apply the ISR that the controller committed, unless a newer partition epoch overtook it."""
-        if not self.is_leader or partition_epoch <= self.partition_epoch:
-            return
-        self.partition_epoch = partition_epoch
-        self.traffic.isr_changed(len(isr) - len(self.in_sync.isr))
-        self.in_sync.commit(isr)
-        self._maybe_advance_high_watermark(now_ms)
-
-    def isr_refused(self, now_ms: int) -> None:
-        """Drop the proposed change, which the controller does not make; the committed ISR counts again."""
-        self.in_sync.commit(self.in_sync.isr)
-        if self.is_leader:
-            self._maybe_advance_high_watermark(now_ms)
-
-    def _maybe_advance_high_watermark(self, now_ms: int) -> None:
-        assert self.log is not None
-        if self.in_sync.advance_high_watermark(self.log, now_ms):
-            self.complete_delayed()
-
-    def check_progress(self, now_ms: int) -> None:
-        """Advance the HW where time or the death of a broker allows it, and notify watchers of a new log start offset.
-
-        A follower that lagged or died holds the HW back no more, though no fetch of the others, which are caught up,
-        comes to advance it; retention may have advanced the start.
-        """
-        if not self.is_leader or self._sole_leader or self.log is None:
-            return
-        before, self._reported_start_offset = self._reported_start_offset, self.log.log_start_offset
-        moved = self.in_sync.advance_high_watermark(self.log, now_ms)
-        if moved or before != self._reported_start_offset:
-            self.complete_delayed()
+        if self.is_leader and partition_epoch > self.partition_epoch:
+            self.partition_epoch = partition_epoch
+            self.traffic.isr_changed(len(isr) - len(self.in_sync.isr))
+            self.leadership.commit_isr(isr, now_ms)

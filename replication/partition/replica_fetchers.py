@@ -225,7 +225,7 @@ class LeaderLink:
         except KafkaError as error:
             _log.error("%s-%d cannot be followed: %s", partition.topic, partition.partition, error)
             return False
-        if partition.log is not None and partition.log.is_truncated:
+        if partition.log is not None and partition.log.flusher.is_truncated:
             self._followers.truncated_logs.sync(partition.log, self._synced)
         self._partition_added()
         return True

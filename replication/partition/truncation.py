@@ -59,7 +59,7 @@ class TruncatedLogs:
                         failed.append(log)
                 await self._withdraw()
                 for log in batch:
-                    if log in failed or log.offline or not log.is_truncated:  # else it was truncated once more
+                    if log in failed or log.offline or not log.flusher.is_truncated:  # else it was truncated once more
                         for done in self._queue.pop(log, ()):
                             done(log)
         finally:

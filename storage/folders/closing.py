@@ -51,7 +51,7 @@ def _close_with_everything(folder: str, logs: list[Log], files: Files, now_ms: i
     plans: dict[Log, FlushPlan] = {}
     for log in logs:
         with suppress(KafkaError):  # the second attempt raises it again
-            plan = None if log.offline else log.plan_close(now_ms, hold=False)
+            plan = None if log.offline else log.flusher.plan_close(now_ms, hold=False)
             if plan is not None:
                 plans[log] = plan
     done, failure = False, None
@@ -62,7 +62,7 @@ def _close_with_everything(folder: str, logs: list[Log], files: Files, now_ms: i
     for log, plan in plans.items():
         plan.was_run(done=done, error=failure)
         if not done and failure is None:
-            log.flushed(plan)  # not run: all is still to be synced
+            log.flusher.flushed(plan)  # not run: all is still to be synced
     if not done and failure is None:
         return _close_several_at_a_time(logs, now_ms)
     return [log for log in logs if not _closed(log, plans.get(log), now_ms)]
@@ -81,7 +81,7 @@ def _close_several_at_a_time(logs: Sequence[Log], now_ms: int) -> list[Log]:
     with ThreadPoolExecutor(SYNCS_AT_ONCE, "sync") as pool:
         for log in logs:
             try:
-                plan = None if log.offline else log.plan_close(now_ms)
+                plan = None if log.offline else log.flusher.plan_close(now_ms)
             except KafkaError:
                 plan = None  # the second attempt raises it again
             if plan is not None:
@@ -99,9 +99,9 @@ def _closed(log: Log, plan: FlushPlan | None, now_ms: int) -> bool:
     """Close one log, a part of which may have been synced already; returns whether that was clean."""
     try:
         if plan is not None:
-            log.flushed(plan)
+            log.flusher.flushed(plan)
         while not log.offline and log.offsets.unflushed_messages:  # a plan has a limited number of segments
-            log.flush(now_ms)
+            log.flusher.flush(now_ms)
         log.close(clean=True)
     except KafkaError as error:
         logger.error("%s could not be closed cleanly: %s", log.directory, error)

@@ -1,9 +1,9 @@
 """Flushing a log without blocking the event loop: plan on the loop, fsync on a thread, note it on the loop.
 
-    plan = log.plan_flush()             # loop: which files, up to which offset
+    plan = log.flusher.plan()           # loop: which files, up to which offset
     if plan is not None:
         await in_a_thread(plan.run)     # any thread: nothing but fsyncs
-        log.flushed(plan)               # loop: the recovery point moves, or the failure is raised
+        log.flusher.flushed(plan)       # loop: the recovery point moves, or the failure is raised
 
 Every plan must be passed to `flushed`, whether its run has succeeded or not: it holds descriptors.
 """
@@ -209,7 +209,7 @@ class Flusher:
         config = self._config
         return unflushed > 0 and (unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms)
 
-    def plan(self, now_ms: int, *, rolled_only: bool = False, hold: bool = True) -> FlushPlan | None:
+    def plan(self, now_ms: int = 0, *, rolled_only: bool = False, hold: bool = True) -> FlushPlan | None:
         """Plan the syncs that move the recovery point to the log end offset; None if none is needed.
 
         With `rolled_only` the plan ends with the active segment, which costs less; it never has more than
@@ -314,14 +314,17 @@ class Flusher:
             self._health.take_offline(error)
             self._health.fail(error, "cannot truncate a segment")
 
-    def flush(self, plan: FlushPlan | None) -> None:
-        """Run a plan in this call, and note it."""
-        if plan is not None:
-            plan.run()
-            self.flushed(plan)
+    def flush(self, now_ms: int = 0) -> None:
+        """Plan, run and note a flush in this call. For tools, and for topics with flush.messages=1 on a thread."""
+        self._run(self.plan(now_ms))
 
-    def plan_close(self, now_ms: int, *, hold: bool) -> FlushPlan | None:
-        """Write the files that a start without recovery needs: a producer snapshot, the last time index entry."""
+    def close_cleanly(self) -> None:
+        """Write and sync the files that a start without recovery needs, in this call."""
+        self._run(self.plan_close())
+
+    def plan_close(self, now_ms: int = 0, *, hold: bool = True) -> FlushPlan | None:
+        """Write the files that a start without recovery needs: a producer snapshot, the last time index entry. The plan
+        must be run and passed to `flushed`, and then the log closed. `hold` as in `plan`."""
         try:
             # A log that never held a batch needs no snapshot.
             if self._offsets.log_end_offset > self._segments.bases[0] or self._producers.entries:
@@ -330,3 +333,8 @@ class Flusher:
         except OSError as error:
             self._health.fail(error, "cannot close")
         return self.plan(now_ms, hold=hold)
+
+    def _run(self, plan: FlushPlan | None) -> None:
+        if plan is not None:
+            plan.run()
+            self.flushed(plan)

@@ -10,8 +10,10 @@
     Truncation      removes the end of the log
     Retention       removes its beginning
 
-The parts share three objects and nothing else: the offsets, the append limits and the health of the log. None of them
-refers to the log, which is freed as soon as its last user drops it (a cycle may stay for good: broker.jobs.gc_policy).
+The parts share what storage.log.state has, the producers and the epochs, and nothing else. Callers use those that the
+log shows, as `flusher`, `retention`, `swap`, `offsets`, `producers` and `epochs`: the log has a method of its own only
+for what concerns several parts, or a part that it keeps to itself. None of the parts refers
+to the log, which is freed as soon as its last user drops it (a cycle may stay for good: broker.jobs.gc_policy).
 Methods raise KafkaError with KAFKA_STORAGE_ERROR when a file cannot be used.
 """
 
@@ -59,7 +61,6 @@ class Log:
         "__weakref__",
         "_appender",
         "_config",
-        "_flusher",
         "_health",
         "_reader",
         "_roller",
@@ -70,6 +71,7 @@ class Log:
         "append_as_leader",
         "directory",
         "epochs",
+        "flusher",
         "offsets",
         "partition",
         "producers",
@@ -104,7 +106,7 @@ class Log:
         limits = AppendLimits()
         report = partial(_report, ref(self), on_error)
         self._health = health = LogHealth(directory, f"{self.topic}-{self.partition}", limits, report)
-        self._flusher = flusher = Flusher(offsets, held, health, producers, epochs, config, now_ms)
+        self.flusher = flusher = Flusher(offsets, held, health, producers, epochs, config, now_ms)
         self._roller = roller = Roller(offsets, held, limits, health, producers, flusher, config)
         self._appender = appender = Appender(offsets, held, limits, health, producers, epochs, roller, config)
         self._reader = reader = Reader(offsets, held, health)
@@ -160,7 +162,7 @@ class Log:
         self._config = config
         self._appender.configure(config)
         self._roller.configure(config)
-        self._flusher.configure(config)
+        self.flusher.configure(config)
         self.retention.configure(config)
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
@@ -196,23 +198,9 @@ class Log:
         return self._health.distrusted
 
     @property
-    def is_truncated(self) -> bool:
-        """Truncated, and not synced since."""
-        return self._flusher.is_truncated
-
-    @property
     def is_special(self) -> bool:
         """Batches of the usual kind need more than a check of their header."""
         return self._appender.is_special
-
-    @property
-    def flushes_soon(self) -> bool:
-        """Something other than the log end offset makes the log due for a flush."""
-        return self._flusher.flushes_soon
-
-    @property
-    def last_flush_ms(self) -> int:
-        return self._flusher.last_flush_ms
 
     @property
     def generation(self) -> int:
@@ -324,36 +312,11 @@ class Log:
         stable = self.last_stable_offset if stable_offset is None else stable_offset
         return self.swap.dirty_range(self._config, now_ms, stable, waits_for_disk)
 
-    # Flushing and the end
-
-    def flush_due(self, now_ms: int) -> bool:
-        """Return whether flush.messages, flush.ms, or a segment that was rolled since the last flush requires one."""
-        return self._flusher.is_due(now_ms)
-
-    def plan_flush(self, now_ms: int = 0, *, rolled_only: bool = False, hold: bool = True) -> FlushPlan | None:
-        """Plan the syncs that move the recovery point to the log end offset; None if none is needed. See
-        `Flusher.plan`."""
-        return self._flusher.plan(now_ms, rolled_only=rolled_only, hold=hold)
-
-    def flushed(self, plan: FlushPlan) -> None:
-        """Release a plan, whether its run has succeeded or not, and move the recovery point. Raises KAFKA_STORAGE_ERROR
-        when a sync failed. See `Flusher.flushed`."""
-        self._flusher.flushed(plan)
-
-    def flush(self, now_ms: int = 0) -> None:
-        """Plan, run and note a flush in this call. For tools, and for topics with flush.messages=1 on a thread."""
-        self._flusher.flush(self._flusher.plan(now_ms))
-
-    def plan_close(self, now_ms: int = 0, *, hold: bool = True) -> FlushPlan | None:
-        """Write the files that a start without recovery needs. The plan must be run and passed to `flushed`, and then
-        the log closed. `hold` as in plan_flush."""
-        return self._flusher.plan_close(now_ms, hold=hold)
-
     def close(self, clean: bool) -> None:
         """Close all files. `clean` completes the files that a start without recovery needs (the last time index entry,
         a producer snapshot) and syncs everything; without it nothing is written any more."""
         if clean and not self.offline:
-            self._flusher.flush(self.plan_close())
+            self.flusher.close_cleanly()
         for segment in self._segments.items:
             segment.close()
 

@@ -41,7 +41,7 @@ class Producer:
         partition = self.partition
         assert partition is not None
         end = partition.log_end_offset if offset < 0 else offset
-        partition.update_follower(FOLLOWER, end, self.harness.broker.now_ms())
+        partition.leadership.update_follower(FOLLOWER, end, self.harness.broker.now_ms())
         self.harness.turn()
 
     def answers(self) -> list[tuple[int, int]]:

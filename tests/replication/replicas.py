@@ -116,7 +116,7 @@ def answer(leader: Replica, asker: Replica, request: FetchRequest, max_bytes: in
                 piece = partition.read(wanted_now.fetch_offset, max_bytes, replica_id=asker.broker_id)
                 data.records = memoryview(piece.read())
                 piece.release()
-                partition.update_follower(asker.broker_id, wanted_now.fetch_offset, NOW)
+                partition.leadership.update_follower(asker.broker_id, wanted_now.fetch_offset, NOW)
             data.high_watermark, data.log_start_offset = partition.high_watermark, partition.log_start_offset
         except KafkaError as error:
             data.error_code = error.code
@@ -127,7 +127,7 @@ def answer(leader: Replica, asker: Replica, request: FetchRequest, max_bytes: in
 def sync(follower: Replica) -> None:
     """Sync the follower's truncated logs."""
     for log in follower.fetcher.truncated_logs():
-        log.flush()
+        log.flusher.flush()
         follower.fetcher.synced(log)
 
 

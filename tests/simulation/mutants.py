@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     mutant(
         "acks=all is answered at once",
-        Edit("replication", "_commit_verdict", "self.log.offsets.high_watermark < offset", "False"),
+        Edit("replication", "verdict", "log.offsets.high_watermark < offset", "False"),
     ),
     mutant(
         "min.insync.replicas is ignored",

@@ -345,7 +345,7 @@ class Node:
             turn += 1
             if turn % int(FLUSH_S / CHECKPOINT_S) == self.broker_id % 2:
                 for log in list(self.logs.logs.values()):
-                    log.flush(self._clock_ms())
+                    log.flusher.flush(self._clock_ms())
                     if self.replicas.get(log.topic, log.partition) is None:
                         continue  # it may not have received the settings of its topic yet
                     for path in log.retention.delete_due(self._clock_ms()):

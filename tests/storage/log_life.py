@@ -184,7 +184,7 @@ class LogLife(LogModel):
 
     def plan_flush(self) -> None:
         if self.flush is None:
-            plan = self.log.plan_flush(self.now_ms, rolled_only=self.random.random() < 0.5)
+            plan = self.log.flusher.plan(self.now_ms, rolled_only=self.random.random() < 0.5)
             if plan is not None:
                 self.flush = self.log, plan
 
@@ -195,18 +195,18 @@ class LogLife(LogModel):
                 if self.random.random() < 0.9:
                     plan.run()
             finally:
-                log.flushed(plan)
+                log.flusher.flushed(plan)
 
     def _flush_now(self, *, rolled_only: bool = False) -> None:
         """One flush comes after the other: the broker has one thread for them."""
         if self.flush is not None:
             (log, plan), self.flush = self.flush, None
             plan.run()
-            log.flushed(plan)
-        plan = self.log.plan_flush(self.now_ms, rolled_only=rolled_only)
+            log.flusher.flushed(plan)
+        plan = self.log.flusher.plan(self.now_ms, rolled_only=rolled_only)
         if plan is not None:
             plan.run()
-            self.log.flushed(plan)
+            self.log.flusher.flushed(plan)
 
     def checkpoint(self) -> None:
         checkpoints = self.manager.checkpoints

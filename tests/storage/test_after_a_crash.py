@@ -12,7 +12,7 @@ from tests.storage.recovery.test_recovery import ROLLING, load, written
 def test_what_is_found_after_a_crash_is_synced_by_the_next_flush() -> None:
     files = written()
     first, _ = load(files)
-    first.flush(NOW_MS)
+    first.flusher.flush(NOW_MS)
     known = {one: (entry.epoch, entry.next_sequence) for one, entry in first.producers.entries.items()}
     files.crash()
     again, _ = load(files, recovery_point=first.recovery_point)
@@ -27,7 +27,7 @@ def test_a_snapshot_of_the_crashed_process_is_synced_though_it_is_not_taken_agai
     files.sync_directory(DIRECTORY)
     load(files)  # crashed again at once
     log, _ = load(files)
-    log.flush(NOW_MS)
+    log.flusher.flush(NOW_MS)
     files.crash()
     assert files.read_bytes(f"{DIRECTORY}/{found.log_end_offset:020d}.snapshot")
 
@@ -115,16 +115,16 @@ def test_a_time_index_that_ends_after_the_last_flush_is_complete_all_the_same() 
     log = open_log(files, segment_bytes=10_000)
     for timestamp_ms in (NOW_MS, NOW_MS + 5000):
         log.append_as_leader(batch(1, timestamp_ms=timestamp_ms), 0, NOW_MS)
-    log.flush(NOW_MS)
+    log.flusher.flush(NOW_MS)
     checkpoint = log.recovery_point
     log.roll(NOW_MS)
-    assert log.flush_due(NOW_MS)
+    assert log.flusher.is_due(NOW_MS)
     files.sync_directory(DIRECTORY)
     files.crash()
     for recovery_point in (checkpoint, log.recovery_point):
         again, _ = load(files, recovery_point=recovery_point)
         assert again.segments[0].largest_timestamp_ms == NOW_MS + 5000
-    again.flush(NOW_MS)
+    again.flusher.flush(NOW_MS)
     files.crash()
     assert load(files, recovery_point=again.recovery_point)[0].segments[0].largest_timestamp_ms == NOW_MS + 5000
 
@@ -134,9 +134,9 @@ def test_a_flush_after_a_roll_syncs_the_last_entry_of_the_time_index() -> None:
     log = open_log(files, segment_bytes=10_000)
     for timestamp_ms in (NOW_MS, NOW_MS + 5000):
         log.append_as_leader(batch(1, timestamp_ms=timestamp_ms), 0, NOW_MS)
-    log.flush(NOW_MS)
+    log.flusher.flush(NOW_MS)
     log.roll(NOW_MS)
     log.append_as_leader(batch(1), 0, NOW_MS)
-    log.flush(NOW_MS)
+    log.flusher.flush(NOW_MS)
     files.crash()
     assert load(files, recovery_point=3)[0].segments[0].largest_timestamp_ms == NOW_MS + 5000

@@ -103,7 +103,7 @@ class Life:
 
     def _flush(self) -> None:
         for key, log in self._logs.items():
-            log.flush()
+            log.flusher.flush()
             self.synced[key] = log.recovery_point
 
     def check(self, promised: dict[tuple[str, int], int]) -> None:

@@ -27,7 +27,7 @@ def filled(files: MemoryFiles, count: int = 12, **settings: object) -> Log:
     for number in range(count):
         log.append_as_leader(batch(1), 0, NOW_MS)
         if number == 4:
-            log.flush()
+            log.flusher.flush()
     return log
 
 
@@ -48,19 +48,19 @@ def test_it_goes_on_by_itself_when_there_is_room(after: int) -> None:
     for _ in range(2):
         files.fail("sync", after=after, error=full())
         with pytest.raises(KafkaError, match="cannot sync"):
-            log.flush()
+            log.flusher.flush()
         assert not log.offline
         assert log.distrusted
         assert [error.errno for error in told] == [FULL]
         told.clear()
         assert log.recovery_point == recovery_point
         refused(log)
-        assert log.flush_due(NOW_MS)
-        assert log.flushes_soon
+        assert log.flusher.is_due(NOW_MS)
+        assert log.flusher.flushes_soon
         assert read_offsets(log, 0) == list(range(12))
-    log.flush()
+    log.flusher.flush()
     assert not log.distrusted
-    assert not log.flushes_soon
+    assert not log.flusher.flushes_soon
     assert log.recovery_point == 12
     assert log.append_as_leader(batch(1), 0, NOW_MS).first_offset == 12
     files.crash()
@@ -86,13 +86,13 @@ def test_what_was_lost_meanwhile_takes_it_offline() -> None:
     log = filled(files)
     files.fail("sync", error=full())
     with pytest.raises(KafkaError):
-        log.flush()
+        log.flusher.flush()
     path = log.segments[-2].log.path
     data = bytearray(files.read_bytes(path))
     data[-10:] = bytes(10)  # the page was dropped, and never reached the disk
     files.create(path).write(data)
     with pytest.raises(KafkaError, match="cannot sync"):
-        log.flush()
+        log.flusher.flush()
     assert log.offline
     assert not files.calls["rewrite"] or log.recovery_point < 12
 
@@ -103,18 +103,18 @@ def test_below_the_recovery_point_nothing_is_read_again() -> None:
     for number in range(50):
         log.append_as_leader(batch(1), 0, NOW_MS)
         if number == 44:
-            log.flush()
+            log.flusher.flush()
     files.fail("sync", error=full())
     with pytest.raises(KafkaError):
-        log.flush()
-    plan = log.plan_flush()
+        log.flusher.flush()
+    plan = log.flusher.plan()
     assert plan is not None
     ((segment, position),) = plan.rewritten
     found = segment.locate(45)
     assert found is not None
     assert position == found[0] > 0
     plan.run()
-    log.flushed(plan)
+    log.flusher.flushed(plan)
     assert not log.distrusted
 
 
@@ -124,9 +124,9 @@ def test_a_stop_meanwhile_is_clean_only_if_it_was_written_again() -> None:
         log = filled(files)
         files.fail("sync", error=full())
         with pytest.raises(KafkaError):
-            log.flush()
+            log.flusher.flush()
         with pytest.raises(KafkaError, match="written again"):
-            log.plan_close(hold=False)  # a sync of the whole file system would not try again either
+            log.flusher.plan_close(hold=False)  # a sync of the whole file system would not try again either
         if not room:
             files.fail("sync", error=full())
             with pytest.raises(KafkaError, match="cannot sync"):
@@ -142,8 +142,8 @@ def test_a_truncation_during_the_writing_is_not_undone() -> None:
     log = filled(files)
     files.fail("sync", error=full())
     with pytest.raises(KafkaError):
-        log.flush()
-    plan = log.plan_flush()
+        log.flusher.flush()
+    plan = log.flusher.plan()
     assert plan is not None
     active = log.segments[-1]
     whole = files.read_bytes(active.log.path)
@@ -152,10 +152,10 @@ def test_a_truncation_during_the_writing_is_not_undone() -> None:
     assert 0 < cut_bytes < len(whole)
     plan.run()
     files.create(active.log.path).write(whole)  # what a write behind the new end does
-    log.flushed(plan)
+    log.flusher.flushed(plan)
     assert files.read_bytes(active.log.path) == whole[:cut_bytes]
     assert log.distrusted
-    log.flush()
+    log.flusher.flush()
     assert not log.distrusted
 
 

@@ -144,7 +144,7 @@ def test_the_leader_epochs_of_a_moved_log_are_synced() -> None:
     manager = started(files, *FOLDERS)
     log = made(manager)
     log.append_as_leader(batch(1), 3, NOW_MS)
-    moved_to(manager, log, "/more").flush(NOW_MS)
+    moved_to(manager, log, "/more").flusher.flush(NOW_MS)
     run_all(manager.checkpoints.recovery_points())()
     files.crash()
     assert started(files, *FOLDERS).logs["orders", 0].epochs.entries() == [(0, 0), (3, 12)]
@@ -165,7 +165,7 @@ def test_a_log_that_failed_keeps_in_the_checkpoints_what_it_had_last() -> None:
     files = MemoryFiles()
     manager = started(files, "/data")
     log = made(manager)
-    log.flush(NOW_MS)
+    log.flusher.flush(NOW_MS)
     log.retention.advance_log_start_offset(7)
     manager.checkpoints.write_all()
     manager.fail_log(log, OSError(errno.EACCES, "no more"))
@@ -236,7 +236,7 @@ def test_a_crash_while_a_swap_is_taken_back_leaves_no_index_of_another_segment(r
         log.append_as_leader(build_batch([pair], timestamp_ms=NOW_MS), 0, NOW_MS)
     log.offsets.restore_high_watermark(log.log_end_offset)
     plan = swap_begun(files, log)
-    log.flush(NOW_MS)
+    log.flusher.flush(NOW_MS)
     manager.checkpoints.write_all()
     files.fail("rename", after=renames)
     files.fail("unlink")
@@ -289,7 +289,7 @@ def test_a_crash_after_a_move_forgets_no_producer() -> None:
         log.append_as_leader(batch(1), 0, NOW_MS)
     log.offsets.restore_high_watermark(log.log_end_offset)
     log.retention.delete_segments(log.segments_count - 1, NOW_MS)
-    log.flush(NOW_MS)
+    log.flusher.flush(NOW_MS)
     moved_to(manager, log, "/more")
     manager.checkpoints.write_all()
     again = started(files, *FOLDERS).logs["orders", 0]
@@ -348,7 +348,7 @@ def test_a_move_away_from_a_full_disk_needs_no_room_there() -> None:
     assert [(one.offset_index.entries, one.time_index.last()) for one in moved.segments] == entries
     assert moved.segments[-2].offset_index.entries > 5
     assert moved.recovery_point <= moved.segments[-2].base_offset
-    moved.flush(NOW_MS)
+    moved.flusher.flush(NOW_MS)
     manager.folders[0].failure = OSError(errno.ENOSPC, "its checkpoints cannot be written")
     manager.checkpoints.write_all()
     manager.folders[0].failure = None

@@ -137,7 +137,7 @@ class TransactionLife:
         self.log.roll(NOW_MS)
 
     def flush(self) -> None:
-        self.log.flush(NOW_MS)
+        self.log.flusher.flush(NOW_MS)
 
     def truncate(self) -> None:
         least = max(self.log.high_watermark, self.cleaned_to)
@@ -147,7 +147,7 @@ class TransactionLife:
             self.twin.truncate_to(offset)
             self._forget_ended()
             # A broker lowers the recovery point in the checkpoint; of an empty segment a flush syncs the name alone.
-            self.log.flush(NOW_MS)
+            self.log.flusher.flush(NOW_MS)
             path = self.log.segments[-1].log.path
             self.files.content(path).durable = self.files.read_bytes(path)
             self._copy_again()
@@ -168,7 +168,7 @@ class TransactionLife:
 
     def compact(self) -> None:
         if "compact" in self.settings["cleanup_policy"]:
-            self.log.flush(NOW_MS)
+            self.log.flusher.flush(NOW_MS)
             if self.log.dirty_range(NOW_MS).restarts:
                 self.log.offsets.mark_cleaned_to(None)
             if self.log.dirty_range(NOW_MS).cleanable_bytes:

@@ -41,7 +41,7 @@ class Led:
         self.broken = broken
         self.checks = 0
         self.checked_often = asyncio.Event()
-        self.in_sync = self
+        self.in_sync = self.leadership = self
 
     def isr_to_shrink(self, _log_end_offset: int, _now_ms: int) -> None:
         self.checks += 1
@@ -74,7 +74,7 @@ def test_a_truncated_log_is_flushed_on_the_fsync_thread(monkeypatch: pytest.Monk
     log = open_log(files)
     for _ in range(2):
         log.append_as_leader(batch(), 0, NOW_MS)
-    log.flush()
+    log.flusher.flush()
     log.truncate_to(1)
 
     async def flushing() -> None:
@@ -93,6 +93,6 @@ def test_a_truncated_log_is_flushed_on_the_fsync_thread(monkeypatch: pytest.Monk
         await background.close()
 
     asyncio.run(flushing())
-    assert threads == ["fsync_0"] and not log.is_truncated
+    assert threads == ["fsync_0"] and not log.flusher.is_truncated
     files.crash()
     assert open_log(files).log_end_offset == 1

@@ -98,6 +98,7 @@ class FakeReplica:
         self.appended: list[EndTransaction] = []
         self.error: ErrorCode | None = None
         self.commits_at_once = True
+        self.leadership = self
         self.waiting: list[Callable[[ErrorCode], None]] = []
 
     def append_marker(self, marker: EndTransaction, now_ms: int) -> Any:

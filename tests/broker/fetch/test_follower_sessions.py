@@ -201,12 +201,12 @@ def test_where_retention_has_the_log_begin_is_told_of_a_partition_at_rest(harnes
         follower.ask({0: 2})
     waiting = follower.begin({})
     partition = partition_of(harness, topic)
-    partition.check_progress(harness.broker.now_ms())
+    partition.leadership.check_progress(harness.broker.now_ms())
     harness.turn()
     assert not waiting.done()
     assert partition.log is not None
     partition.log.retention.advance_log_start_offset(2)
-    partition.check_progress(harness.broker.now_ms())
+    partition.leadership.check_progress(harness.broker.now_ms())
     (found,) = harness.run(waiting).responses
     assert [data.log_start_offset for data in found.partitions] == [2]
 

@@ -349,7 +349,7 @@ def test_flush_messages_holds_the_acknowledgement_until_the_disk_has_it(harness:
     log = harness.broker.logs.get(topic, 0)
     assert log is not None
     for acks in (1, -1):
-        log.flush()
+        log.flusher.flush()
         for unflushed in (1, 2, 0):
             harness.produce(topic, b"x", acks=acks)
             assert log.offsets.unflushed_messages == unflushed

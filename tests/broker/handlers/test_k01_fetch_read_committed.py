@@ -280,11 +280,11 @@ def test_transaction_whose_marker_is_not_replicated_is_open(log: Log) -> None:
     log.harness.add_follower(log.topic)
     log.append(7, b"x")
     log.end(7, commit=True)
-    log.partition.update_follower(5, 1, log.harness.broker.now_ms())
+    log.partition.leadership.update_follower(5, 1, log.harness.broker.now_ms())
     data = log.fetch(0)
     assert (seen(data), data.high_watermark, data.last_stable_offset) == ([], 1, 0)
     poll = log.harness.begin(log.request(0, max_wait_ms=10_000), 12)
-    log.partition.update_follower(5, 2, log.harness.broker.now_ms())
+    log.partition.leadership.update_follower(5, 2, log.harness.broker.now_ms())
     assert seen(only(log.harness.run(poll))) == [b"x"]
 
 
@@ -342,5 +342,5 @@ def test_new_leader_withholds_the_last_stable_offset(log: Log, version: int) -> 
     withheld = ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
     assert log.list_offset(LATEST, version) == (withheld, -1)
     assert log.list_offset(EARLIEST, version) == (0, 0)
-    log.partition.update_follower(5, 2, log.harness.broker.now_ms())
+    log.partition.leadership.update_follower(5, 2, log.harness.broker.now_ms())
     assert log.list_offset(LATEST, version) == (0, 1)

@@ -105,11 +105,11 @@ def test_it_waits_until_the_followers_start_there_too(
     brokers = harness.broker.metadata.brokers
     monkeypatch.setattr(harness.broker.metadata, "brokers", {**brokers, 5: brokers[0]})
     harness.add_follower(topic)
-    partition.update_follower(5, 2, harness.broker.now_ms(), log_start_offset=0)
+    partition.leadership.update_follower(5, 2, harness.broker.now_ms(), log_start_offset=0)
     asked = harness.begin(request({topic: {0: 1}}), 2, turns=200)
     harness.until(lambda: partition.log_start_offset == 1)
     assert not asked.done()
-    partition.update_follower(5, 2, harness.broker.now_ms(), log_start_offset=1)
+    partition.leadership.update_follower(5, 2, harness.broker.now_ms(), log_start_offset=1)
     assert told(harness.run(asked)) == {(topic, 0): (ErrorCode.NONE, 1)}
     # A follower that does not catch up delays the answer up to the timeout only; the records are deleted anyway.
     assert delete(harness, topic, 2, timeout_ms=20) == (ErrorCode.REQUEST_TIMED_OUT, 1)

@@ -114,7 +114,7 @@ def test_a_truncation_withdraws_what_a_checkpoint_vouches_for(
     log = log_of(harness, topic)
     for _ in range(5):
         harness.produce(topic, b"x")
-    log.flush()
+    log.flusher.flush()
     harness.run(jobs.checkpoint())
     assert recovery_point() == 5
     if whole:

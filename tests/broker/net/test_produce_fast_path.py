@@ -39,6 +39,7 @@ class FakePartition:
     def __init__(self) -> None:
         self.commits_at_once = True
         self.is_leader = True
+        self.leadership = self
         config = SimpleNamespace(flush_messages=2**63 - 1)
         self.log = SimpleNamespace(config=config, offsets=SimpleNamespace(unflushed_messages=1), is_special=False)
         self.appended: list[bytes] = []

@@ -145,7 +145,7 @@ async def test_what_is_asked_and_granted(tmp_path: Path, version: int) -> None:
     async with subject(tmp_path) as it:
         it.controller.versions = 0, version
         partition = leader()
-        partition.update_follower(1, 0, 0, broker_epoch=8)
+        partition.leadership.update_follower(1, 0, 0, broker_epoch=8)
         propose(it, partition, 0, 1)
         await it.until(lambda: partition.isr == [0, 1])
         assert (partition.partition_epoch, partition.in_sync.proposed_isr) == (6, None)
@@ -228,9 +228,9 @@ async def test_who_has_started_anew_since_is_not_asked_for_again(
     async with subject(tmp_path) as it:
         it.controller.failures = [PeerError("nobody there")] * 2
         partition = leader()
-        partition.update_follower(1, 0, 0, broker_epoch=8)
+        partition.leadership.update_follower(1, 0, 0, broker_epoch=8)
         await propose_and_wait(it, partition, 0, 1)
-        partition.update_follower(1, 0, 0, broker_epoch=9)
+        partition.leadership.update_follower(1, 0, 0, broker_epoch=9)
         it.controller.go.set()
         await it.until(lambda: partition.isr == [0, 1])
         members = [asked.topics[0].partitions[0].new_isr_with_epochs[1] for asked in it.controller.asked]

@@ -18,12 +18,12 @@ def leader(replicas: list[int], records: int) -> Replica:
 
 def test_the_low_watermark_follows_when_the_followers_have_sent_their_start() -> None:
     partition = leader([0, 1], 5).partition
-    partition.update_follower(1, 5, NOW, log_start_offset=0)
+    partition.leadership.update_follower(1, 5, NOW, log_start_offset=0)
     calls: list[int] = []
     partition.delayed.watch(lambda: calls.append(low_watermark(partition)))
     assert delete_records_before(partition, 3) == 3
     assert (partition.log_start_offset, low_watermark(partition)) == (3, 0)
-    partition.update_follower(1, 5, NOW, log_start_offset=3)
+    partition.leadership.update_follower(1, 5, NOW, log_start_offset=3)
     assert calls == [0, 3]
 
 

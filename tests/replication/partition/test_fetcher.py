@@ -172,8 +172,8 @@ def test_nothing_is_asked_for_behind_a_cut_that_is_not_on_the_disk() -> None:
     follower.fetcher.unfollow(("other", 0))
     assert follower.fetcher.wait_ms(NOW) is None
     assert follower.fetcher.truncated_logs() == [follower.log]
-    follower.log.flush()
-    assert not follower.log.is_truncated
+    follower.log.flusher.flush()
+    assert not follower.log.flusher.is_truncated
     follower.fetcher.synced(follower.log)
     assert follower.fetcher.wait_ms(NOW) == 0
     (topic,) = follower.fetcher.request(NOW, 5).topics

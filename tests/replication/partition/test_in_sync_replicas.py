@@ -17,7 +17,7 @@ from tests.replication.replicas import LAG, NOW, code_of, leader_of, state
 
 def test_a_lagging_follower_leaves_and_rejoins_when_it_has_caught_up() -> None:
     partition = leader_of(CountingLog(), [0, 1])
-    partition.update_follower(1, 0, NOW)
+    partition.leadership.update_follower(1, 0, NOW)
     partition.append(b"abc", NOW, 1)
     assert partition.in_sync.isr_to_shrink(partition.log_end_offset, NOW + LAG) is None
     shrunk = partition.in_sync.isr_to_shrink(partition.log_end_offset, NOW + LAG + 1)
@@ -33,15 +33,15 @@ def test_a_lagging_follower_leaves_and_rejoins_when_it_has_caught_up() -> None:
     assert partition.high_watermark == 0
     partition.isr_decided([0], 1, NOW + LAG + 3)
     assert (partition.high_watermark, partition.isr) == (4, [0])
-    partition.update_follower(1, 3, NOW + LAG + 4)
+    partition.leadership.update_follower(1, 3, NOW + LAG + 4)
     assert partition.in_sync.isr_to_expand(1, partition.high_watermark) is None
-    partition.update_follower(1, 4, NOW + LAG + 5)
+    partition.leadership.update_follower(1, 4, NOW + LAG + 5)
     assert partition.in_sync.isr_to_expand(1, partition.high_watermark) == [0, 1]
     partition.in_sync.propose([0, 1])
     partition.append(b"e", NOW + LAG + 6, 1)
     assert partition.high_watermark == 4
     partition.isr_decided([0, 1], 2, NOW + LAG + 7)
-    partition.update_follower(1, 5, NOW + LAG + 8)
+    partition.leadership.update_follower(1, 5, NOW + LAG + 8)
     assert (partition.high_watermark, partition.isr) == (5, [0, 1])
 
 
@@ -50,16 +50,16 @@ def test_a_refused_proposal_leaves_the_committed_set() -> None:
     partition.in_sync.propose([0, 1])
     partition.append(b"a", NOW + LAG + 1, 1)
     assert partition.high_watermark == 0
-    partition.isr_refused(NOW + LAG + 1)
+    partition.leadership.isr_refused(NOW + LAG + 1)
     assert partition.high_watermark == 1
 
 
 def test_followers_from_before_this_epoch_do_not_join() -> None:
     # HW 2, but this epoch starts at 6: a follower at 4 may lack records an earlier leader committed.
     partition = leader_of(CountingLog(log_end_offset=6, high_watermark=2), [0, 1, 2], isr=[0, 2], epoch=1)
-    partition.update_follower(1, 4, NOW)
+    partition.leadership.update_follower(1, 4, NOW)
     assert partition.in_sync.isr_to_expand(1, partition.high_watermark) is None
-    partition.update_follower(1, 6, NOW)
+    partition.leadership.update_follower(1, 6, NOW)
     assert partition.in_sync.isr_to_expand(1, partition.high_watermark) == [0, 2, 1]
 
 
@@ -74,7 +74,7 @@ def test_leading_again_in_the_same_epoch_begins_afresh() -> None:
     assert (log.epochs, partition.in_sync.epoch_start_offset) == ([(3, 0)], 5)
     assert partition.in_sync.isr_to_shrink(partition.log_end_offset, later + LAG) is None
     assert partition.in_sync.isr_to_shrink(partition.log_end_offset, later + LAG + 1) == [0]
-    partition.update_follower(2, 4, later)
+    partition.leadership.update_follower(2, 4, later)
     assert partition.in_sync.isr_to_expand(2, partition.high_watermark) is None
 
 
@@ -84,18 +84,18 @@ def test_a_caught_up_follower_outside_the_isr_holds_the_high_watermark_back(gone
     partition = Partition("t", 0, bytes(16), 0, lag_time_max_ms=LAG, is_alive=alive.__contains__)
     partition.use_log(CountingLog())  # type: ignore[assignment]
     partition.become_leader(state(0, 0, [0, 1], [0, 1, 2]), NOW)
-    partition.update_follower(2, 0, NOW)
+    partition.leadership.update_follower(2, 0, NOW)
     partition.append(b"abc", NOW, -1)
     answers: list[ErrorCode] = []
-    partition.when_committed(3, answers.append)
-    partition.update_follower(1, 3, NOW)
-    partition.check_progress(NOW + LAG)
+    partition.leadership.when_committed(3, answers.append)
+    partition.leadership.update_follower(1, 3, NOW)
+    partition.leadership.check_progress(NOW + LAG)
     assert (partition.high_watermark, answers) == (0, [])
     if gone:
         alive.discard(2)
-        partition.check_progress(NOW)
+        partition.leadership.check_progress(NOW)
     else:
-        partition.check_progress(NOW + LAG + 1)
+        partition.leadership.check_progress(NOW + LAG + 1)
     assert (partition.high_watermark, answers) == (3, [ErrorCode.NONE])
 
 
@@ -104,7 +104,7 @@ def test_dead_brokers_neither_join_nor_hold_back() -> None:
     log: Any = CountingLog()
     partition.use_log(log)
     partition.become_leader(state(0, 0, [0], [0, 1]), NOW)
-    partition.update_follower(1, 0, NOW)
+    partition.leadership.update_follower(1, 0, NOW)
     assert partition.in_sync.isr_to_expand(1, partition.high_watermark) is None
     partition.append(b"a", NOW, 1)
     assert partition.high_watermark == 1
@@ -113,7 +113,7 @@ def test_dead_brokers_neither_join_nor_hold_back() -> None:
 def test_a_broker_that_is_no_replica_is_refused() -> None:
     partition = leader_of(CountingLog(), [0, 1])
     with pytest.raises(KafkaError) as error:
-        partition.update_follower(9, 0, NOW)
+        partition.leadership.update_follower(9, 0, NOW)
     assert code_of(error) is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
@@ -227,14 +227,16 @@ def test_high_watermark_against_brute_force(replica_count: int, min_isr: int, st
         before = partition.high_watermark
         if step[0] == "append":
             partition.append(b"x" * step[1], now, 1)
-            partition.check_progress(now)  # an append with several in sync does not check what time has changed
+            partition.leadership.check_progress(
+                now
+            )  # an append with several in sync does not check what time has changed
             twin.end += step[1]
         elif step[0] == "fetch" and step[1] in replicas:
             # A follower that repeats its position changes no HW (as in Kafka), so time alone must not either.
             offset = twin.end * step[2] // 100
             if twin.fetches[step[1]] and twin.fetches[step[1]][-1][0] == offset:
                 continue
-            partition.update_follower(step[1], offset, now)
+            partition.leadership.update_follower(step[1], offset, now)
             twin.fetches[step[1]].append((offset, twin.end, now))
         elif step[0] == "isr":
             epoch += 1

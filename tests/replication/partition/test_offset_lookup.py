@@ -22,7 +22,7 @@ def test_latest_offset_is_withheld_while_it_would_go_backwards() -> None:
     partition = leader_of(CountingLog(log_end_offset=9, high_watermark=4), [0, 1], epoch=1)
     assert (end_offset(partition), hides_committed(partition)) == (4, True)
     assert end_offset(partition, replica_id=1) == end_offset(partition, replica_id=DEBUGGING) == 9
-    partition.update_follower(1, 9, NOW)
+    partition.leadership.update_follower(1, 9, NOW)
     assert (end_offset(partition), hides_committed(partition)) == (9, False)
 
 

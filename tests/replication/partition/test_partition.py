@@ -24,7 +24,7 @@ class TestSingleReplica:
         assert (info.first_offset, info.last_offset) == (0, 2)
         assert partition.high_watermark == partition.log_end_offset == 3
         answers: list[ErrorCode] = []
-        partition.when_committed(3, answers.append)
+        partition.leadership.when_committed(3, answers.append)
         assert answers == [ErrorCode.NONE]
 
     def test_existing_records_are_committed_on_becoming_leader(self) -> None:
@@ -58,9 +58,9 @@ class TestReplicated:
         partition = leader_of(CountingLog(), [0, 1, 2])
         partition.append(b"abcde", NOW, 1)
         assert partition.high_watermark == 0
-        partition.update_follower(1, 5, NOW)
+        partition.leadership.update_follower(1, 5, NOW)
         assert partition.high_watermark == 0
-        partition.update_follower(2, 3, NOW)
+        partition.leadership.update_follower(2, 3, NOW)
         assert partition.high_watermark == 3
 
     def test_acks_all_is_refused_before_writing_when_too_few_are_in_sync(self) -> None:
@@ -76,10 +76,10 @@ class TestReplicated:
     def test_commit_with_too_few_left_in_sync_has_an_error_of_its_own(self) -> None:
         partition = leader_of(CountingLog(min_insync_replicas=2), [0, 1, 2], isr=[0, 1])
         partition.append(b"a", NOW, -1)
-        partition.update_follower(1, 1, NOW)
+        partition.leadership.update_follower(1, 1, NOW)
         partition.isr_decided([0], 1, NOW)
         answers: list[ErrorCode] = []
-        partition.when_committed(1, answers.append)
+        partition.leadership.when_committed(1, answers.append)
         assert answers == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
 
     def test_commit_callbacks_come_in_offset_order(self) -> None:
@@ -90,10 +90,10 @@ class TestReplicated:
             return lambda error: order.append(offset)
 
         for offset in (3, 1, 2, 5):
-            partition.when_committed(offset, note(offset))
+            partition.leadership.when_committed(offset, note(offset))
         partition.append(b"abcd", NOW, -1)
         assert order == []
-        partition.update_follower(1, 4, NOW)
+        partition.leadership.update_follower(1, 4, NOW)
         assert order == [1, 2, 3]
 
     @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ class TestReplicated:
         answers: list[ErrorCode] = []
         woken: list[int] = []
         partition.append(b"a", NOW, -1)
-        partition.when_committed(1, answers.append)
+        partition.leadership.when_committed(1, answers.append)
         partition.delayed.watch(lambda: woken.append(1))
         end(partition)
         assert (answers, woken) == ([expected], [1])
@@ -117,7 +117,7 @@ class TestReplicated:
             partition.append(b"a", NOW, 1)
         assert code_of(error) is expected
         # A callback that comes later gets the same.
-        partition.when_committed(1, answers.append)
+        partition.leadership.when_committed(1, answers.append)
         assert answers == [expected, expected]
 
 
@@ -208,11 +208,11 @@ class TestTransactions:
         partition = leader_of(open_log(MemoryFiles()), [0, 1])
         partition.append(transactional(), NOW, -1)
         partition.append_marker(EndTransaction(7, 0, 1, commit=True), NOW)
-        partition.update_follower(1, 1, NOW)
+        partition.leadership.update_follower(1, 1, NOW)
         assert (partition.high_watermark, partition.last_stable_offset) == (1, 0)
         seen: list[int] = []
         partition.delayed.watch(lambda: seen.append(partition.last_stable_offset))
-        partition.update_follower(1, 2, NOW)
+        partition.leadership.update_follower(1, 2, NOW)
         assert seen == [2]
 
     def test_a_marker_needs_enough_replicas_in_sync(self) -> None:

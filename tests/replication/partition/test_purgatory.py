@@ -29,13 +29,13 @@ def test_commits_queued_inside_callbacks_are_completed_in_order_and_not_nested()
 
     def first(error: ErrorCode) -> None:
         trace.append("first in")
-        partition.when_committed(2, lambda error: trace.append("nested"))
+        partition.leadership.when_committed(2, lambda error: trace.append("nested"))
         trace.append("first out")
 
     partition.append(b"abc", NOW, -1)
-    partition.when_committed(1, first)
-    partition.when_committed(2, lambda error: trace.append("second"))
-    partition.update_follower(1, 3, NOW)
+    partition.leadership.when_committed(1, first)
+    partition.leadership.when_committed(2, lambda error: trace.append("second"))
+    partition.leadership.update_follower(1, 3, NOW)
     assert trace == ["first in", "first out", "second", "nested"]
 
 
@@ -45,12 +45,12 @@ def test_a_watcher_may_wait_for_a_commit() -> None:
 
     def watcher() -> None:
         partition.delayed.unwatch(handle)
-        partition.when_committed(1, lambda error: answers.append((1, error)))
-        partition.when_committed(9, lambda error: answers.append((9, error)))
+        partition.leadership.when_committed(1, lambda error: answers.append((1, error)))
+        partition.leadership.when_committed(9, lambda error: answers.append((9, error)))
 
     handle = partition.delayed.watch(watcher)
     partition.append(b"a", NOW, 1)
-    partition.update_follower(1, 1, NOW)
+    partition.leadership.update_follower(1, 1, NOW)
     assert answers == [(1, ErrorCode.NONE)]
 
 
@@ -79,9 +79,9 @@ def test_a_failing_callback_keeps_no_other_from_its_call(caplog: pytest.LogCaptu
     partition.append(b"a", NOW, 1)
     partition.delayed.watch(broken)
     partition.delayed.watch(lambda: called.append("watcher"))
-    partition.when_committed(1, broken)
-    partition.when_committed(1, called.append)
-    partition.update_follower(1, 1, NOW)
+    partition.leadership.when_committed(1, broken)
+    partition.leadership.when_committed(1, called.append)
+    partition.leadership.update_follower(1, 1, NOW)
     assert called == [ErrorCode.NONE, "watcher"]
     assert len(caplog.records) == 2
 
@@ -90,7 +90,7 @@ def test_a_partition_may_go_offline_inside_a_callback() -> None:
     partition = leader_of(CountingLog(), [0, 1])
     answers: list[ErrorCode] = []
     partition.append(b"ab", NOW, -1)
-    partition.when_committed(1, lambda error: partition.offline(ErrorCode.KAFKA_STORAGE_ERROR))
-    partition.when_committed(2, answers.append)
-    partition.update_follower(1, 2, NOW)
+    partition.leadership.when_committed(1, lambda error: partition.offline(ErrorCode.KAFKA_STORAGE_ERROR))
+    partition.leadership.when_committed(2, answers.append)
+    partition.leadership.update_follower(1, 2, NOW)
     assert answers == [ErrorCode.KAFKA_STORAGE_ERROR]

@@ -77,7 +77,7 @@ class Leader:
 
 
 async def flush(log: Log) -> None:
-    log.flush(now_ms())
+    log.flusher.flush(now_ms())
 
 
 async def nothing() -> None:

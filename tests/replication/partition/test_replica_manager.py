@@ -114,11 +114,11 @@ def test_deleted_partitions_are_freed_without_a_collection(subject: Subject) -> 
         assert led is not None
         led.append(b"abc", 1, -1)
         led.delayed.watch(lambda: None)
-        led.when_committed(3, verdicts.append)
-        led.update_follower(1, 3, 2)
+        led.leadership.when_committed(3, verdicts.append)
+        led.leadership.update_follower(1, 3, 2)
         led.in_sync.propose([0, 1])
         led.isr_decided([0, 1], 2, 3)
-        led.when_committed(9, verdicts.append)
+        led.leadership.when_committed(9, verdicts.append)
         subject.lead(1, 0, epoch=2)
         subject.stop(0, 1, delete=True)
         subject.stopped.clear()
@@ -135,7 +135,7 @@ def test_what_is_set_aside_for_want_of_room_follows_again_afterwards(subject: Su
     assert subject.manager.suspend([("t", 0), ("t", 1), ("t", 7)]) == [("t", 0)]
     led.in_sync.commit([0, 1])
     waiting: list[ErrorCode] = []
-    led.when_committed(10, waiting.append)
+    led.leadership.when_committed(10, waiting.append)
     assert subject.manager.suspend([("t", 1)]) == [("t", 1)]
     assert waiting == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert [partition.partition for partition in subject.stopped] == [0, 1]
@@ -312,7 +312,7 @@ def test_deletion_removes_everything_and_answers_waiters(subject: Subject) -> No
     subject.lead(0)
     partition = subject.manager.partitions["t", 0]
     answers: list[ErrorCode] = []
-    partition.when_committed(1, answers.append)
+    partition.leadership.when_committed(1, answers.append)
     assert subject.stop(0, epoch=EPOCH_DURING_DELETE, delete=True) == [("t", 0, 0)]
     assert answers == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert not (subject.manager.partitions or subject.manager.by_topic_id or subject.logs.logs)

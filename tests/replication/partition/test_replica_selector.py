@@ -24,7 +24,7 @@ def test_the_one_that_has_most_in_the_rack() -> None:
     partition = led([0, 1, 2, 3], [0, 1, 2, 3, 4])
     racks = {0: "a", 1: "b", 2: "b", 3: "c", 4: "d"}
     for broker_id, offset in ((1, 5), (2, 8), (3, 10), (4, 9)):
-        partition.update_follower(broker_id, offset, NOW, log_start_offset=2)
+        partition.leadership.update_follower(broker_id, offset, NOW, log_start_offset=2)
     assert preferred_read_replica(partition, 4, "b", racks) == 2
     assert preferred_read_replica(partition, 4, "c", racks) == 3
     assert preferred_read_replica(partition, 9, "b", racks) is None, "nobody there has it yet"
@@ -38,15 +38,15 @@ def test_the_one_that_has_most_in_the_rack() -> None:
 def test_of_equal_ones_who_was_level_last_and_then_the_higher_number() -> None:
     partition = led([0, 1, 2], [0, 1, 2])
     racks = {0: "a", 1: "b", 2: "b"}
-    partition.update_follower(2, 10, NOW)
-    partition.update_follower(1, 10, NOW + 5)
+    partition.leadership.update_follower(2, 10, NOW)
+    partition.leadership.update_follower(1, 10, NOW + 5)
     assert preferred_read_replica(partition, 4, "b", racks) == 1
-    partition.update_follower(2, 10, NOW + 5)
+    partition.leadership.update_follower(2, 10, NOW + 5)
     assert preferred_read_replica(partition, 4, "b", racks) == 2
 
 
 def test_a_follower_sends_nobody_away() -> None:
     partition = led([0, 1], [0, 1])
-    partition.update_follower(1, 10, NOW)
+    partition.leadership.update_follower(1, 10, NOW)
     partition.become_follower(state(1, 2, [0, 1], [0, 1], 2))
     assert preferred_read_replica(partition, 4, "b", {0: "a", 1: "b"}) is None

@@ -16,14 +16,14 @@ def cut_log(files: Any, directory: str = "/logs/t-0") -> Log:
     log = open_log(files, directory)
     for _ in range(3):
         log.append_as_leader(batch(), 0, NOW_MS)
-    log.flush()
+    log.flusher.flush()
     log.truncate_to(1)
     return log
 
 
 async def flush(log: Log) -> None:
     await asyncio.sleep(0)  # the others get a turn, as while a thread is at it
-    log.flush(NOW_MS)
+    log.flusher.flush(NOW_MS)
 
 
 async def withdraw() -> None:
@@ -48,10 +48,10 @@ async def test_each_is_synced_once_and_all_who_wait_are_told() -> None:
     truncated_logs = TruncatedLogs(flush, withdraw)
 
     def first(log: Log) -> None:
-        told.append(("first", log.directory, log.is_truncated))
+        told.append(("first", log.directory, log.flusher.is_truncated))
 
     def second(log: Log) -> None:
-        told.append(("second", log.directory, log.is_truncated))
+        told.append(("second", log.directory, log.flusher.is_truncated))
 
     syncs = files.calls["sync"]
     for log in logs:
@@ -81,7 +81,7 @@ async def test_who_waits_for_a_disk_that_fails_is_told_too() -> None:
     truncated_logs.sync(other, told.append)
     await drained()
     assert told == [log, other]
-    assert log.offline and not other.is_truncated
+    assert log.offline and not other.flusher.is_truncated
 
 
 @on_loop
@@ -94,7 +94,7 @@ async def test_the_end_waits_for_no_more_than_is_under_way() -> None:
         truncated_logs.sync(log, told.append)
     await asyncio.sleep(0)
     await truncated_logs.close()
-    assert [log.is_truncated for log in logs] == [False, True]
+    assert [log.flusher.is_truncated for log in logs] == [False, True]
     assert told == [] and not other_tasks()
     await truncated_logs.close()
 
@@ -105,7 +105,7 @@ async def test_nobody_goes_on_before_recovery_points_are_withdrawn() -> None:
     log = cut_log(MemoryFiles())
 
     async def withdrawn() -> None:
-        assert not log.is_truncated and not told
+        assert not log.flusher.is_truncated and not told
         await asyncio.sleep(0)
         told.append("withdrawn")
 
@@ -125,6 +125,6 @@ async def test_what_is_cut_again_meanwhile_is_synced_again() -> None:
             log.truncate_to(0)
 
     truncated_logs = TruncatedLogs(flush, cut_again)
-    truncated_logs.sync(log, lambda log: told.append((log.is_truncated, log.log_end_offset)))
+    truncated_logs.sync(log, lambda log: told.append((log.flusher.is_truncated, log.log_end_offset)))
     await drained()
     assert told == [(False, 0)]

@@ -62,7 +62,7 @@ def test_folders_made_in_advance_hold_what_the_creation_of_a_log_makes(leader_ep
     for files, some, of in ((plain, expected, other), (ahead, logs, manager)):
         for log in some:
             log.append_as_leader(batch(1), max(leader_epoch, 0), NOW_MS)
-            log.flush(NOW_MS)
+            log.flusher.flush(NOW_MS)
         assert not run_all(of.checkpoints.recovery_points())()  # it syncs the topic ids, too
         files.crash()  # all that is not synced is lost
     assert contents(ahead) == contents(plain)

@@ -232,7 +232,7 @@ class TestRemoval:
         def remove() -> None:
             log = manager.get_or_create("orders", 0, TOPIC_ID, SMALL_SEGMENTS)
             fill(log, 10)
-            log.flush(NOW_MS)
+            log.flusher.flush(NOW_MS)
             manager.checkpoints.write_all()
             manager.remove("orders", 0)
             removed.append(ref(log))
@@ -273,7 +273,7 @@ class TestRemoval:
         fill(log, 50)
         log.offsets.restore_high_watermark(50)
         log.retention.advance_log_start_offset(40)
-        log.flush()
+        log.flusher.flush()
         manager.checkpoints.write_all()
         assert offsets_in(files, "log-start-offset-checkpoint") == {("t", 0): 40}
         manager.remove("t", 0)
@@ -293,7 +293,7 @@ class TestCheckpoints:
         for partition, (flushed, high_watermark, start) in enumerate([(3, 5, 0), (6, 6, 2)]):
             log = manager.get_or_create("t", partition, TOPIC_ID, log_config())
             fill(log, flushed)
-            log.flush()
+            log.flusher.flush()
             fill(log, 7 - flushed)
             log.offsets.restore_high_watermark(high_watermark)
             log.retention.advance_log_start_offset(start)
@@ -314,7 +314,7 @@ class TestCheckpoints:
         fill(log, 9)
         log.offsets.restore_high_watermark(7)
         log.retention.advance_log_start_offset(1)
-        log.flush()
+        log.flusher.flush()
         manager.checkpoints.write_all()
         again = started(files)
         log = again.logs["t", 0]
@@ -336,7 +336,7 @@ class TestCheckpoints:
             fill(log, 4)
             log.offsets.restore_high_watermark(4)
             log.retention.advance_log_start_offset(2)
-            log.flush()
+            log.flusher.flush()
         manager.checkpoints.write_all()
         names = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
         before = [offsets_in(files, name) for name in names]
@@ -406,7 +406,7 @@ class TestLoading:
         manager = started(files)
         for partition in range(3):
             fill(manager.get_or_create("t", partition, TOPIC_ID, SMALL_SEGMENTS), 4)
-            manager.logs["t", partition].flush()
+            manager.logs["t", partition].flusher.flush()
         manager.close_all()
         files.unlink("/data/.kafka_cleanshutdown")
         files.fail("read", after=12, error=PermissionError(13, "not yours"))

@@ -181,7 +181,7 @@ def test_it_goes_on_behind_the_segments_that_were_copied_whole(pieces: int, end:
     if end == "stop":
         manager.close_all()
     elif end == "power cut":
-        manager.logs["t", 0].flush()
+        manager.logs["t", 0].flusher.flush()
         manager.checkpoints.write_all()
         files.sync_directory(HOME)
         files.sync_directory(TARGET)

@@ -292,7 +292,7 @@ def test_any_write_may_fail_and_leaves_no_trace(
         append(twin, number)
     writes = twin_files.calls["write"]
     assert writes > 12  # indexes among them
-    twin.flush()
+    twin.flusher.flush()
 
     failed_appends = 0
     for failing in range(writes):
@@ -315,7 +315,7 @@ def test_any_write_may_fail_and_leaves_no_trace(
         assert failures <= 1
         failed_appends += failures
         assert state_of(log) == state_of(twin)
-        log.flush()
+        log.flusher.flush()
         for segment in twin.segments:
             for suffix in (".log", ".index", ".timeindex"):
                 assert files.read_bytes(segment.stem + suffix) == twin_files.read_bytes(segment.stem + suffix)

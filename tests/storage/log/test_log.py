@@ -201,15 +201,15 @@ def test_what_was_cut_off_does_not_come_back_once_that_is_synced(offset: int, ro
     files = MemoryFiles()
     log = filled_log(files, 14)
     assert {3, 12}.isdisjoint(base_offsets(log)) and 10 in base_offsets(log)
-    log.flush()
-    assert not log.is_truncated and not log.flush_due(NOW_MS)
+    log.flusher.flush()
+    assert not log.flusher.is_truncated and not log.flusher.is_due(NOW_MS)
     log.truncate_to(offset)
-    assert log.is_truncated and log.flush_due(NOW_MS)
-    plan = log.plan_flush(NOW_MS, rolled_only=rolled_only)
+    assert log.flusher.is_truncated and log.flusher.is_due(NOW_MS)
+    plan = log.flusher.plan(NOW_MS, rolled_only=rolled_only)
     assert plan is not None
     plan.run()
-    log.flushed(plan)
-    assert not log.is_truncated
+    log.flusher.flushed(plan)
+    assert not log.flusher.is_truncated
     files.crash()
     assert read_offsets(open_log(files), 0) == list(range(offset))
 
@@ -217,12 +217,12 @@ def test_what_was_cut_off_does_not_come_back_once_that_is_synced(offset: int, ro
 def test_a_cut_that_is_followed_by_another_is_not_synced_with_the_first() -> None:
     log = filled_log(MemoryFiles(), 14)
     log.truncate_to(12)
-    plan = log.plan_flush(NOW_MS)
+    plan = log.flusher.plan(NOW_MS)
     assert plan is not None
     plan.run()
     log.truncate_to(11)
-    log.flushed(plan)
-    assert log.is_truncated
+    log.flusher.flushed(plan)
+    assert log.flusher.is_truncated
 
 
 def test_truncation_below_the_log_begins_anew() -> None:
@@ -297,8 +297,8 @@ def test_truncation_cut_short_leaves_no_gap() -> None:
 def test_truncation_below_a_rolled_segment_asks_for_no_flush_of_it() -> None:
     log = filled_log(MemoryFiles(), 7)
     log.truncate_to(3)
-    log.flush()
-    assert not log.flush_due(NOW_MS)
+    log.flusher.flush()
+    assert not log.flusher.is_due(NOW_MS)
 
 
 # Retention
@@ -398,13 +398,13 @@ def test_idle_producers_expire() -> None:
 def test_flush_makes_everything_up_to_the_end_durable() -> None:
     files = MemoryFiles()
     log = filled_log(files, 12)
-    plan = log.plan_flush(NOW_MS + 7)
+    plan = log.flusher.plan(NOW_MS + 7)
     assert plan is not None
     log.append_as_leader(batch(), 0, NOW_MS)  # while a thread runs the plan
     plan.run()
     assert log.recovery_point == 0
-    log.flushed(plan)
-    assert (log.recovery_point, log.offsets.unflushed_messages, log.last_flush_ms) == (12, 1, NOW_MS + 7)
+    log.flusher.flushed(plan)
+    assert (log.recovery_point, log.offsets.unflushed_messages, log.flusher.last_flush_ms) == (12, 1, NOW_MS + 7)
     files.crash()
     again = open_log(files)
     assert read_offsets(again, 0)[:12] == list(range(12))
@@ -416,60 +416,60 @@ def test_flush_makes_everything_up_to_the_end_durable() -> None:
 
 def test_nothing_is_planned_when_nothing_was_written() -> None:
     log = filled_log(MemoryFiles(), 3)
-    log.flush()
-    assert log.plan_flush() is None
+    log.flusher.flush()
+    assert log.flusher.plan() is None
     log.append_as_leader(batch(), 0, NOW_MS)
-    assert log.plan_flush() is not None
+    assert log.flusher.plan() is not None
 
 
 def test_flush_of_what_was_rolled_leaves_the_active_segment_alone() -> None:
     files = MemoryFiles()
     log = filled_log(files, 12)
-    assert log.flush_due(NOW_MS)
-    plan = log.plan_flush(rolled_only=True)
+    assert log.flusher.is_due(NOW_MS)
+    plan = log.flusher.plan(rolled_only=True)
     assert plan is not None
     plan.run()
-    log.flushed(plan)
+    log.flusher.flushed(plan)
     assert log.recovery_point == 10
-    assert not log.flush_due(NOW_MS)
-    assert log.plan_flush(rolled_only=True) is None
+    assert not log.flusher.is_due(NOW_MS)
+    assert log.flusher.plan(rolled_only=True) is None
 
 
 @pytest.mark.parametrize(("settings_", "due"), [({"flush_messages": 3}, 3), ({"flush_ms": 5000}, None), ({}, None)])
 def test_flush_is_due_by_messages_and_by_time(settings_: dict[str, int], due: int | None) -> None:
     log = open_log(MemoryFiles(), **settings_)
-    assert not log.flush_due(NOW_MS + 10_000)
+    assert not log.flusher.is_due(NOW_MS + 10_000)
     for number in range(1, 5):
         log.append_as_leader(batch(), 0, NOW_MS)
-        assert log.flush_due(NOW_MS + 4999) == (due is not None and number >= due)
-    assert log.flush_due(NOW_MS + 5000) == bool(settings_)
-    log.flush(NOW_MS + 5000)
-    assert not log.flush_due(NOW_MS + 9999)
+        assert log.flusher.is_due(NOW_MS + 4999) == (due is not None and number >= due)
+    assert log.flusher.is_due(NOW_MS + 5000) == bool(settings_)
+    log.flusher.flush(NOW_MS + 5000)
+    assert not log.flusher.is_due(NOW_MS + 9999)
 
 
 def test_truncation_during_a_flush_voids_it() -> None:
     files = MemoryFiles()
     log = filled_log(files, 12)
-    plan = log.plan_flush()
+    plan = log.flusher.plan()
     assert plan is not None
     plan.run()
     log.truncate_to(2)
     for _ in range(10):
         log.append_as_leader(batch(), 1, NOW_MS)
-    log.flushed(plan)
+    log.flusher.flushed(plan)
     assert log.recovery_point == 0
-    log.flush()
+    log.flusher.flush()
     files.crash()
     assert read_offsets(open_log(files), 0) == list(range(12))
 
 
 def test_plan_that_never_ran_changes_nothing() -> None:
     log = filled_log(MemoryFiles(), 7)
-    plan = log.plan_flush()
+    plan = log.flusher.plan()
     assert plan is not None
-    log.flushed(plan)
+    log.flusher.flushed(plan)
     assert log.recovery_point == 0
-    again = log.plan_flush()
+    again = log.flusher.plan()
     assert again is not None
     assert (again.offset, again.directory, again.paths) == (plan.offset, plan.directory, plan.paths)
 
@@ -477,12 +477,12 @@ def test_plan_that_never_ran_changes_nothing() -> None:
 def test_segment_deleted_during_a_flush_is_no_trouble() -> None:
     files = MemoryFiles()
     log = filled_log(files, 12)
-    plan = log.plan_flush()
+    plan = log.flusher.plan()
     assert plan is not None
     for path in log.retention.delete_segments(2, NOW_MS):
         files.unlink(path)
     plan.run()
-    log.flushed(plan)
+    log.flusher.flushed(plan)
     assert log.recovery_point == 12
 
 
@@ -518,7 +518,7 @@ def test_failed_sync_takes_the_log_offline(operation: str) -> None:
     log = filled_log(files, 3)
     files.fail(operation)
     with pytest.raises(KafkaError) as raised:
-        log.flush()
+        log.flusher.flush()
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.offline
     assert log.recovery_point == 0
@@ -531,7 +531,7 @@ def test_flush_that_cannot_be_planned_holds_nothing() -> None:
     log = filled_log(files, 12)
     files.unlink(f"{DIRECTORY}/{5:020d}.timeindex")
     with pytest.raises(KafkaError):
-        log.plan_flush()
+        log.flusher.plan()
     assert {cast(MemoryFile, file).holds for segment in log.segments for file in segment.files()} == {0}
 
 
@@ -539,11 +539,11 @@ def test_partition_deleted_during_a_flush_is_no_trouble() -> None:
     files = MemoryFiles()
     log = open_log(files)
     log.append_as_leader(batch(), 0, NOW_MS)
-    plan = log.plan_flush()
+    plan = log.flusher.plan()
     assert plan is not None
     files.rename(DIRECTORY, DIRECTORY + "-gone")
     plan.run()
-    log.flushed(plan)
+    log.flusher.flushed(plan)
     assert not log.offline
 
 
@@ -553,7 +553,7 @@ def test_long_log_is_flushed_in_several_plans(monkeypatch: pytest.MonkeyPatch) -
     log = filled_log(files, 18)
     points = []
     while log.offsets.unflushed_messages:
-        log.flush()
+        log.flusher.flush()
         points.append(log.recovery_point)
     assert points == [10, 18]
     files.crash()
@@ -564,15 +564,15 @@ def test_a_log_that_cannot_be_due_for_a_flush_says_so() -> None:
     files = MemoryFiles()
     log = open_log(files)
     log.append_as_leader(batch(), 0, NOW_MS)
-    assert not log.flushes_soon
-    assert not log.flush_due(NOW_MS + 10**12)
+    assert not log.flusher.flushes_soon
+    assert not log.flusher.is_due(NOW_MS + 10**12)
     log.roll(NOW_MS)
-    assert log.flushes_soon
-    assert log.flush_due(NOW_MS)
-    log.flush(NOW_MS)
-    assert not log.flushes_soon
+    assert log.flusher.flushes_soon
+    assert log.flusher.is_due(NOW_MS)
+    log.flusher.flush(NOW_MS)
+    assert not log.flusher.flushes_soon
     for config in (log_config(flush_ms=1), log_config(flush_messages=10)):
         log.configure(config)
-        assert log.flushes_soon
+        assert log.flusher.flushes_soon
     log.configure(log_config())
-    assert not log.flushes_soon
+    assert not log.flusher.flushes_soon

@@ -29,7 +29,7 @@ def test_a_dropped_log_is_freed_without_a_collection() -> None:
         log.append_as_leader(sequenced(7, 0, 0), 1, NOW_MS)
         log.append_as_leader(sequenced(7, 0, 0), 1, NOW_MS)
         log.configure(log_config(segment_bytes=6 * BATCH_BYTES, retention_bytes=5 * BATCH_BYTES))
-        log.flush(NOW_MS)
+        log.flusher.flush(NOW_MS)
         run_all(log.offset_for_timestamp(NOW_MS + 1000))
         run_all(log.offset_of_max_timestamp())
         handed_out.extend([log.read(3, 1000, 20), log.read(4, 1000, 20, waits_for_disk=False), log.append_as_leader])
@@ -155,7 +155,7 @@ def test_offsets_of_a_checkpoint_are_restored_within_the_log() -> None:
 
 def test_a_lower_recovery_point_is_reported_once() -> None:
     log = filled_log(MemoryFiles())
-    log.flush(NOW_MS)
+    log.flusher.flush(NOW_MS)
     assert not log.offsets.acknowledge_lower_recovery_point()
     log.truncate_to(3, NOW_MS)
     assert [log.offsets.acknowledge_lower_recovery_point() for _ in range(2)] == [True, False]

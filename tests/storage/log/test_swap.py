@@ -78,7 +78,7 @@ def test_the_new_segment_stands_where_the_old_ones_stood() -> None:
     # Of each old segment three files, and a producer snapshot of all but the first.
     assert sorted(path.rsplit("/", 1)[1] for path in paths) == names(files, ".deleted")
     assert len(paths) == 4 * len(bases) - 1
-    assert log.plan_flush(NOW_MS) is not None, "the folder has changed"
+    assert log.flusher.plan(NOW_MS) is not None, "the folder has changed"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_crash_behind_a_truncation_brings_nothing_back(offset: int, machine: b
     """Between begin and finish: a start must not put in what was made of records that are truncated by then."""
     files = MemoryFiles()
     log = filled(files)
-    log.flush()
+    log.flusher.flush()
     plan = begun(files, log)
     plan.sync()
     if offset:
@@ -132,7 +132,7 @@ def test_a_crash_behind_a_truncation_brings_nothing_back(offset: int, machine: b
         log.truncate_fully_and_start_at(5)
     assert names(files, ".swap") == []
     if machine:
-        log.flush()
+        log.flusher.flush()
         files.crash()
     tidy_folder(files, DIRECTORY)  # as a start does
     again = open_log(files, **LIMITS)
@@ -236,7 +236,7 @@ def live(files: PromisingFiles) -> dict[bytes | None, bytes | None]:
     for _ in range(2):
         fill(log)
         log.roll(NOW_MS)
-        log.flush(NOW_MS)
+        log.flusher.flush(NOW_MS)
         manager.checkpoints.write_all()
         values = {record.key: record.value for record in all_records(log)}
         files.promised = values

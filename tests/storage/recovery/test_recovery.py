@@ -238,7 +238,7 @@ def test_a_recovery_point_inside_a_segment_begins_there() -> None:
     log = open_log(files, index_interval_bytes=INTERVAL)
     for number in range(40):
         if number == 30:
-            log.flush(NOW_MS)
+            log.flusher.flush(NOW_MS)
         log.append_as_leader(sequenced(7, 0, number), 0, NOW_MS)
     names = contents(files)
     assert len(names[f"{0:020d}.index"]) < len(indexes_of(names[f"{0:020d}.log"], INTERVAL)[0])
