@@ -59,6 +59,14 @@ class Connections:
         self._stopping = False
         self._on_opened = on_opened
 
+    def request_queued(self) -> None:
+        """Count a whole request that waits behind one of its connection."""
+        self.queued += 1
+
+    def request_unqueued(self) -> None:
+        """Count a request that waited, and is dispatched now or never."""
+        self.queued -= 1
+
     def __len__(self) -> int:
         return len(self._open)
 

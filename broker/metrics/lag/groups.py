@@ -86,6 +86,15 @@ class _Found:
         self.ages_s: list[float] = []
         self.status = Status.OK
 
+    def add_offsets(self, offsets: Sequence[int]) -> None:
+        """Add the committed offsets of some partitions."""
+        self.partitions += len(offsets)
+        self.offsets += sum(offsets)
+
+    def add_status(self, status: Status) -> None:
+        """Add the status of a partition: the worst one is that of the group."""
+        self.status = max(self.status, status)
+
 
 class GroupView:
     """Reads the groups that this broker coordinates."""
@@ -188,8 +197,7 @@ class GroupView:
         self._offsets.put(
             [(group_id, topic, partition) for partition, _ in block], [(committed.offset,) for _, committed in block]
         )
-        found.partitions += len(block)
-        found.offsets += sum(committed.offset for _, committed in block)
+        found.add_offsets([committed.offset for _, committed in block])
         now_ms = self._clock_ms()
         exported = label_text(group=group_id, topic=topic)[:-1]
         keys, lags, seconds = list[_Key](), list[int](), list[str]()
@@ -210,13 +218,13 @@ class GroupView:
             window.add(Sample(now_ms, committed.offset, committed.commit_timestamp_ms, lag))
             status = window.status()
             if status is not Status.OK:
-                found.status = max(found.status, status)
+                found.add_status(status)
                 page.add(_PARTITION_STATUS, 1, f'{exported},partition="{partition}",{_status_labels(status)}')
         rows = [(lag,) for lag in lags]
         self._lags.put(keys, rows)
         self._exported.put(keys, rows)
         page.extend(_LAG_SECONDS, ["".join(seconds).encode()])
-        found.lags += lags
+        found.lags.extend(lags)
 
     def _age_s(self, position: Position, now_ms: float) -> float | None:
         """Return the age of the first record from a position on; 0 without one, and for a time

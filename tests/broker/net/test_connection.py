@@ -80,6 +80,12 @@ class Connections:
         self.wait_s: float | None = 0.0
         self.queued, self.max_queued = 0, 500
 
+    def request_queued(self) -> None:
+        self.queued += 1
+
+    def request_unqueued(self) -> None:
+        self.queued -= 1
+
     def left(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
         connection.finish()
 
