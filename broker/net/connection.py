@@ -116,8 +116,8 @@ class Connection(asyncio.BufferedProtocol):
             # Not `pause_reading`: uvloop begins to read when this method returns, even after a pause.
             self.hold()
             loop.call_later(delay_s, self.end_hold)
-        if self._broker.authentication is not None:
-            self._begin_session(self._broker.authentication)
+        if self._broker.security is not None:
+            self._begin_session(self._broker.security.authentication)
 
     def _delay_s(self, now_s: float) -> float | None:
         return self._broker.connections.delay_s(self.listener, now_s)

@@ -59,13 +59,9 @@ class Connections:
         self._stopping = False
         self._on_opened = on_opened
 
-    def request_queued(self) -> None:
-        """Count a whole request that waits behind one of its connection."""
-        self.queued += 1
-
-    def request_unqueued(self) -> None:
-        """Count a request that waited, and is dispatched now or never."""
-        self.queued -= 1
+    def count_queued(self, change: int) -> None:
+        """Count a whole request that waits behind one of its connection, or one that does so no longer."""
+        self.queued += change
 
     def __len__(self) -> int:
         return len(self._open)

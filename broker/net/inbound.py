@@ -133,7 +133,7 @@ class Inbound:
                 self._seen_bytes, self._stuck_sweeps = receiver.end, 0
         if whole and not self.queued and not self._muted:
             self.queued = True
-            self._requests.request_queued()
+            self._requests.count_queued(1)
         admission = self._admission
         if whole or (full and admission is None) or (admission is not None and not admission.admitted):
             self.pause_reading()
@@ -193,7 +193,7 @@ class Inbound:
         """Uncount the request that waits: it will be dispatched now, or never."""
         if self.queued:
             self.queued = False
-            self._requests.request_unqueued()
+            self._requests.count_queued(-1)
 
     def work(self) -> None:
         """Begin a request that the next ones have to wait for. Where enough of them wait, no more are read."""
