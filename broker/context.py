@@ -6,7 +6,7 @@ Each handler names the narrowest of these protocols that it needs; gregor.broker
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -28,12 +28,9 @@ if TYPE_CHECKING:
     from gregor.protocol.records.control import EndTransaction
     from gregor.protocol.topic_partition import TopicPartition
     from gregor.protocol.turns import Gate
-    from gregor.replication.admin.features import FeatureUpdate
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
-    from gregor.replication.entities.credentials import ScramCredentials
-    from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import LiveBroker, MetadataImage
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
@@ -80,8 +77,9 @@ class ClientConnection(Protocol):
     @property
     def principal(self) -> Principal: ...
 
-    software: ClientSoftware
-
+    @property
+    def software(self) -> ClientSoftware: ...
+    def identify(self, software: ClientSoftware) -> None: ...
     @property
     def session(self) -> AuthenticationSession | None: ...
     def fail(self, reason: str) -> None: ...
@@ -304,21 +302,6 @@ class AdminContext(MetadataContext, Protocol):
     def controller(self) -> ControllerAnswers: ...
 
 
-class FeatureChanges(Protocol):
-    """Updates of the finalised features on the controller's broker."""
-
-    async def update(
-        self, updates: Sequence[FeatureUpdate], timeout_ms: int, *, validate_only: bool = False
-    ) -> None: ...
-
-
-class FeatureContext(Protocol):
-    """The finalised features, which the controller changes."""
-
-    @property
-    def feature_admin(self) -> FeatureChanges: ...
-
-
 class LogDirsContext(MetadataContext, Protocol):
     """The data folders, and the moves of replicas between them."""
 
@@ -328,24 +311,3 @@ class LogDirsContext(MetadataContext, Protocol):
     def logs(self) -> LogManager: ...
     @property
     def mover(self) -> LogMover: ...
-
-
-class ControllerContext(Protocol):
-    """Requests of other brokers to this one as the controller."""
-
-    @property
-    def controller(self) -> ControllerAnswers: ...
-
-
-class CredentialContext(Protocol):
-    """The SCRAM credentials of users."""
-
-    @property
-    def credentials(self) -> ScramCredentials: ...
-
-
-class ReplicaContext(Protocol):
-    """Requests of the controller to this broker."""
-
-    @property
-    def controller_requests(self) -> ControllerRequestHandler: ...

@@ -11,8 +11,6 @@ from gregor.broker.context import endpoint_for
 from gregor.protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from gregor.broker.answers.acls import AclContext
-    from gregor.broker.answers.delegation_tokens import TokenContext
     from gregor.broker.answers.metadata import EncodedTopics
     from gregor.broker.answers.producer_clients import ProducerClients
     from gregor.broker.authorization.model import Authorizer
@@ -22,16 +20,12 @@ if TYPE_CHECKING:
         ApiContext,
         Call,
         ConsumerGroupContext,
-        ControllerContext,
-        CredentialContext,
-        FeatureContext,
         GroupContext,
         LogDirsContext,
         MarkerWrites,
         NodeEndpoint,
         ProduceContext,
         ProducerIdContext,
-        ReplicaContext,
         TransactionContext,
         VerifiedPartitions,
     )
@@ -41,7 +35,6 @@ if TYPE_CHECKING:
     from gregor.broker.fetch.sessions import FetchSessions
     from gregor.broker.handlers.k03_metadata import EncodedMetadataContext
     from gregor.broker.handlers.k48_describe_client_quotas import ClientQuotasContext
-    from gregor.broker.handlers.k71_get_telemetry_subscriptions import TelemetryContext
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
     from gregor.broker.net.advertised_addresses import OwnAddresses
@@ -50,12 +43,13 @@ if TYPE_CHECKING:
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
     from gregor.broker.net.request_turns import RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
+    from gregor.broker.part_of import PartsContext
     from gregor.broker.quotas.following import FollowedQuotas
     from gregor.broker.quotas.quotas import Quotas
     from gregor.broker.registry import Entry
     from gregor.broker.request_log.log import RequestLog
     from gregor.broker.request_log.switch import RequestLogSwitch
-    from gregor.broker.security.authentication import Authentication
+    from gregor.broker.security.parts import SecurityParts
     from gregor.broker.telemetry.telemetry import Telemetry
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
@@ -64,9 +58,6 @@ if TYPE_CHECKING:
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
-    from gregor.replication.entities.acls import AclStore
-    from gregor.replication.entities.credentials import ScramCredentials
-    from gregor.replication.entities.tokens import DelegationTokens
     from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.partition import Partition
@@ -110,8 +101,7 @@ class Broker:
     transaction_verifier: VerifiedPartitions
     local_markers: MarkerWrites
     consumer_offsets: ConsumerOffsets
-    credentials: ScramCredentials
-    tokens: DelegationTokens
+    security: SecurityParts
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
     follower_sessions: FollowerSessions
@@ -128,9 +118,6 @@ class Broker:
     """The quotas of clients; None while none is set."""
     telemetry: Telemetry | None = None
     """The metrics that clients push; None where no listener shows them."""
-    acls: AclStore | None = None
-    """The access rules; None without an authorizer."""
-    authentication: Authentication | None = None
     sends_to_racks: bool = False
     """Whether consumers are directed to the replica in their rack (replica.selector.class)."""
 
@@ -172,27 +159,22 @@ if TYPE_CHECKING:
     def _serves(
         broker: Broker,
     ) -> tuple[
-        AclContext,
         AdminContext,
         ApiContext,
         ClientQuotasContext,
         ConnectionContext,
         ConsumerGroupContext,
-        ControllerContext,
-        CredentialContext,
         EncodedMetadataContext,
-        FeatureContext,
         FetchPathContext,
         GroupContext,
         ListenersContext,
         LogDirsContext,
+        PartsContext,
         ProduceContext,
         ProducerIdContext,
-        ReplicaContext,
-        TelemetryContext,
-        TokenContext,
         TransactionContext,
     ]:
-        """Let the type checker compare the parts with the needs of each handler: the registry does not."""
+        """Let the type checker compare the parts with the needs of each handler: the registry does not. Handlers of
+        one part are compared where `on_part` names it."""
         one = broker
-        return one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one
+        return one, one, one, one, one, one, one, one, one, one, one, one, one, one

@@ -10,6 +10,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gregor.protocol.api_keys import ApiKey
@@ -41,6 +42,9 @@ _GUARDS = "gregor.broker.authorization.guards.table"
 Handler = Callable[[Any, Any, "Call"], Any]
 """The first argument is a protocol of the needed parts, from gregor.broker.context or the handler's module."""
 HandlerT = TypeVar("HandlerT", bound=Handler)
+PartT = TypeVar("PartT")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 IsShort = Callable[[Any], bool]
 """Whether a response is so short that it is encoded at once, which needs less time than steps do."""
 
@@ -165,6 +169,22 @@ def handles(
         return handler
 
     return register
+
+
+def on_part(
+    part: Callable[[Any], PartT],
+) -> Callable[[Callable[[PartT, RequestT, Call], ResponseT]], Callable[[Any, RequestT, Call], ResponseT]]:
+    """Give a handler one part of the broker in place of the whole (broker.part_of). Below `handles`, and not for the
+    requests of the hot path: it costs a call."""
+
+    def adapt(handler: Callable[[PartT, RequestT, Call], ResponseT]) -> Callable[[Any, RequestT, Call], ResponseT]:
+        @wraps(handler)
+        def handle(broker: Any, request: RequestT, call: Call) -> ResponseT:
+            return handler(part(broker), request, call)
+
+        return handle
+
+    return adapt
 
 
 def load_handlers(*, in_cluster: bool = True, telemetry: bool = True, guarded: bool = False) -> dict[int, Entry]:

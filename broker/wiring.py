@@ -45,6 +45,7 @@ from gregor.broker.quotas.quotas import Quotas, settings_of
 from gregor.broker.registry import load_handlers
 from gregor.broker.request_log.switch import RequestLogSwitch
 from gregor.broker.security.authentication import Authentication
+from gregor.broker.security.parts import SecurityParts
 from gregor.broker.security.stored_credentials import StoredCredentials
 from gregor.broker.security.token_expiry import remove_expired_tokens
 from gregor.config.listeners import METRICS_LISTENER
@@ -378,9 +379,7 @@ class Node:
             transaction_verifier=coordinators.verifier,
             local_markers=coordinators.local_markers,
             consumer_offsets=ConsumerOffsets(base.store),
-            credentials=base.credentials,
-            tokens=base.tokens,
-            authentication=self._authentication(base),
+            security=self._security(base),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(fetch_slots),
             follower_sessions=member.follower_sessions if member else FollowerSessions(fetch_slots),
@@ -391,9 +390,12 @@ class Node:
             request_logging=self._request_logging(base),
             telemetry=self._telemetry(base),
             authorizer=self._access and self._access.authorizer,
-            acls=self._access and self._access.acls,
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
         )
+
+    def _security(self, base: BaseParts) -> SecurityParts:
+        acls = self._access and self._access.acls
+        return SecurityParts(self._authentication(base), base.credentials, base.tokens, acls)
 
     def _authentication(self, base: BaseParts) -> Authentication:
         credentials = StoredCredentials(base.credentials, base.tokens)

@@ -336,6 +336,11 @@ class BrokerConfig:
             raise ConfigError(key, "", "must name at least one folder")
         return dirs
 
+    def adopt_broker_id(self, broker_id: int) -> None:
+        """Use the id that the data folders have, or that was generated, where broker.id sets none."""
+        assert self.broker_id in (-1, broker_id)
+        self.broker_id = broker_id
+
     def _resolve_broker_id(self) -> int:
         node, broker = self["node.id"], self["broker.id"]
         if node >= 0 and broker >= 0 and node != broker:

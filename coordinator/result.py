@@ -58,6 +58,22 @@ class Result:
     marker: EndTransaction | None = None
     confirms_below: int = 0
 
+    def answer_instead(self, response: Any) -> "Result":
+        """Answer with this in place of the present response, and return the result."""
+        self.response = response
+        return self
+
+    def answer_through(self, pending: Deferred[Any]) -> "Result":
+        """Complete an answer that was given before with the response, and return the result, which has none then."""
+        self.releases.append((pending, self.response))
+        self.response = None
+        return self
+
+    def begin_with(self, records: list[Record]) -> "Result":
+        """Write these records before the present ones, and return the result."""
+        self.records = records + self.records
+        return self
+
 
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -13,9 +13,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
-from gregor.coordinator.ports import LogLoader, LogWriter, Shard, ShardContext, TimedOperation, ValueT
+from gregor.coordinator.owned_partition import OwnedPartition, S
+from gregor.coordinator.ports import LogLoader, LogWriter, ShardContext, TimedOperation, ValueT
 from gregor.coordinator.replaying import NO_PRODUCER_ID, LoadedRecords
 from gregor.coordinator.result import Record, Result, coordinator_error
 from gregor.coordinator.timers import LoopTimers
@@ -42,9 +43,6 @@ _PRODUCER_ERRORS = frozenset(
     }
 )
 """These concern one producer or transaction; the log accepts other records."""
-
-
-S = TypeVar("S", bound=Shard)
 
 
 class RecordFormat(NamedTuple):
@@ -118,107 +116,13 @@ class _Context:
             outcome.cancel()
 
 
-class _Owned(Generic[S]):
-    """A partition that this broker coordinates."""
-
-    __slots__ = (
-        "after_load",
-        "busy",
-        "commit_timed_out",
-        "committed_offset",
-        "context",
-        "draining",
-        "end_offset",
-        "error",
-        "load",
-        "queued",
-        "readable_offset",
-        "refused_with",
-        "shard",
-        "waits",
-    )
-    shard: S
-    context: _Context
-
-    def __init__(self) -> None:
-        # Why requests are refused; NONE once loaded.
-        self.error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        self.load: asyncio.Task[None] | None = None
-        self.after_load: list[Callable[[S, int], Result]] = []
-        # An operation runs, is appended or is replayed: those that this causes must come after it.
-        self.busy = False
-        self.draining = False
-        self.queued: list[Callable[[], None]] = []
-        # All records below `end_offset` have been replayed; those below `readable_offset` were loaded or are committed.
-        self.end_offset = 0
-        self.readable_offset = 0
-        self.committed_offset = 0
-        # A wait for a commit has timed out, and nothing was committed since.
-        self.commit_timed_out = False
-        # Waits for commits, in the order in which they began, and whether they are those of reads.
-        self.waits: dict[Deferred[None], bool] = {}
-        # The error of the last append, NONE if it succeeded.
-        self.refused_with = ErrorCode.NONE
-
-    def read_to(self, end_offset: int) -> None:
-        """Note that the log was replayed up to this offset."""
-        self.end_offset = self.readable_offset = end_offset
-
-    def load_failed(self) -> None:
-        """Refuse requests: the log could not be read."""
-        self.error = ErrorCode.NOT_COORDINATOR
-
-    def begin_service(self) -> list[Callable[[S, int], Result]]:
-        """Answer requests from now on; returns the operations that have waited for this."""
-        self.error = ErrorCode.NONE
-        operations, self.after_load = self.after_load, []
-        return operations
-
-    def run_queued(self) -> None:
-        """Run the queued operations, and those that they queue. A call in one of them does nothing."""
-        if self.draining:
-            return
-        self.draining = True
-        try:
-            while self.queued:
-                self.queued.pop(0)()
-        finally:
-            self.draining = False
-
-    def replayed(self, end_offset: int) -> None:
-        """Note that all records below this offset are appended and replayed."""
-        self.end_offset = end_offset
-
-    def accepted(self) -> None:
-        """Note that an append has succeeded."""
-        self.refused_with = ErrorCode.NONE
-
-    def refused(self, error: ErrorCode) -> bool:
-        """Note that an append has failed, and return whether the one before it had failed in the same way."""
-        again = error is self.refused_with
-        self.refused_with = error
-        return again
-
-    def time_out_reads(self) -> None:
-        """Answer reads without a wait for the commit, until there is one again."""
-        self.commit_timed_out = True
-        for wait in [wait for wait, reads in self.waits.items() if reads]:
-            wait.complete(None)
-
-    def committed(self, end_offset: int) -> None:
-        """Note that all records below this offset are committed."""
-        self.committed_offset = max(self.committed_offset, end_offset)
-        self.readable_offset = max(self.readable_offset, end_offset)
-        self.commit_timed_out = False
-
-
 class _CommitWait(Deferred[None]):
     """Answers that wait until everything below an offset is committed."""
 
     __slots__ = ("_answers", "_end_offset", "_owned", "_timeout", "_wrote")
 
     def __init__(
-        self, owned: _Owned[Any], answers: list[tuple[Deferred[Any], Any]], end_offset: int, *, wrote: bool
+        self, owned: OwnedPartition[Any], answers: list[tuple[Deferred[Any], Any]], end_offset: int, *, wrote: bool
     ) -> None:
         super().__init__()
         self._owned = owned
@@ -282,7 +186,7 @@ class CoordinatorRuntime(Generic[S]):
         self._name = settings.name
         self._commit_timeout_s = settings.commit_timeout_ms / 1000
         self._load_buffer_bytes = settings.load_buffer_bytes
-        self._owned: dict[int, _Owned[S]] = {}
+        self._owned: dict[int, OwnedPartition[S]] = {}
         self._gate = gate
         self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
 
@@ -296,11 +200,11 @@ class CoordinatorRuntime(Generic[S]):
             if owned.error is not ErrorCode.NOT_COORDINATOR:
                 return None
             self.resign(partition)
-        owned = self._owned[partition] = _Owned()
+        owned = self._owned[partition] = OwnedPartition()
         owned.context = _Context(epoch, partial(self._submit, partition, owned), self._gate)
         owned.shard = self._make_shard(owned.context)
-        owned.load = asyncio.get_running_loop().create_task(self._load(partition, owned))
-        return owned.load
+        owned.load = load = asyncio.get_running_loop().create_task(self._load(partition, owned))
+        return load
 
     def resign(self, partition: int, epoch: int | None = None) -> None:
         """This broker leads the partition no more: forget it. An epoch that is not newer than ours is old news."""
@@ -336,7 +240,7 @@ class CoordinatorRuntime(Generic[S]):
         """The partitions that this broker leads, also those that are loading."""
         return list(self._owned)
 
-    def _active(self, partition: int) -> _Owned[S]:
+    def _active(self, partition: int) -> OwnedPartition[S]:
         owned = self._owned.get(partition)
         if owned is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
@@ -389,7 +293,9 @@ class CoordinatorRuntime(Generic[S]):
             pending.complete(result.response)
         return pending
 
-    def _start_later(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> Deferred[Any]:
+    def _start_later(
+        self, partition: int, owned: OwnedPartition[S], operation: Callable[[S, int], Result]
+    ) -> Deferred[Any]:
         """Queue an operation behind the one that runs, whose records may be appended and not replayed yet."""
         later: Deferred[Any] = Deferred()
 
@@ -415,7 +321,7 @@ class CoordinatorRuntime(Generic[S]):
             elif owned.error is ErrorCode.NONE:
                 self._run_quietly(partition, owned, _timeless(operation))
 
-    def _submit(self, partition: int, owned: _Owned[S], operation: TimedOperation) -> None:
+    def _submit(self, partition: int, owned: OwnedPartition[S], operation: TimedOperation) -> None:
         if self._owned.get(partition) is not owned:
             return
         timed = _without_shard(operation)
@@ -427,17 +333,17 @@ class CoordinatorRuntime(Generic[S]):
             # One of those that are being started, and too short for their number.
             owned.after_load.append(timed)
 
-    def _run_submitted(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> None:
+    def _run_submitted(self, partition: int, owned: OwnedPartition[S], operation: Callable[[S, int], Result]) -> None:
         if self._owned.get(partition) is owned:
             self._run_quietly(partition, owned, operation)
 
-    def _run_quietly(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> None:
+    def _run_quietly(self, partition: int, owned: OwnedPartition[S], operation: Callable[[S, int], Result]) -> None:
         try:
             self._release(partition, owned, self._perform(partition, owned, operation))
         except KafkaError as error:  # the reason has been logged
             _log.debug("%s-%d: a change could not be written: %s", self._name, partition, error)
 
-    def _perform(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> Result:
+    def _perform(self, partition: int, owned: OwnedPartition[S], operation: Callable[[S, int], Result]) -> Result:
         """Run, append, replay; then run the operations that were submitted meanwhile."""
         owned.busy = True
         try:
@@ -447,7 +353,7 @@ class CoordinatorRuntime(Generic[S]):
             if owned.queued:
                 owned.run_queued()
 
-    def _perform_alone(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> Result:
+    def _perform_alone(self, partition: int, owned: OwnedPartition[S], operation: Callable[[S, int], Result]) -> Result:
         try:
             result = operation(owned.shard, self._clock_ms())
         except Exception as error:
@@ -465,11 +371,11 @@ class CoordinatorRuntime(Generic[S]):
             raise self._failed(result, ErrorCode.UNKNOWN_SERVER_ERROR) from error
         return result
 
-    def _log_refusal(self, partition: int, owned: _Owned[S], error: KafkaError) -> None:
+    def _log_refusal(self, partition: int, owned: OwnedPartition[S], error: KafkaError) -> None:
         """Once and not with every request; the disk watch logs a disk that is full or has failed."""
         known = error.code in _PRODUCER_ERRORS
         if not known:
-            known = owned.refused(error.code) or error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            known = owned.refused(error.code) or error.code == ErrorCode.KAFKA_STORAGE_ERROR
         level = logging.DEBUG if known else logging.WARNING
         _log.log(level, "%s-%d: records cannot be appended: %s", self._name, partition, error)
 
@@ -481,7 +387,7 @@ class CoordinatorRuntime(Generic[S]):
             result.on_failure(code)
         return KafkaError(code)
 
-    def _append(self, partition: int, owned: _Owned[S], result: Result) -> None:
+    def _append(self, partition: int, owned: OwnedPartition[S], result: Result) -> None:
         if result.marker is not None:
             owned.replayed(self._writer.append_marker(partition, result.marker))
             owned.shard.replay_end_of_transaction(result.marker.producer_id, commit=result.marker.commit)
@@ -503,7 +409,7 @@ class CoordinatorRuntime(Generic[S]):
 
     # --- commit
 
-    def _release(self, partition: int, owned: _Owned[S], result: Result) -> Deferred[Any] | None:
+    def _release(self, partition: int, owned: OwnedPartition[S], result: Result) -> Deferred[Any] | None:
         """Complete the pending answers once all that was written here is committed; returns the operation's own."""
         response = result.response
         pending: Deferred[Any] | None = response if isinstance(response, Deferred) else None
@@ -533,7 +439,7 @@ class CoordinatorRuntime(Generic[S]):
                 self._notify_of_commit(partition, owned, result.after_commit)
         return pending
 
-    def _notify_of_commit(self, partition: int, owned: _Owned[S], callback: Callable[[], None]) -> None:
+    def _notify_of_commit(self, partition: int, owned: OwnedPartition[S], callback: Callable[[], None]) -> None:
         def decided(error: ErrorCode) -> None:
             if error in _COMMITTED and self._owned.get(partition) is owned:
                 callback()
@@ -546,7 +452,7 @@ class CoordinatorRuntime(Generic[S]):
     def _await_commit(
         self,
         partition: int,
-        owned: _Owned[S],
+        owned: OwnedPartition[S],
         answers: list[tuple[Deferred[Any], Any]],
         end_offset: int,
         *,
@@ -563,7 +469,7 @@ class CoordinatorRuntime(Generic[S]):
 
     # --- load
 
-    async def _load(self, partition: int, owned: _Owned[S]) -> None:
+    async def _load(self, partition: int, owned: OwnedPartition[S]) -> None:
         try:
             async with self._loads:
                 await self._replay_log(partition, owned)
@@ -583,7 +489,7 @@ class CoordinatorRuntime(Generic[S]):
             self._run_quietly(partition, owned, operation)
             await turns.next()
 
-    async def _replay_log(self, partition: int, owned: _Owned[S]) -> None:
+    async def _replay_log(self, partition: int, owned: OwnedPartition[S]) -> None:
         name = f"{self._name}-{partition}"
         loaded = LoadedRecords(self._is_independent)
         offset, end_offset = self._loader.bounds(partition)

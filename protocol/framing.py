@@ -126,6 +126,10 @@ class Receiver:
         self.max_frame_bytes = max_frame_bytes
         self.begin = self.end = self.frame_bytes = 0
 
+    def continue_from(self, other: Receiver) -> None:
+        """Continue with the bytes that another receiver has not handled yet."""
+        self.begin, self.end, self.frame_bytes = other.begin, other.end, other.frame_bytes
+
     @property
     def is_whole(self) -> bool:
         """Return whether a complete frame is kept."""

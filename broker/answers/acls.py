@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gregor.protocol.acls import Acl, AclFilter, Operation, Pattern, PatternType, Permission, ResourceType, Rule
 from gregor.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from gregor.replication.entities.acls import AclStore
+    pass
 
 NO_AUTHORIZER = "no authorizer is configured: everybody may do everything"
 
 CodeT = TypeVar("CodeT", bound=IntEnum)
-
-
-class AclContext(Protocol):
-    """The access rules; None where no authorizer is configured."""
-
-    @property
-    def acls(self) -> AclStore | None: ...
 
 
 def filter_of(fields: Any) -> AclFilter:

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gregor.protocol.errors import ErrorCode
 from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
-    from gregor.replication.entities.tokens import DelegationTokens
 
 ResultT = TypeVar("ResultT")
-
-
-class TokenContext(Protocol):
-    """The delegation tokens of the cluster."""
-
-    @property
-    def tokens(self) -> DelegationTokens: ...
 
 
 def refusal_of(call: Call) -> ErrorCode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,7 +64,7 @@ def snapshot_of(metadata: MetadataResponse) -> ClusterSnapshot:
         live=frozenset(broker.node_id for broker in metadata.brokers),
         topics=len(metadata.topics),
     )
-    shares = snapshot.shares
+    leads, replicas, in_sync = Counter[int](), Counter[int](), Counter[int]()
     for topic in metadata.topics:
         for partition in topic.partitions:
             snapshot.partitions += 1
@@ -71,11 +72,11 @@ def snapshot_of(metadata: MetadataResponse) -> ClusterSnapshot:
             if partition.leader_id < 0:
                 snapshot.offline += 1
             else:
-                shares.setdefault(partition.leader_id, Shares()).leads += 1
-            for replica in partition.replica_nodes:
-                shares.setdefault(replica, Shares()).replicas += 1
-            for replica in partition.isr_nodes:
-                shares.setdefault(replica, Shares()).in_sync += 1
+                leads[partition.leader_id] += 1
+            replicas.update(partition.replica_nodes)
+            in_sync.update(partition.isr_nodes)
+    for broker_id in {*leads, *replicas, *in_sync}:
+        snapshot.shares[broker_id] = Shares(leads[broker_id], replicas[broker_id], in_sync[broker_id])
     return snapshot
 
 

@@ -170,7 +170,7 @@ class FetchRead(RepeatedRead):
         if name is not None and authorizer is not None:  # the read refuses an unknown topic id
             if not authorizer.allows(self._call, Operation.READ, ResourceType.TOPIC, name):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            wanted.reader = self._reader
+            wanted.allow(self._reader)
 
     def _read(self, wanted: FetchedPartition, data: FetchResponse.PartitionData, left: int, first: bool) -> int:
         broker = self._broker

@@ -48,7 +48,7 @@ async def fetch_converted(broker: FetchPathContext, request: FetchRequest, call:
     context = broker.fetch_sessions.context(request, False, broker.now_ms())
     requested_bytes = {(wanted.topic, wanted.index): wanted.max_bytes for wanted in context.partitions}
     for wanted in context.partitions:
-        wanted.max_bytes = min(wanted.max_bytes, AT_ONCE_BYTES)
+        wanted.limit_bytes(AT_ONCE_BYTES)
     request.min_bytes = min(request.min_bytes, AT_ONCE_BYTES)
     if call.version >= ANSWER_LIMIT_FROM:
         request.max_bytes = min(request.max_bytes, ANSWER_BYTES)
@@ -142,7 +142,7 @@ class _Conversion:
     def skip_what_was_read(self) -> bool:
         """Let the next read begin behind batches without messages; return whether there were any."""
         for wanted, offset in self._read_to:
-            wanted.fetch_offset = offset
+            wanted.skip_to(offset)
         return bool(self._read_to)
 
     async def _records(self, data: FetchResponse.PartitionData, wanted: FetchedPartition, must: bool) -> bytes:

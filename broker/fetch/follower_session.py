@@ -149,6 +149,11 @@ class FollowerSession:
         self.resting: dict[FetchPosition, None] = {}
         self.waiting: WaitingRequest | None = None
 
+    def open(self, session_id: int) -> None:
+        """Become a session of this id; the request that has opened it counts."""
+        self.id = session_id
+        self.epoch = INITIAL_EPOCH + 1
+
     def update(self, request: FetchRequest) -> None:
         """Store the changes that a request makes to the session's partitions and positions."""
         for gone in request.forgotten_topics_data:

@@ -33,6 +33,8 @@ class Session(Protocol):
     uses_ids: bool
     last_fetch_ms: int
 
+    def open(self, session_id: int) -> None: ...
+
 
 SessionT = TypeVar("SessionT", bound=Session)
 
@@ -85,12 +87,10 @@ class SessionCache(Generic[SessionT]):
 
     def add(self, session: SessionT) -> None:
         """Give a new session its id; its first request counts."""
-        while True:
-            session.id = random.randint(1, MAX_ID)
-            if session.id not in self._sessions:
-                break
-        session.epoch = INITIAL_EPOCH + 1
-        self._sessions[session.id] = session
+        while (session_id := random.randint(1, MAX_ID)) in self._sessions:
+            pass
+        session.open(session_id)
+        self._sessions[session_id] = session
 
     def end(self, session_id: int) -> None:
         """Remove the session of this id, if there is one."""

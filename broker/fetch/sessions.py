@@ -65,6 +65,18 @@ class FetchedPartition:
         self.log_start_offset = wanted.log_start_offset
         self.max_bytes = wanted.partition_max_bytes
 
+    def limit_bytes(self, max_bytes: int) -> None:
+        """Read at most this much at once, if the client wants more."""
+        self.max_bytes = min(self.max_bytes, max_bytes)
+
+    def skip_to(self, offset: int) -> None:
+        """Begin the next read here: the batches before it have nothing for the client."""
+        self.fetch_offset = offset
+
+    def allow(self, reader: object) -> None:
+        """Note that this reader of the session may read the topic."""
+        self.reader = reader
+
 
 class FetchSession:
     """One session. `partitions` are in the order in which they are read; a partition of which records were sent moves
@@ -81,6 +93,11 @@ class FetchSession:
         self.partitions: dict[SessionPartition, FetchedPartition] = {}
         self.left: dict[SessionPartition, FetchedPartition] = {}
         self.reader: Reader | None = None
+
+    def open(self, session_id: int) -> None:
+        """Become a session of this id; the request that has opened it counts."""
+        self.id = session_id
+        self.epoch = INITIAL_EPOCH + 1
 
     def update(self, request: FetchRequest) -> None:
         """Store the changes that a request makes to the session's partitions."""
@@ -101,6 +118,16 @@ class FetchSession:
                     self.partitions[key] = partition = FetchedPartition(*key)
                     self.left.pop(key, None)
                 partition.update(wanted)
+
+    def known_reader(self, reader: Reader) -> Reader:
+        """Return the present reader if it equals this one, which becomes it otherwise."""
+        if self.reader != reader:
+            self.reader = reader
+        return self.reader
+
+    def note_client(self, client_id: str) -> None:
+        """Note the client that has opened the session."""
+        self.client_id = client_id
 
     def served(self, partition: FetchedPartition) -> None:
         """Move a partition of which records are sent to the end."""
@@ -126,12 +153,7 @@ class FetchContext:
     def known_reader(self, reader: Reader) -> Reader:
         """Return the session's reader if it equals this one, which becomes it otherwise. The rights on a partition were
         checked for the same object, so another client or a change of the rules voids them."""
-        session = self.session
-        if session is None:
-            return reader
-        if session.reader != reader:
-            session.reader = reader
-        return session.reader
+        return reader if self.session is None else self.session.known_reader(reader)
 
 
 class LastFetch(NamedTuple):
@@ -156,7 +178,7 @@ class FetchSessions:
     def note_client(self, client_id: str | None, connection: object, context: FetchContext, now_ms: int) -> None:
         """Keep who fetches from which positions: for a new session, and for each fetch without one."""
         if context.session is not None:
-            context.session.client_id = client_id or ""
+            context.session.note_client(client_id or "")
             return
         known, key = self.without_session, id(connection)
         if len(known) >= MAX_WITHOUT_SESSION and key not in known:

@@ -67,7 +67,7 @@ def list_offsets(
 
 
 async def _rest(
-    begun: Awaitable[tuple[ListOffsetsResponse, list[_Search]]], broker: DataContext, version: int
+    begun: Awaitable[tuple[ListOffsetsResponse, _Searches]], broker: DataContext, version: int
 ) -> ListOffsetsResponse:
     response, searches = await begun
     return await _after(searches, broker, response, version)
@@ -75,10 +75,10 @@ async def _rest(
 
 def _begin(
     broker: DataContext, request: ListOffsetsRequest, call: Call
-) -> Generator[None, None, tuple[ListOffsetsResponse, list[_Search]]]:
+) -> Generator[None, None, tuple[ListOffsetsResponse, _Searches]]:
     """Make the response, without the offsets that need a search."""
     topics = []
-    searches: list[_Search] = []
+    searches: _Searches = []
     named: Counter[TopicPartitionKey] = Counter()
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -101,8 +101,7 @@ def _begin(
                     continue
                 found = _find(partition, wanted, request, call.version)
                 if isinstance(found, _Search):
-                    found.answer = answer
-                    searches.append(found)
+                    searches.append((found, answer))
                 else:
                     _set_offset(answer, found, call.version)
             except KafkaError as error:
@@ -115,9 +114,7 @@ def _begin(
 class _Search:
     """A search in the batches of a log, which runs in slices (gregor.storage.log.search)."""
 
-    __slots__ = ("_end_offset", "_may_hide", "_work", "answer")
-
-    answer: ListOffsetsResponse.ListOffsetsPartitionResponse
+    __slots__ = ("_end_offset", "_may_hide", "_work")
 
     def __init__(self, work: Steps[tuple[int, int, int] | None], end_offset: int, may_hide: bool) -> None:
         self._work = work
@@ -133,16 +130,20 @@ class _Search:
         return _UNKNOWN
 
 
+_Searches = list[tuple[_Search, ListOffsetsResponse.ListOffsetsPartitionResponse]]
+"""Searches, and the answers that they complete."""
+
+
 async def _after(
-    searches: list[_Search], broker: DataContext, response: ListOffsetsResponse, version: int
+    searches: _Searches, broker: DataContext, response: ListOffsetsResponse, version: int
 ) -> ListOffsetsResponse:
     turns = broker.gate.turns()
-    for search in searches:
+    for search, answer in searches:
         await turns.next()
         try:
-            _set_offset(search.answer, await search.run(broker), version)
+            _set_offset(answer, await search.run(broker), version)
         except KafkaError as error:
-            _set_error(search.answer, error, version)
+            _set_error(answer, error, version)
     return response
 
 

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.registry import handles
+from gregor.broker.part_of import controller_request_handler
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call, ReplicaContext
+    from gregor.broker.context import Call
+    from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 
 BY_TOPIC_FROM = 2
 ANSWERED_BY_TOPIC_FROM = 5
@@ -27,13 +29,16 @@ _Topic = LeaderAndIsrRequest.LeaderAndIsrTopicState
 
 
 @handles(ApiKey.LEADER_AND_ISR, 0, 7, changes=True)
-async def leader_and_isr(broker: ReplicaContext, request: LeaderAndIsrRequest, call: Call) -> LeaderAndIsrResponse:
+@on_part(controller_request_handler)
+async def leader_and_isr(
+    requests: ControllerRequestHandler, request: LeaderAndIsrRequest, call: Call
+) -> LeaderAndIsrResponse:
     if call.version < BY_TOPIC_FROM:
         topics: dict[str, _Topic] = {}
         for state in request.ungrouped_partition_states:
             topics.setdefault(state.topic_name, _Topic(topic_name=state.topic_name)).partition_states.append(state)
         request.topic_states = list(topics.values())
-    response = await broker.controller_requests.handle(request, call.connection.number)
+    response = await requests.handle(request, call.connection.number)
     assert isinstance(response, LeaderAndIsrResponse)
     if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
         response.topics = [_stale(topic) for topic in request.topic_states]

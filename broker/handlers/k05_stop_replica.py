@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.registry import handles
+from gregor.broker.part_of import controller_request_handler
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import StopReplicaRequest, StopReplicaResponse
 from gregor.protocol.topic_partition import TopicPartition
@@ -17,7 +18,8 @@ from gregor.protocol.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gregor.broker.context import Call, ReplicaContext
+    from gregor.broker.context import Call
+    from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 
 BY_TOPIC_FROM = 1
 EPOCHS_FROM = 3
@@ -27,7 +29,10 @@ _Partition = StopReplicaRequest.StopReplicaPartitionState
 
 
 @handles(ApiKey.STOP_REPLICA, 0, 4, changes=True)
-async def stop_replica(broker: ReplicaContext, request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
+@on_part(controller_request_handler)
+async def stop_replica(
+    requests: ControllerRequestHandler, request: StopReplicaRequest, call: Call
+) -> StopReplicaResponse:
     if call.version < EPOCHS_FROM:
         requested: Iterable[TopicPartition]
         if call.version < BY_TOPIC_FROM:
@@ -42,6 +47,6 @@ async def stop_replica(broker: ReplicaContext, request: StopReplicaRequest, call
                 _Partition(partition_index=index, delete_partition=request.delete_partitions)
             )
         request.topic_states = list(topics.values())
-    response = await broker.controller_requests.handle(request, call.connection.number)
+    response = await requests.handle(request, call.connection.number)
     assert isinstance(response, StopReplicaResponse)
     return response

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.registry import handles
+from gregor.broker.part_of import controller_request_handler
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import UpdateMetadataRequest, UpdateMetadataResponse
 from gregor.replication.controller.requests import SECURITY_PROTOCOL_IDS
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call, ReplicaContext
+    from gregor.broker.context import Call
+    from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 
 ENDPOINTS_FROM = 1
 RACKS_FROM = 2
@@ -29,7 +31,10 @@ _PROTOCOL_NAMES = {id_: name for name, id_ in SECURITY_PROTOCOL_IDS.items()}
 
 
 @handles(ApiKey.UPDATE_METADATA, 0, 8, changes=True)
-async def update_metadata(broker: ReplicaContext, request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse:
+@on_part(controller_request_handler)
+async def update_metadata(
+    requests: ControllerRequestHandler, request: UpdateMetadataRequest, call: Call
+) -> UpdateMetadataResponse:
     if call.version < BY_TOPIC_FROM:
         topics: dict[str, _Topic] = {}
         for state in request.ungrouped_partition_states:
@@ -43,6 +48,6 @@ async def update_metadata(broker: ReplicaContext, request: UpdateMetadataRequest
                 one.rack = None
             for endpoint in one.endpoints:
                 endpoint.listener = _PROTOCOL_NAMES.get(endpoint.security_protocol, "PLAINTEXT")
-    response = await broker.controller_requests.handle(request, call.connection.number)
+    response = await requests.handle(request, call.connection.number)
     assert isinstance(response, UpdateMetadataResponse)
     return response

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.registry import handles
+from gregor.broker.part_of import controller_answers
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import ControlledShutdownRequest, ControlledShutdownResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call, ControllerContext
+    from gregor.broker.context import Call
+    from gregor.replication.controller.answers import ControllerAnswers
 
 
 @handles(ApiKey.CONTROLLED_SHUTDOWN, 0, 3, changes=True)
+@on_part(controller_answers)
 async def controlled_shutdown(
-    broker: ControllerContext, request: ControlledShutdownRequest, call: Call
+    controller: ControllerAnswers, request: ControlledShutdownRequest, call: Call
 ) -> ControlledShutdownResponse:
-    return await broker.controller.controlled_shutdown(request)
+    return await controller.controlled_shutdown(request)

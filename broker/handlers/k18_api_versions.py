@@ -46,7 +46,7 @@ def api_versions(broker: ApiContext, request: ApiVersionsRequest, call: Call) ->
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     if call.version >= 3:
         name, version = request.client_software_name, request.client_software_version
-        call.connection.software = ClientSoftware(name[:MAX_SOFTWARE], version[:MAX_SOFTWARE])
+        call.connection.identify(ClientSoftware(name[:MAX_SOFTWARE], version[:MAX_SOFTWARE]))
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != (
         broker.cluster_id,
         broker.broker_id,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.answers.acls import NO_AUTHORIZER, AclContext, filter_of
-from gregor.broker.registry import handles
+from gregor.broker.answers.acls import NO_AUTHORIZER, filter_of
+from gregor.broker.part_of import acl_rules
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import DescribeAclsRequest, DescribeAclsResponse
@@ -17,14 +18,16 @@ from gregor.protocol.messages import DescribeAclsRequest, DescribeAclsResponse
 if TYPE_CHECKING:
     from gregor.broker.context import Call
     from gregor.protocol.acls import Pattern
+    from gregor.replication.entities.acls import AclStore
 
 
 @handles(ApiKey.DESCRIBE_ACLS, 0, 3)
-def describe_acls(broker: AclContext, request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
-    if broker.acls is None:
+@on_part(acl_rules)
+def describe_acls(acls: AclStore | None, request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
+    if acls is None:
         return _refused(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     try:
-        found = broker.acls.matching(filter_of(request))
+        found = acls.matching(filter_of(request))
     except KafkaError as error:
         return _refused(error.code, error.message)
     resources: dict[Pattern, DescribeAclsResponse.DescribeAclsResource] = {}

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.answers.acls import NO_AUTHORIZER, AclContext, acl_of
-from gregor.broker.registry import handles
+from gregor.broker.answers.acls import NO_AUTHORIZER, acl_of
+from gregor.broker.part_of import acl_rules
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreateAclsRequest, CreateAclsResponse
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 
 
 @handles(ApiKey.CREATE_ACLS, 0, 3, changes=True)
+@on_part(acl_rules)
 def create_acls(
-    broker: AclContext, request: CreateAclsRequest, call: Call
+    acls: AclStore | None, request: CreateAclsRequest, call: Call
 ) -> CreateAclsResponse | Awaitable[CreateAclsResponse]:
-    if broker.acls is None:
+    if acls is None:
         disabled = KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
         return CreateAclsResponse(results=[_result(disabled)] * len(request.creations))
-    return _create(broker.acls, request)
+    return _create(acls, request)
 
 
 async def _create(acls: AclStore, request: CreateAclsRequest) -> CreateAclsResponse:

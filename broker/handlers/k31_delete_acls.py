@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.answers.acls import NO_AUTHORIZER, AclContext, filter_of
-from gregor.broker.registry import handles
+from gregor.broker.answers.acls import NO_AUTHORIZER, filter_of
+from gregor.broker.part_of import acl_rules
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import DeleteAclsRequest, DeleteAclsResponse
@@ -19,11 +20,13 @@ from gregor.protocol.messages import DeleteAclsRequest, DeleteAclsResponse
 if TYPE_CHECKING:
     from gregor.broker.context import Call
     from gregor.protocol.acls import Acl, AclFilter
+    from gregor.replication.entities.acls import AclStore
 
 
 @handles(ApiKey.DELETE_ACLS, 0, 3, changes=True)
-async def delete_acls(broker: AclContext, request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
-    if broker.acls is None:
+@on_part(acl_rules)
+async def delete_acls(acls: AclStore | None, request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
+    if acls is None:
         disabled = KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
         return DeleteAclsResponse(filter_results=[_refused(disabled)] * len(request.filters))
     results: dict[int, DeleteAclsResponse.DeleteAclsFilterResult] = {}
@@ -33,7 +36,7 @@ async def delete_acls(broker: AclContext, request: DeleteAclsRequest, call: Call
             wanted[slot] = filter_of(fields)
         except KafkaError as error:
             results[slot] = _refused(error)
-    for slot, removed in zip(wanted, await broker.acls.remove(list(wanted.values())), strict=True):
+    for slot, removed in zip(wanted, await acls.remove(list(wanted.values())), strict=True):
         matching = [_matching(acl, error) for acl, error in removed]
         results[slot] = DeleteAclsResponse.DeleteAclsFilterResult(matching_acls=matching)
     return DeleteAclsResponse(filter_results=[results[slot] for slot in range(len(request.filters))])

@@ -9,20 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gregor.broker.answers.delegation_tokens import in_time, refusal_of
-from gregor.broker.registry import handles
+from gregor.broker.part_of import delegation_tokens
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from gregor.protocol.principal import USER, Principal, requester_in
 
 if TYPE_CHECKING:
-    from gregor.broker.answers.delegation_tokens import TokenContext
     from gregor.broker.context import Call
+    from gregor.replication.entities.tokens import DelegationTokens
 
 
 @handles(ApiKey.CREATE_DELEGATION_TOKEN, 0, 3, changes=True)
+@on_part(delegation_tokens)
 async def create_delegation_token(
-    broker: TokenContext, request: CreateDelegationTokenRequest, call: Call
+    tokens: DelegationTokens, request: CreateDelegationTokenRequest, call: Call
 ) -> CreateDelegationTokenResponse:
     own = call.connection.principal
     requester = requester_in(call.version, own)
@@ -34,7 +36,7 @@ async def create_delegation_token(
     if code:
         return _refused(code, owner, requester)
     try:
-        token = await in_time(lambda: broker.tokens.create(owner, own, renewers, request.max_lifetime_ms))
+        token = await in_time(lambda: tokens.create(owner, own, renewers, request.max_lifetime_ms))
     except KafkaError as error:
         return _refused(error.code, owner, requester)
     return CreateDelegationTokenResponse(
@@ -46,7 +48,7 @@ async def create_delegation_token(
         expiry_timestamp_ms=token.expires_ms,
         max_timestamp_ms=token.max_ms,
         token_id=token.token_id,
-        hmac=broker.tokens.hmac_of(token.token_id),
+        hmac=tokens.hmac_of(token.token_id),
     )
 
 

@@ -10,39 +10,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gregor.broker.answers.delegation_tokens import refusal_of
-from gregor.broker.registry import handles
+from gregor.broker.part_of import delegation_tokens
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
 from gregor.protocol.principal import Principal, requester_in
 
 if TYPE_CHECKING:
-    from gregor.broker.answers.delegation_tokens import TokenContext
     from gregor.broker.context import Call
-    from gregor.replication.entities.tokens import Token
+    from gregor.replication.entities.tokens import DelegationTokens, Token
 
 _Described = DescribeDelegationTokenResponse.DescribedDelegationToken
 _Renewer = DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer
 
 
 @handles(ApiKey.DESCRIBE_DELEGATION_TOKEN, 0, 3)
+@on_part(delegation_tokens)
 def describe_delegation_token(
-    broker: TokenContext, request: DescribeDelegationTokenRequest, call: Call
+    tokens: DelegationTokens, request: DescribeDelegationTokenRequest, call: Call
 ) -> DescribeDelegationTokenResponse:
     code = refusal_of(call)
-    if not code and not broker.tokens.enabled:
+    if not code and not tokens.enabled:
         code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     if code:
         return DescribeDelegationTokenResponse(error_code=code, tokens=[])
     owners = None
     if request.owners is not None:
         owners = [Principal(one.principal_type, one.principal_name) for one in request.owners]
-    tokens = broker.tokens.of_owners(owners)
-    return DescribeDelegationTokenResponse(tokens=[_described(token, broker, call.version) for token in tokens])
+    found = tokens.of_owners(owners)
+    return DescribeDelegationTokenResponse(tokens=[_described(token, tokens, call.version) for token in found])
 
 
 def _described(
-    token: Token, broker: TokenContext, version: int
+    token: Token, tokens: DelegationTokens, version: int
 ) -> DescribeDelegationTokenResponse.DescribedDelegationToken:
     requester = requester_in(version, token.requester)
     return _Described(
@@ -54,6 +55,6 @@ def _described(
         expiry_timestamp=token.expires_ms,
         max_timestamp=token.max_ms,
         token_id=token.token_id,
-        hmac=broker.tokens.hmac_of(token.token_id),
+        hmac=tokens.hmac_of(token.token_id),
         renewers=[_Renewer(principal_type=one.principal_type, principal_name=one.name) for one in token.renewers],
     )

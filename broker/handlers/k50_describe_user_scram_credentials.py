@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.registry import handles
+from gregor.broker.part_of import scram_credentials
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
 from gregor.protocol.sasl.scram import MECHANISMS
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call, CredentialContext
+    from gregor.broker.context import Call
+    from gregor.replication.entities.credentials import ScramCredentials
 
 _Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 _Info = DescribeUserScramCredentialsResponse.CredentialInfo
 
 
 @handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0)
+@on_part(scram_credentials)
 def describe_user_scram_credentials(
-    broker: CredentialContext, request: DescribeUserScramCredentialsRequest, call: Call
+    credentials: ScramCredentials, request: DescribeUserScramCredentialsRequest, call: Call
 ) -> DescribeUserScramCredentialsResponse:
-    users = broker.credentials.users
+    users = credentials.users
     requested = [one.name for one in request.users or ()]
     results = []
     for name in dict.fromkeys(requested) if requested else sorted(users):

@@ -9,7 +9,8 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gregor.broker.registry import handles
+from gregor.broker.part_of import scram_credentials
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.messages import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
@@ -17,14 +18,16 @@ from gregor.replication.entities.credentials import Removal, Upsertion
 from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call, CredentialContext
+    from gregor.broker.context import Call
+    from gregor.replication.entities.credentials import ScramCredentials
 
 _Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 
 
 @handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, changes=True)
+@on_part(scram_credentials)
 async def alter_user_scram_credentials(
-    broker: CredentialContext, request: AlterUserScramCredentialsRequest, call: Call
+    credentials: ScramCredentials, request: AlterUserScramCredentialsRequest, call: Call
 ) -> AlterUserScramCredentialsResponse:
     removals, upsertions = defaultdict(list), defaultdict(list)
     for removal in request.deletions:
@@ -37,7 +40,7 @@ async def alter_user_scram_credentials(
     for user in dict.fromkeys((*removals, *upsertions)):
         result = _Result(user=user, error_message=None)
         try:
-            await limit.within(partial(broker.credentials.alter, user, removals[user], upsertions[user]))
+            await limit.within(partial(credentials.alter, user, removals[user], upsertions[user]))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.registry import handles
+from gregor.broker.part_of import controller_answers
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call, ControllerContext
+    from gregor.broker.context import Call
+    from gregor.replication.controller.answers import ControllerAnswers
 
 
 @handles(ApiKey.ALTER_PARTITION, 0, 3, changes=True)
+@on_part(controller_answers)
 async def alter_partition(
-    broker: ControllerContext, request: AlterPartitionRequest, call: Call
+    controller: ControllerAnswers, request: AlterPartitionRequest, call: Call
 ) -> AlterPartitionResponse:
-    return await broker.controller.alter_partition(request, call.version)
+    return await controller.alter_partition(request, call.version)

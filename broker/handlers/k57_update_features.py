@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.registry import handles
+from gregor.broker.part_of import feature_updates
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 from gregor.replication.admin.features import FeatureUpdate, UpgradeType
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call, FeatureContext
+    from gregor.broker.context import Call
+    from gregor.broker.features.updates import FeatureUpdates
 
 TYPES_FROM = 1
 
@@ -27,13 +29,16 @@ _Result = UpdateFeaturesResponse.UpdatableFeatureResult
 
 
 @handles(ApiKey.UPDATE_FEATURES, 0, 2, changes=True)
-async def update_features(broker: FeatureContext, request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesResponse:
+@on_part(feature_updates)
+async def update_features(
+    features: FeatureUpdates, request: UpdateFeaturesRequest, call: Call
+) -> UpdateFeaturesResponse:
     updates = [
         FeatureUpdate(wanted.feature, wanted.max_version_level, _kind(wanted, call.version))
         for wanted in request.feature_updates
     ]
     try:
-        await broker.feature_admin.update(updates, request.timeout_ms, validate_only=request.validate_only)
+        await features.update(updates, request.timeout_ms, validate_only=request.validate_only)
     except KafkaError as error:
         return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
     return UpdateFeaturesResponse(

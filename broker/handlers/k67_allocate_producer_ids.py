@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.registry import handles
+from gregor.broker.part_of import controller_answers
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call, ControllerContext
+    from gregor.broker.context import Call
+    from gregor.replication.controller.answers import ControllerAnswers
 
 
 @handles(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, changes=True)
+@on_part(controller_answers)
 async def allocate_producer_ids(
-    broker: ControllerContext, request: AllocateProducerIdsRequest, call: Call
+    controller: ControllerAnswers, request: AllocateProducerIdsRequest, call: Call
 ) -> AllocateProducerIdsResponse:
-    return await broker.controller.allocate_producer_ids(request)
+    return await controller.allocate_producer_ids(request)

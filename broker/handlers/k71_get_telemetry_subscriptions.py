@@ -9,9 +9,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from gregor.broker.registry import handles
+from gregor.broker.part_of import client_telemetry
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.ids import uuid_to_text
 from gregor.protocol.messages import GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse
@@ -23,19 +24,12 @@ if TYPE_CHECKING:
     from gregor.protocol.ids import Uuid
 
 
-class TelemetryContext(Protocol):
-    """The metrics of clients."""
-
-    @property
-    def telemetry(self) -> Telemetry | None: ...
-
-
 @handles(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0)
+@on_part(client_telemetry)
 def get_telemetry_subscriptions(
-    broker: TelemetryContext, request: GetTelemetrySubscriptionsRequest, call: Call
+    telemetry: Telemetry, request: GetTelemetrySubscriptionsRequest, call: Call
 ) -> GetTelemetrySubscriptionsResponse:
-    assert broker.telemetry is not None  # else the API is not served
-    return broker.telemetry.subscriptions_of(request, partial(client_attributes, call))
+    return telemetry.subscriptions_of(request, partial(client_attributes, call))
 
 
 def client_attributes(call: Call, client_instance_id: Uuid) -> Attributes:

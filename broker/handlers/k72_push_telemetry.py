@@ -12,16 +12,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gregor.broker.handlers.k71_get_telemetry_subscriptions import client_attributes
-from gregor.broker.registry import handles
+from gregor.broker.part_of import client_telemetry
+from gregor.broker.registry import handles, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import PushTelemetryRequest, PushTelemetryResponse
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
-    from gregor.broker.handlers.k71_get_telemetry_subscriptions import TelemetryContext
+    from gregor.broker.telemetry.telemetry import Telemetry
 
 
 @handles(ApiKey.PUSH_TELEMETRY, 0, 0)
-async def push_telemetry(broker: TelemetryContext, request: PushTelemetryRequest, call: Call) -> PushTelemetryResponse:
-    assert broker.telemetry is not None  # else the API is not served
-    return await broker.telemetry.push(request, partial(client_attributes, call))
+@on_part(client_telemetry)
+async def push_telemetry(telemetry: Telemetry, request: PushTelemetryRequest, call: Call) -> PushTelemetryResponse:
+    return await telemetry.push(request, partial(client_attributes, call))

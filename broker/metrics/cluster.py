@@ -12,6 +12,8 @@ from gregor.broker.metrics.family import COUNTER, GAUGE, Family, label_text
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gregor.broker.metrics.page import Page
     from gregor.broker.metrics.partitions import Figures
     from gregor.protocol.topic_partition import TopicPartition
@@ -81,15 +83,19 @@ class _Counts:
         self.leaderless: list[tuple[TopicPartition, int]] = []
         """Partitions that no live broker leads, with the number of their replicas."""
 
+    def add(self, key: TopicPartition, leader: int, replicas: Sequence[int], *, is_live: bool) -> None:
+        """Count a partition; `is_live`: its leader is."""
+        self.partitions += 1
+        self.imbalanced += leader != next(iter(replicas), _NO_LEADER)
+        if not is_live:
+            self.leaderless.append((key, len(replicas)))
+
 
 def _count(counts: _Counts, cluster: Cluster | None) -> Steps[None]:
     for count, (key, topic, partition) in enumerate(() if cluster is None else cluster.partitions(), 1):
         if cluster is not None and not topic.deleting:
-            counts.partitions += 1
             leader = _NO_LEADER if partition.state is None else partition.state.leader
-            counts.imbalanced += leader != next(iter(partition.assignment.replicas), _NO_LEADER)
-            if leader not in cluster.brokers:
-                counts.leaderless.append((key, len(partition.assignment.replicas)))
+            counts.add(key, leader, partition.assignment.replicas, is_live=leader in cluster.brokers)
         if not count % ITEMS_PER_STEP:
             yield None
 

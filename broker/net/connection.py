@@ -15,7 +15,7 @@ import asyncio
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from gregor.broker.context import UNKNOWN_SOFTWARE
+from gregor.broker.context import UNKNOWN_SOFTWARE, ClientSoftware
 from gregor.broker.log import logger
 from gregor.broker.net.dispatch import Dispatcher
 from gregor.broker.net.inbound import Inbound
@@ -116,8 +116,8 @@ class Connection(asyncio.BufferedProtocol):
             # Not `pause_reading`: uvloop begins to read when this method returns, even after a pause.
             self.hold()
             loop.call_later(delay_s, self.end_hold)
-        if self._broker.authentication is not None:
-            self._begin_session(self._broker.authentication)
+        if self._broker.security is not None:
+            self._begin_session(self._broker.security.authentication)
 
     def _delay_s(self, now_s: float) -> float | None:
         return self._broker.connections.delay_s(self.listener, now_s)
@@ -256,20 +256,20 @@ class Connection(asyncio.BufferedProtocol):
         except ConfigError as error:
             self.fail(f"no client can authenticate on the listener {self.listener}: {error}")
 
+    def identify(self, software: ClientSoftware) -> None:
+        self.software = software
+
     def restrict(self, max_request_bytes: int) -> None:
         handlers = before_authentication(self._broker.handlers)
         self._routes.clear()
-        self._dispatcher.handlers = handlers
-        self._inbound.serve(handlers, Receiver(max_request_bytes))
+        self._dispatcher.serve(handlers, Receiver(max_request_bytes))
 
     def admit(self, principal: Principal) -> None:
         self.principal = principal
-        self._dispatcher.handlers = self._broker.handlers
-        self._inbound.serve(self._broker.handlers, Receiver(self._broker.max_request_bytes))
+        self._dispatcher.serve(self._broker.handlers, Receiver(self._broker.max_request_bytes))
 
     def expect_tokens(self, max_token_bytes: int) -> None:
-        self._inbound.serve({}, TokenReceiver(max_token_bytes))
-        self._dispatcher.handlers = {}
+        self._dispatcher.serve({}, TokenReceiver(max_token_bytes))
 
     def receive_token(self, token: bytes) -> None:
         if self.session is not None:

@@ -59,6 +59,10 @@ class Connections:
         self._stopping = False
         self._on_opened = on_opened
 
+    def count_queued(self, change: int) -> None:
+        """Count a whole request that waits behind one of its connection, or one that does so no longer."""
+        self.queued += change
+
     def __len__(self) -> int:
         return len(self._open)
 

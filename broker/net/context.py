@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gregor.broker.quotas.quotas import Quotas
     from gregor.broker.registry import Entry
     from gregor.broker.request_log.log import RequestLog
-    from gregor.broker.security.authentication import Authentication
+    from gregor.broker.security.parts import SecurityParts
     from gregor.protocol.ids import Uuid
     from gregor.protocol.turns import Gate
     from gregor.replication.partition.metadata_image import MetadataImage
@@ -31,7 +31,7 @@ class ConnectionContext(Protocol):
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
     @property
-    def authentication(self) -> Authentication | None: ...
+    def security(self) -> SecurityParts | None: ...
     @property
     def handlers(self) -> Mapping[int, Entry]: ...
     @property

@@ -29,11 +29,11 @@ from gregor.broker.security.token_receiver import RAW_TOKEN
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, MalformedMessage
-from gregor.protocol.framing import HEAD_BYTES, SIZE_BYTES, FramingError, ResponseQueue, request_header
+from gregor.protocol.framing import HEAD_BYTES, SIZE_BYTES, FramingError, Receiver, ResponseQueue, request_header
 from gregor.protocol.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Mapping
 
     from gregor.broker.net.context import ConnectionContext
     from gregor.broker.net.inbound import Inbound
@@ -97,6 +97,11 @@ class Dispatcher:
         self.handlers = broker.handlers
         """The served APIs: before authentication only those that lead to it."""
         self.responses: ResponseQueue[Chunk] = ResponseQueue()
+
+    def serve(self, handlers: Mapping[int, Entry], receiver: Receiver) -> None:
+        """Serve these APIs from now on, whose requests this receiver finds among the bytes that arrive."""
+        self.handlers = handlers
+        self._inbound.serve(handlers, receiver)
 
     def dispatch(self, view: memoryview, start: int, stop: int, key: int, version: int, correlation_id: int) -> None:
         broker = self._broker
@@ -286,15 +291,15 @@ class Dispatcher:
         handler = (
             entry.handler if broker.quotas is None else broker.quotas.metering.handler_of(entry.key, entry.handler)
         )
-        owned = inbound.owned
-        if owned is not None and stop == inbound.receiver.end:
-            inbound.owned = None
+        owned = inbound.detach_buffer(stop)
+        if owned is not None:
             data = view[:stop]
         else:
-            owned, data, position = None, memoryview(bytes(view[position:stop])), 0
+            data, position = memoryview(bytes(view[position:stop])), 0
         decoded = broker.gate.start(entry.decode_in_steps(data, call.version, position))
         if isinstance(decoded, tuple):
-            inbound.owned = owned or inbound.owned
+            if owned is not None:
+                inbound.reattach_buffer(owned)
             return handler(broker, decoded[0], call)
         task = asyncio.ensure_future(
             serve_large(lambda request: handler(broker, request, call), decoded, data, owned, broker.buffers),
@@ -346,7 +351,7 @@ class Dispatcher:
         self.responses.pending.append(pending)
 
     def _wait_for(self, source: Deferred[Any], pending: PendingResponse) -> None:
-        pending.source = source
+        pending.wait_for(source)
         if not pending.entry.pipelined:
             self._inbound.work()
         source.then(partial(self._finished, pending))

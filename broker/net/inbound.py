@@ -72,8 +72,7 @@ class Inbound:
 
     def serve(self, handlers: Mapping[int, Entry], receiver: Receiver) -> None:
         """Receive requests of these APIs, or other frames, from the next one on."""
-        old = self.receiver
-        receiver.begin, receiver.end, receiver.frame_bytes = old.begin, old.end, old.frame_bytes
+        receiver.continue_from(self.receiver)
         self._handlers, self.receiver = handlers, receiver
 
     def close(self) -> None:
@@ -134,7 +133,7 @@ class Inbound:
                 self._seen_bytes, self._stuck_sweeps = receiver.end, 0
         if whole and not self.queued and not self._muted:
             self.queued = True
-            self._requests.queued += 1
+            self._requests.count_queued(1)
         admission = self._admission
         if whole or (full and admission is None) or (admission is not None and not admission.admitted):
             self.pause_reading()
@@ -161,6 +160,17 @@ class Inbound:
         if not self.reading:
             self.resume_reading()
 
+    def detach_buffer(self, end: int) -> OwnedBuffer | None:
+        """Return the owned buffer, which the caller must give back, if nothing is received behind `end`."""
+        if end != self.receiver.end:
+            return None
+        owned, self.owned = self.owned, None
+        return owned
+
+    def reattach_buffer(self, owned: OwnedBuffer) -> None:
+        """Own a buffer again that was detached just now."""
+        self.owned = owned
+
     def detach_admission(self) -> Admission | None:
         """Return the admission, which the caller must release."""
         admission, self._admission = self._admission, None
@@ -183,7 +193,7 @@ class Inbound:
         """Uncount the request that waits: it will be dispatched now, or never."""
         if self.queued:
             self.queued = False
-            self._requests.queued -= 1
+            self._requests.count_queued(-1)
 
     def work(self) -> None:
         """Begin a request that the next ones have to wait for. Where enough of them wait, no more are read."""

@@ -80,6 +80,10 @@ class PendingResponse(Deferred[Sequence["Chunk"]]):
         self.correlation_id = correlation_id
         self.source = source
 
+    def wait_for(self, source: Deferred[Any]) -> None:
+        """The handler has returned the response that this one was waiting for before, in a Deferred of its own."""
+        self.source = source
+
     def cancel(self) -> bool:
         if not self.entry.changes:
             self.source.cancel()

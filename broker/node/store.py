@@ -71,7 +71,7 @@ async def open_zookeeper(
     if logs.broker_id is None:
         logs.load_meta(cluster_id, await generate_broker_id(store, config["reserved.broker.max.id"]))
     assert logs.broker_id is not None
-    config.broker_id = logs.broker_id
+    config.adopt_broker_id(logs.broker_id)
     return store, agreed_id
 
 

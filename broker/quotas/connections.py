@@ -31,7 +31,7 @@ class ConnectionRates:
             if (limit := self._limit_of(address)) is None:
                 del self._rates[address]
             else:
-                self._rates[address].bound = limit
+                self._rates[address].limit_to(limit)
 
     def throttle_ms(self, address: str, now_ms: int) -> int:
         """Count a new connection; return how long it is held before it is closed, 0 if it may stay."""

@@ -97,6 +97,10 @@ class WindowedRate:
         """The largest value that does not exceed the bound by itself, if nothing else is recorded."""
         return self.bound * self._min_windows * self._window_ms / MS_PER_S
 
+    def limit_to(self, bound: float) -> None:
+        """Throttle above this bound from now on; what was recorded counts."""
+        self.bound = bound
+
     def is_idle(self, now_ms: int) -> bool:
         """Return whether nothing is left of what was recorded, so that a new rate would measure the same."""
         return now_ms - self.last_ms >= self._expire_ms

@@ -51,6 +51,11 @@ class RequestLog:
         self._rate = LineRate(loop.time, loop.call_later, partial(_report, request_logger, logging.INFO))
         self._slow_rate = LineRate(loop.time, loop.call_later, partial(_report, slow_logger, logging.WARNING))
 
+    def log_slow(self, slow_ms: int) -> bool:
+        """Log requests of this time or longer as slow from now on; return whether there are any such."""
+        self.slow_ms = slow_ms
+        return slow_ms >= 0
+
     @property
     def waiting_count(self) -> int:
         """Requests whose handler is not called yet."""
@@ -80,10 +85,7 @@ class RequestLog:
             observed = self._waiting.pop(call.connection.number, None)
             if observed is None:  # the connection has ended meanwhile
                 return handler(broker, request, call)
-            observed.begin(request)
-            if request_logger.isEnabledFor(TRACE):
-                # Now: the records of the request may be overwritten later.
-                observed.contents = contents(observed.entry.key, request)
+            observed.begin(request, keeps_contents=request_logger.isEnabledFor(TRACE))
             result = handler(broker, request, call)
             if isinstance(result, CoroutineType):
                 return observed.awaited(result)
@@ -91,7 +93,7 @@ class RequestLog:
             if isinstance(result, Deferred):
                 result.then(observed.answered)
             else:
-                observed.response = result
+                observed.responded(result)
             return result
 
         return observed_handler

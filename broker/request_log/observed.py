@@ -7,6 +7,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from gregor.broker.quotas.metering import TimedCoroutine
+from gregor.broker.request_log.contents import contents
 from gregor.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -55,15 +56,21 @@ class ObservedRequest:
         self._began_ns = self._handled_ns = perf_counter_ns()
         self._wait_ms = 0
 
-    def begin(self, request: Structure) -> None:
-        """Note that the handler is called."""
+    def begin(self, request: Structure, *, keeps_contents: bool) -> None:
+        """Note that the handler is called; `keeps_contents`: with the contents, whose records may be overwritten."""
         self._handled_ns = perf_counter_ns()
         if self.entry.key is ApiKey.FETCH:
             self._wait_ms = max(0, getattr(request, "max_wait_ms", 0))
+        if keeps_contents:
+            self.contents = contents(self.entry.key, request)
 
     def returned(self) -> None:
         """Note that the handler, or the fast path, has returned."""
         self.local_ns = perf_counter_ns() - self._handled_ns
+
+    def responded(self, response: Any) -> None:
+        """Keep the response that the handler has returned."""
+        self.response = response
 
     async def awaited(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Return the response of the handler's coroutine."""

@@ -36,5 +36,5 @@ class RequestLogSwitch:
         self.follow()
 
     def follow(self) -> None:
-        self._log.slow_ms = self._config[SLOW_KEY]
-        self._use(self._log if self._log.slow_ms >= 0 or request_logger.isEnabledFor(logging.DEBUG) else None)
+        is_used = self._log.log_slow(self._config[SLOW_KEY]) or request_logger.isEnabledFor(logging.DEBUG)
+        self._use(self._log if is_used else None)

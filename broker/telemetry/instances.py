@@ -45,7 +45,15 @@ class ClientInstance:
         "version",
     )
 
-    def __init__(self, client_instance_id: Uuid, attributes: Attributes, selection: Selection, version: int) -> None:
+    def __init__(
+        self,
+        client_instance_id: Uuid,
+        attributes: Attributes,
+        selection: Selection,
+        version: int,
+        series: ClientSeries | None = None,
+    ) -> None:
+        """`series`: those that the instance has pushed before."""
         self.id = client_instance_id
         self.attributes = attributes
         self.selection = selection
@@ -54,8 +62,18 @@ class ClientInstance:
         self.subscription_id = selection.subscription_id(client_instance_id)
         self.terminating = False
         self.expires_ms = 0
-        self.series = ClientSeries()
+        self.series = ClientSeries() if series is None else series
         self._last_get_ms = self._last_push_ms = 0
+
+    def renew(self, now_ms: int) -> None:
+        """Begin the time anew after which the instance is forgotten: three intervals, at least a minute."""
+        self.expires_ms = now_ms + max(MIN_EXPIRY_MS, INTERVALS_UNTIL_EXPIRY * self.selection.interval_ms)
+
+    def begin_push(self, *, is_last: bool) -> None:
+        """Note whether a push is the last one. Raises KafkaError INVALID_REQUEST if the one before it was."""
+        has_ended, self.terminating = self.terminating, is_last
+        if has_ended:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
 
     def admits_get(self, now_ms: int) -> bool:
         """Return whether a request for subscriptions does not come too early; note its time then."""
@@ -104,14 +122,12 @@ class ClientInstances:
         version = self._subscriptions.version
         if found is None or found.version != version:
             known = attributes if found is None else found.attributes
-            new = ClientInstance(client_instance_id, known, self._subscriptions.selected_by(known), version)
-            if found is not None:
-                new.series = found.series
-            found = new
+            series = None if found is None else found.series
+            found = ClientInstance(client_instance_id, known, self._subscriptions.selected_by(known), version, series)
         while len(self._by_id) >= self._max_instances:
             self._remove(next(iter(self._by_id.values())))
         self._by_id[client_instance_id] = found
-        found.expires_ms = now_ms + max(MIN_EXPIRY_MS, INTERVALS_UNTIL_EXPIRY * found.selection.interval_ms)
+        found.renew(now_ms)
         return found
 
     def expire(self, now_ms: int) -> None:
@@ -157,9 +173,7 @@ class ClientInstances:
     ) -> None:
         """Raises KafkaError INVALID_REQUEST (after the last push), THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID,
         UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE, in this order."""
-        has_ended, instance.terminating = instance.terminating, terminating
-        if has_ended:
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        instance.begin_push(is_last=terminating)
         if not instance.admits_push(now_ms) and not terminating:
             self.throttled += 1
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)

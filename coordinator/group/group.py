@@ -48,6 +48,22 @@ class Group:
         self.offsets: dict[str, dict[int, CommittedOffset]] = {}
         self.pending: dict[TopicPartitionKey, dict[int, CommittedOffset]] = {}
 
+    def become_consumer(self, consumer: ConsumerGroup) -> bool:
+        """Become a group of the consumer protocol; return whether it was a classic one."""
+        was_classic = self.metadata is not None
+        self.metadata, self.consumer = None, consumer
+        return was_classic
+
+    def end_consumer(self) -> None:
+        """End to be a group of the consumer protocol; its offsets remain."""
+        self.consumer = None
+
+    def replace_metadata(self, metadata: GroupMetadataValue | None) -> GroupMetadataValue | None:
+        """Become a classic group with this metadata, or one without; return those before."""
+        before, self.metadata = self.metadata, metadata
+        self.consumer = None
+        return before
+
     @property
     def protocol_type(self) -> str | None:
         """None for a simple group and for one whose first generation was never written."""
@@ -115,7 +131,7 @@ class Membership:
             member = self.candidates.pop(written.member_id, None) or known.get(written.member_id)
             if member is None:
                 member = Member.from_record(written, metadata.protocol, self.group_id)
-            member.assignment = written.assignment
+            member.assign(written.assignment)
             self._enter(member)
         self.unsynced &= self.members.keys()
         self.protocol_type = metadata.protocol_type or None
@@ -151,6 +167,24 @@ class Membership:
         self.state = state
         self.state_timestamp_ms = now_ms
 
+    def prepare_rebalance(self, now_ms: int) -> None:
+        """Wait for the joins of all members; without any, for those of a group that forms."""
+        self.forming = self.state is GroupState.EMPTY
+        self.newcomers = False
+        self.move_to(GroupState.PREPARING_REBALANCE, now_ms)
+
+    def begin_generation(self, now_ms: int) -> None:
+        """The present members are those of the next generation, and have to fetch their assignments."""
+        self.generation += 1
+        self.protocol = self.select_protocol()
+        self.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
+        self.unsynced = set(self.members)
+
+    def pop_newcomers(self) -> bool:
+        """Return whether new members came since the last call, or since the rebalance began."""
+        newcomers, self.newcomers = self.newcomers, False
+        return newcomers
+
     def _check_transition(self, state: GroupState) -> None:
         if self.state not in PREDECESSORS[state]:
             raise ValueError(f"group {self.group_id} cannot go from {self.state} to {state}")
@@ -173,6 +207,11 @@ class Membership:
             self.leader = member.member_id
         self._enter(member)
         self.pending.discard(member.member_id)
+
+    def add_newcomer(self, member: Member, protocol_type: str) -> None:
+        """Add a member that the group has not known before."""
+        self.newcomers = True
+        self.add(member, protocol_type)
 
     def remove(self, member_id: str) -> None:
         """Forget a member or a pending id; without effect if it is neither. Answer its parked requests before."""
@@ -201,10 +240,8 @@ class Membership:
     def update(self, member: Member, protocols: dict[str, bytes], rebalance_ms: int, session_ms: int) -> None:
         """Replace the protocols and timeouts that a member offers."""
         self._count(member, -1)
-        member.protocols = protocols
+        member.offer(protocols, rebalance_ms, session_ms)
         self._count(member, 1)
-        member.rebalance_timeout_ms = rebalance_ms
-        member.session_timeout_ms = session_ms
 
     def _count(self, member: Member, by: int) -> None:
         for name in member.protocols:
@@ -228,17 +265,16 @@ class Membership:
 
     def park_join(self, member: Member, parked: Deferred[Any]) -> None:
         """The member waits for the next generation. A join it sent before is superseded."""
-        if member.parked_join is None:
+        before = member.park_join(parked)
+        if before is None:
             self.parked_joins += 1
         else:
-            member.parked_join.fail(KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
-        member.parked_join = parked
+            before.fail(KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
 
     def answer_join(self, member: Member, response: object = None, error: ErrorCode = ErrorCode.NONE) -> None:
         """Complete the member's parked join, if there is one, with the response or the error."""
-        parked = member.parked_join
+        parked = member.pop_join()
         if parked is not None:
-            member.parked_join = None
             if self.members.get(member.member_id) is member:
                 self.parked_joins -= 1
             if error:
@@ -248,7 +284,7 @@ class Membership:
 
     def answer_sync(self, member: Member, error: ErrorCode) -> bool:
         """Fail the member's parked sync with the error; return whether there was one."""
-        parked, member.parked_sync = member.parked_sync, None
+        parked = member.pop_sync()
         if parked is not None:
             parked.fail(KafkaError(error))
         return parked is not None

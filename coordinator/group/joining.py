@@ -171,8 +171,7 @@ class Joining:
             group_id=membership.group_id,
         )
         member.is_new = True
-        membership.newcomers = True
-        membership.add(member, request.protocol_type)
+        membership.add_newcomer(member, request.protocol_type)
         self._rebalances.watch_session(membership, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         cause = Cause(Trigger.MEMBER_JOINED, Identity.of(member), request.reason)
         reason = f"new member {member_id!r}; client reason: {joiner.reason}"
@@ -182,9 +181,7 @@ class Joining:
         """The answer comes with the next generation."""
         parked: Deferred[Any] = Deferred()
         membership.park_join(member, parked)
-        result = self._rebalances.begin_or_continue(membership, cause, reason, now_ms)
-        result.response = parked
-        return result
+        return self._rebalances.begin_or_continue(membership, cause, reason, now_ms).answer_instead(parked)
 
     # --- with member id
 
@@ -215,7 +212,7 @@ class Joining:
         new = old.replaced_by(member_id, membership.group_id)
         answer = ANSWERS[Request.REPLACE][membership.state]
         if answer is Action.KEEP_PROTOCOL:
-            new.protocols = joiner.protocols
+            new.offer(joiner.protocols, joiner.rebalance_timeout_ms, request.session_timeout_ms)
             others = [new if member is old else member for member in membership.members.values()]
             if membership.select_protocol(others) == membership.protocol:
                 return self._keep_generation(membership, joiner, old, new)
@@ -231,8 +228,6 @@ class Joining:
 
     def _keep_generation(self, membership: Membership, joiner: Joiner, old: Member, new: Member) -> Result:
         """Write only the new id to the log, without a rebalance; the replay of that record puts it in place."""
-        new.rebalance_timeout_ms = joiner.rebalance_timeout_ms
-        new.session_timeout_ms = joiner.request.session_timeout_ms
         members = [new if member is old else member for member in membership.members.values()]
         leads = membership.leader == old.member_id
         leader = new.member_id if leads else membership.leader

@@ -73,6 +73,40 @@ class Member:
         # Kept because every heartbeat needs it.
         self.timer_key = session_key(group_id, member_id)
 
+    def offer(self, protocols: dict[str, bytes], rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+        """Replace the protocols and timeouts by those of another join."""
+        self.protocols = protocols
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+
+    def joined_generation(self) -> None:
+        """The member is part of a generation, and knows its id."""
+        self.is_new = False
+
+    def assign(self, assignment: bytes) -> None:
+        """The member has this assignment; an empty one until its leader has sent the next."""
+        self.assignment = assignment
+
+    def park_sync(self) -> Deferred[Any]:
+        """Return the answer to a sync, which waits for the assignment of the leader."""
+        self.parked_sync = Deferred()
+        return self.parked_sync
+
+    def pop_sync(self) -> Deferred[Any] | None:
+        """Return the parked answer, which the caller completes."""
+        parked, self.parked_sync = self.parked_sync, None
+        return parked
+
+    def park_join(self, parked: Deferred[Any]) -> Deferred[Any] | None:
+        """Keep the answer to a join until the next generation; return the one to the join before, if it is parked."""
+        before, self.parked_join = self.parked_join, parked
+        return before
+
+    def pop_join(self) -> Deferred[Any] | None:
+        """Return the parked answer, which the caller completes."""
+        parked, self.parked_join = self.parked_join, None
+        return parked
+
     @classmethod
     def from_record(cls, written: GroupMetadataValue.MemberMetadata, protocol: str | None, group_id: str) -> "Member":
         """The member as the log has it."""

@@ -7,7 +7,7 @@ members, also static ones by instance id alone (KIP-345), so that an administrat
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gregor.coordinator.group.group import Membership
 from gregor.coordinator.group.joining import UNKNOWN_MEMBER
@@ -17,7 +17,6 @@ from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, Action, GroupState, Request
 from gregor.coordinator.history.causes import Cause, Trigger
 from gregor.coordinator.result import Record, Result
-from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     GroupMetadataKey,
@@ -118,13 +117,11 @@ class Memberships:
         if answer is Action.SERVE:
             return Result(_assignment_response(membership, member.assignment))
         membership.answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
-        parked: Deferred[Any] = Deferred()
-        member.parked_sync = parked
+        parked = member.park_sync()
         result = Result()
         if member.member_id == membership.leader:
             result = self._stabilise(membership, request, now_ms)
-        result.response = parked
-        return result
+        return result.answer_instead(parked)
 
     def _stabilise(self, membership: Membership, request: SyncGroupRequest, now_ms: int) -> Result:
         """Write the leader's assignment; replay makes the group Stable, and commit completes the parked syncs."""
@@ -139,10 +136,9 @@ class Memberships:
             )
         releases = []
         for member in membership.members.values():
-            if member.parked_sync is not None:
+            if (parked := member.pop_sync()) is not None:
                 response = _assignment_response(membership, assignments.get(member.member_id, b""))
-                releases.append((member.parked_sync, response))
-                member.parked_sync = None
+                releases.append((parked, response))
                 # Being parked kept it alive; from here on heartbeats must.
                 self._rebalances.watch_session(membership, member)
         self._rebalances.assigning(membership, now_ms)
@@ -170,8 +166,7 @@ class Memberships:
                 self._rebalances.note(membership, cause, now_ms)
             result = self._rebalances.try_complete_join(membership, now_ms)
         self._soft.tidy(membership.group_id)
-        result.response = LeaveGroupResponse(members=answers)
-        return result
+        return result.answer_instead(LeaveGroupResponse(members=answers))
 
     def _leave_one(
         self, membership: Membership, who: LeaveGroupRequest.MemberIdentity, causes: list[Cause]

@@ -48,9 +48,7 @@ class Rebalances:
         if membership.state is GroupState.COMPLETING_REBALANCE:
             self._drop_assignments(membership, ErrorCode.REBALANCE_IN_PROGRESS)
         self._timers.cancel(sync_key(group_id))
-        membership.forming = membership.state is GroupState.EMPTY
-        membership.newcomers = False
-        membership.move_to(GroupState.PREPARING_REBALANCE, now_ms)
+        membership.prepare_rebalance(now_ms)
         _log.info("Group %r: rebalance of generation %d: %s", group_id, membership.generation, reason)
         if membership.forming:
             # Members of a new group usually start together: wait for more before the first generation.
@@ -83,8 +81,7 @@ class Rebalances:
 
     def _end_forming(self, membership: Membership, now_ms: int, *, delay_ms: int, remaining_ms: int) -> Result:
         """The delay is over: extend it if new members came during it, up to the rebalance timeout in all."""
-        if membership.newcomers and remaining_ms > 0:
-            membership.newcomers = False
+        if membership.pop_newcomers() and remaining_ms > 0:
             next_ms = min(self._config.initial_rebalance_delay_ms, remaining_ms)
             self._schedule_forming(membership, next_ms, max(remaining_ms - delay_ms, 0))
             return Result()
@@ -111,14 +108,11 @@ class Rebalances:
             # Only static members, none of which joined: their sessions will end, or they will join.
             self._schedule_join(membership)
             return Result()
-        membership.generation += 1
-        membership.protocol = membership.select_protocol()
-        membership.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
-        membership.unsynced = set(membership.members)
+        membership.begin_generation(now_ms)
         self._history.formed(membership, now_ms)
         _log.debug("Group %r: generation %d with %d members", group_id, membership.generation, len(membership.members))
         for member in membership.members.values():
-            member.is_new = False
+            member.joined_generation()
             self.watch_session(membership, member)
             membership.answer_join(member, generation_response(membership, member.member_id))
         end = partial(self._end_sync, membership, generation=membership.generation)
@@ -186,7 +180,7 @@ class Rebalances:
 
     def _drop_assignments(self, membership: Membership, error: ErrorCode) -> None:
         for member in membership.members.values():
-            member.assignment = b""
+            member.assign(b"")
             if membership.answer_sync(member, error):
                 self.watch_session(membership, member)
 

@@ -116,13 +116,12 @@ class GroupShard:
             return
         group = self._group(group_id)
         if group.consumer is None:
-            if group.metadata is not None:
+            if group.become_consumer(ConsumerGroup(group_id)):
                 _log.warning("Group %r: records of a consumer group follow those of a classic one", group_id)
-                group.metadata = None
             self.soft.close(group_id)
-            group.consumer = ConsumerGroup(group_id)
+        assert group.consumer is not None
         if not self.consumers.replay(group.consumer, key, value):
-            group.consumer = None
+            group.end_consumer()
             self._deletions.replayed(group_id)
             if not (group.offsets or group.pending):
                 del self.groups[group_id]
@@ -135,8 +134,7 @@ class GroupShard:
             if group.consumer.members:
                 _log.warning("Group %r: a record of a classic group follows those of a consumer group", group_id)
             self.consumers.forget(group.consumer)
-            group.consumer = None
-        before, group.metadata = group.metadata, value
+        before = group.replace_metadata(value)
         membership = self.soft.memberships.get(group_id)
         if value is None:
             self._history.ended(group_id)
@@ -242,9 +240,7 @@ class GroupShard:
         if group.members:
             return self._classic_members.join(joiner, now_ms)
         result = self._joining.join_new_group(joiner, now_ms)
-        if result.records:
-            result.records = changes.group_tombstones(group) + result.records
-        return result
+        return result.begin_with(changes.group_tombstones(group)) if result.records else result
 
     def sync(self, request: SyncGroupRequest, now_ms: int) -> Result:
         """See Memberships.sync, and ClassicMembers.sync for a consumer group."""

@@ -181,8 +181,7 @@ class Endings:
 
     def close(self) -> None:
         """Markers are sent by the next coordinator."""
-        markers, self._state.markers = self._state.markers, {}
-        for written in markers.values():
+        for written in self._state.pop_markers():
             written.cancel()
 
 

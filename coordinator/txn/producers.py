@@ -141,10 +141,7 @@ class Producers:
         def run(now_ms: int) -> Result:
             if answer.done:  # the request was cancelled
                 return Result()
-            result = operation(now_ms)
-            result.releases.append((answer, result.response))
-            result.response = None
-            return result
+            return operation(now_ms).answer_through(answer)
 
         def wait_is_over(now_ms: int) -> Result:
             self._state.forget_end_of(transactional_id, ended)

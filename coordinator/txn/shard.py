@@ -134,9 +134,9 @@ class TransactionShard:
         if transaction.state in PREPARED:
             return Result(self._end_of(transactional_id))
         result = self.endings.abort(transactional_id, EPOCH_PER_TRANSACTION, new_id, now_ms)
-        if result.response is not NEEDS_PRODUCER_ID:
-            result.response = self._end_of(transactional_id)
-        return result
+        if result.response is NEEDS_PRODUCER_ID:
+            return result
+        return result.answer_instead(self._end_of(transactional_id))
 
     def _end_of(self, transactional_id: str) -> Deferred[None]:
         ended = self.state.end_of(transactional_id)

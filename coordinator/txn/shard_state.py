@@ -22,6 +22,11 @@ class ShardState:
         self.markers: dict[str, Markers] = {}
         self.waiting_for_end: dict[str, list[Deferred[None]]] = {}
 
+    def pop_markers(self) -> list[Markers]:
+        """Return the markers that are being written, and forget them."""
+        markers, self.markers = self.markers, {}
+        return list(markers.values())
+
     def state_of(self, transactional_id: str) -> TransactionState:
         """Return the state of a transactional id; Dead if there is none."""
         transaction = self.transactions.get(transactional_id)

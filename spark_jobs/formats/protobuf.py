@@ -78,7 +78,7 @@ def descriptors_of_registry(files: Iterable[tuple[str, str]]) -> str:
                 f"the registry returned no descriptor for the Protobuf schema {name}; it has no ?format=serialized. "
                 "Give --schema-file with the .proto file, and --schema-registry without a URL"
             ) from error
-        one.name = name
+        one.MergeFrom(descriptor_pb2.FileDescriptorProto(name=name))
     return base64.b64encode(found.SerializeToString()).decode()
 
 

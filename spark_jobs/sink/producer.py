@@ -44,6 +44,14 @@ class Written:
     first_offset: int = -1
     last_offset: int = -1
 
+    def add(self, records: int, base_offset: int) -> None:
+        """Add the records of a batch."""
+        self.records += records
+        if base_offset >= 0:
+            if self.first_offset < 0:
+                self.first_offset = base_offset
+            self.last_offset = base_offset + records - 1
+
 
 class _Line:
     """The batches of one partition that are not written yet, in their order."""
@@ -52,6 +60,17 @@ class _Line:
         self.unwritten: deque[ClosedBatch] = deque()
         self.next_sequence = 0
         self.written: Written | None = None
+
+    def add(self, batch: ClosedBatch) -> None:
+        """Add a sealed batch, which has the next sequence."""
+        self.next_sequence = (self.next_sequence + batch.records) & _MAX_SEQUENCE
+        self.unwritten.append(batch)
+
+    def wrote(self, batch: ClosedBatch, base_offset: int) -> None:
+        """Note that a batch is written; `base_offset` is -1 if the broker has not returned it."""
+        self.unwritten = deque(one for one in self.unwritten if one is not batch)
+        self.written = self.written or Written()
+        self.written.add(batch.records, base_offset)
 
 
 _Request = list[ClosedBatch]
@@ -117,8 +136,7 @@ class Producer:
         for batch in queue:
             line = self._lines[batch.partition]
             batch.seal(self._identity, self._options.codec, line.next_sequence)
-            line.next_sequence = (line.next_sequence + batch.records) & _MAX_SEQUENCE
-            line.unwritten.append(batch)
+            line.add(batch)
         while queue and not failures:
             some = {batch.partition: batch for batch in reversed(queue)}  # the first one of each partition
             sent = set(map(id, some.values()))
@@ -228,13 +246,7 @@ class Producer:
             if answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and line.unwritten[0] is not batch:
                 return None  # one before it has failed, with a failure of its own
             return _refusal(batch.partition, answer.error_code, answer.error_message)
-        line.unwritten = deque(one for one in line.unwritten if one is not batch)
-        written = line.written = line.written or Written()
-        written.records += batch.records
-        if answer.base_offset >= 0:
-            if written.first_offset < 0:
-                written.first_offset = answer.base_offset
-            written.last_offset = answer.base_offset + batch.records - 1
+        line.wrote(batch, answer.base_offset)
         return None
 
     def _write_again(self, failures: list[KafkaFailure]) -> None:

@@ -112,7 +112,7 @@ class Segment:
         self.bytes_since_index_entry = 0
         self.created_ms = now_ms
         self.roll_jitter_ms = roll_jitter_ms
-        """By this much earlier it is rolled than segment.ms says (segment.jitter.ms)."""
+        """By this much earlier it is rolled than by segment.ms alone (segment.jitter.ms)."""
         self.reserved_bytes = 0
         """Up to this position of the .log file room on the disk was reserved in advance."""
         self.max_timestamp = NO_TIMESTAMP if create else _NOT_LOADED

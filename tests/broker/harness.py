@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from gregor.broker.context import UNKNOWN_SOFTWARE, Call
+from gregor.broker.context import UNKNOWN_SOFTWARE, Call, ClientSoftware
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.outbound import Chunk
 from gregor.broker.net.responses import encode_response
@@ -76,6 +76,9 @@ class FakeConnection:
 
     def throttle(self, duration_ms: int) -> None:
         self.throttled_ms.append(duration_ms)
+
+    def identify(self, software: ClientSoftware) -> None:
+        self.software = software
 
     def fail(self, reason: str) -> None:
         self.failures.append(reason)

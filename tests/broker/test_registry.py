@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from gregor.broker.registry import _entries, handles, load_handlers
+from gregor.broker.registry import _entries, handles, load_handlers, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import (
     APIS,
@@ -35,6 +37,15 @@ def test_a_second_handler_of_an_api_is_an_error() -> None:
     with pytest.raises(ValueError, match="two handlers"):
         handles(ApiKey.PRODUCE, 0, 1)(lambda broker, request, call: None)
     assert _entries[ApiKey.PRODUCE].handler.__module__ == "gregor.broker.handlers.k00_produce"
+
+
+def test_handler_of_one_part_gets_it_in_place_of_the_broker() -> None:
+    @on_part(lambda broker: broker.tokens)
+    def handler(tokens: list[str], request: str, call: Any) -> str:
+        return f"{tokens[0]}: {request} of {call}"
+
+    assert handler(SimpleNamespace(tokens=["first"]), "renew", cast("Any", "a client")) == "first: renew of a client"
+    assert handler.__name__ == "handler", "the registry and the logs name the handler"
 
 
 def test_entries_know_their_messages_and_headers() -> None:

@@ -11,8 +11,9 @@ from typing import Any
 from gregor.broker.cli.log_dirs import UNKNOWN_BYTES, size_text
 from gregor.config.listeners import address_text
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.messages import DescribeLogDirsResponse, MetadataResponse
+from gregor.protocol.messages import DescribeConfigsResponse, DescribeLogDirsResponse, MetadataResponse
 
+AUTHORIZER = "authorizer.class.name"
 AHEAD_MS = 10_000
 """A newest record further in the future is reported: clocks that are kept by NTP differ by less."""
 MIN_FREE_SHARE = 0.05
@@ -67,6 +68,32 @@ class ObservedBroker:
     @property
     def address(self) -> str:
         return address_text(self.host, self.port)
+
+    def add_metadata(self, metadata: MetadataResponse) -> None:
+        """Add the cluster as this broker sees it."""
+        self.controller_id, self.cluster_id = metadata.controller_id, metadata.cluster_id
+        self.live = frozenset(one.node_id for one in metadata.brokers)
+
+    def add_settings(self, answer: DescribeConfigsResponse.DescribeConfigsResult) -> None:
+        """Add its settings. A broker describes only its own: another one at this address refuses the request."""
+        if answer.error_code not in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST):
+            return
+        self.answers_as = self.node_id if answer.error_code == ErrorCode.NONE else -1
+        texts = {one.name: one.value or "" for one in answer.configs}
+        self.zookeeper = texts.get("zookeeper.connect", "")
+        self.authorizer = texts.get(AUTHORIZER, "")
+        # The help of this key names a command of gregor's own; Apache Kafka's does not.
+        self.is_gregor = any(one.name == AUTHORIZER and "gregor" in (one.documentation or "") for one in answer.configs)
+
+    def add_certificate(self, certificate: Mapping[str, Any]) -> None:
+        """Add the certificate that it has shown."""
+        self.certificate = certificate
+
+    def add_log_dirs(self, answer: DescribeLogDirsResponse, now_s: float) -> None:
+        """Add its data folders, where it describes them, and the time of their sizes."""
+        self.sized_at_s = now_s
+        if not answer.error_code:
+            self.log_dirs = answer.results
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from gregor.broker.cli.client import CONNECT_TIMEOUT_S, load_file, parse_bootstr
 from gregor.broker.cli.client_security import channel_security
 from gregor.broker.cli.command import bootstrap_option, command_config_option, run
 from gregor.broker.cli.doctor.certificates import check_certificates
-from gregor.broker.cli.doctor.checks import Finding, Level, ObservedBroker, ObservedCluster, check
+from gregor.broker.cli.doctor.checks import AUTHORIZER, Finding, Level, ObservedBroker, ObservedCluster, check
 from gregor.broker.cli.doctor.groups import examine_groups
 from gregor.broker.cli.doctor.host import check_config, check_limits
 from gregor.broker.cli.doctor.hot_partitions import examine_hot_partitions
@@ -42,7 +42,6 @@ from gregor.config.definitions import ConfigError
 from gregor.config.listeners import address_text
 from gregor.config.security.zookeeper import ZooKeeperSecurity, zookeeper_security
 from gregor.protocol.channel_security import PLAINTEXT
-from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     DescribeConfigsRequest,
     DescribeLogDirsRequest,
@@ -62,7 +61,6 @@ DOCUMENTATION_VERSION = 3
 PARTITIONS_DATED = 200
 """The number of partitions per leader whose largest timestamp is fetched."""
 _TOPIC, _BROKER = 2, 4
-_AUTHORIZER = "authorizer.class.name"
 
 EPILOG = """\b
 Examples:
@@ -253,31 +251,18 @@ def resolve(host: str) -> list[str]:
 def _observe_broker(client: WireClient, broker: ObservedBroker) -> None:
     node_id = broker.node_id
     metadata: MetadataResponse = client.send(MetadataRequest(topics=[]), node_id)
-    broker.controller_id, broker.cluster_id = metadata.controller_id, metadata.cluster_id
-    broker.live = frozenset(one.node_id for one in metadata.brokers)
-    # A broker describes only its own settings: another broker at this address refuses the request.
+    broker.add_metadata(metadata)
     wanted = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_BROKER,
         resource_name=str(node_id),
-        configuration_keys=["broker.id", "zookeeper.connect", _AUTHORIZER],
+        configuration_keys=["broker.id", "zookeeper.connect", AUTHORIZER],
     )
     is_documented = client.version(DescribeConfigsRequest, node_id) >= DOCUMENTATION_VERSION
     request = DescribeConfigsRequest(resources=[wanted], include_documentation=is_documented)
     (answer,) = client.send(request, node_id).results
-    if answer.error_code in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST):
-        broker.answers_as = node_id if answer.error_code == ErrorCode.NONE else -1
-        texts = {one.name: one.value or "" for one in answer.configs}
-        broker.zookeeper = texts.get("zookeeper.connect", "")
-        broker.authorizer = texts.get(_AUTHORIZER, "")
-        # The help of this key names a command of gregor's own; Apache Kafka's does not.
-        broker.is_gregor = any(
-            one.name == _AUTHORIZER and "gregor" in (one.documentation or "") for one in answer.configs
-        )
-    broker.certificate = client.certificate(node_id)
-    broker.sized_at_s = time.monotonic()
-    folders = client.send(DescribeLogDirsRequest(topics=None), node_id)
-    if not folders.error_code:
-        broker.log_dirs = folders.results
+    broker.add_settings(answer)
+    broker.add_certificate(client.certificate(node_id))
+    broker.add_log_dirs(client.send(DescribeLogDirsRequest(topics=None), node_id), time.monotonic())
 
 
 def _min_isr(client: WireClient, metadata: MetadataResponse) -> dict[str, int]:

@@ -107,6 +107,15 @@ class _Found:
         self.ages_s: list[float] = []
         self.status = Status.OK
 
+    def add_offsets(self, offsets: Sequence[int]) -> None:
+        """Add the committed offsets of some partitions."""
+        self.partitions += len(offsets)
+        self.offsets += sum(offsets)
+
+    def add_status(self, status: Status) -> None:
+        """Add the status of a partition: the worst one is that of the group."""
+        self.status = max(self.status, status)
+
 
 class GroupView:
     """Reads the groups that this broker coordinates."""
@@ -208,8 +217,7 @@ class GroupView:
         """Add the series of some partitions, and what is found to that of the group."""
         all_keys = [(group_id, topic, partition) for partition, _ in block]
         self._offsets.put(all_keys, [(committed.offset,) for _, committed in block])
-        found.partitions += len(block)
-        found.offsets += sum(committed.offset for _, committed in block)
+        found.add_offsets([committed.offset for _, committed in block])
         now_ms = self._clock_ms()
         keys, lags, seconds, statuses = list[_Key](), list[int](), list[str](), list[str]()
         ages_s = found.ages_s
@@ -236,8 +244,7 @@ class GroupView:
             window.add(Sample(now_ms, offset, committed.commit_timestamp_ms, lag))
             status = window.status()
             if status is not Status.OK:
-                if status > found.status:
-                    found.status = status
+                found.add_status(status)
                 statuses.append(series.status_line(status))
         rows = [(lag,) for lag in lags]
         self._lags.put(keys, rows)
@@ -245,7 +252,7 @@ class GroupView:
         page.extend(_LAG_SECONDS, ["".join(seconds).encode()])
         if statuses:
             page.extend(_PARTITION_STATUS, ["".join(statuses).encode()])
-        found.lags += lags
+        found.lags.extend(lags)
 
 
 def _labels(group: str, key: _Key) -> str:

@@ -30,6 +30,9 @@ from gregor.protocol.messages import (
 INITIAL_EPOCH = 1
 """The group and the target epoch before any record: a member that joins while the first target assignment is delayed
 needs an epoch above 0 (KIP-1263)."""
+REFRESH_INTERVAL_MS = 10 * 60 * 1000
+"""The subscribed topics are compared with those of the cluster at least so often, in case a notification is lost. (In
+Apache Kafka 4.3 METADATA_REFRESH_INTERVAL_MS is 24 days.)"""
 
 
 class ConsumerGroupState(StrEnum):
@@ -196,6 +199,20 @@ class ConsumerGroup:
             if subscription.regex:
                 _count(counts, (subscription.regex,), 1)
         return counts
+
+    # --- soft state
+
+    def refreshed(self, now_ms: int) -> None:
+        """The topics of the subscriptions were compared with the metadata just now."""
+        self.refresh_at_ms = now_ms + REFRESH_INTERVAL_MS
+
+    def refresh_soon(self) -> None:
+        """Compare the topics of the subscriptions with the metadata at the next heartbeat."""
+        self.refresh_at_ms = 0
+
+    def match_expressions_at(self, due_ms: int) -> None:
+        """Match the regular expressions with the names of topics again at the first heartbeat from this time on."""
+        self.expressions_due_ms = due_ms
 
     # --- replay
 

@@ -30,10 +30,6 @@ from gregor.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGrou
 
 _log = logging.getLogger(__name__)
 
-REFRESH_INTERVAL_MS = 10 * 60 * 1000
-"""The subscribed topics are compared with those of the cluster at least so often, in case a notification is lost. (In
-Apache Kafka 4.3 METADATA_REFRESH_INTERVAL_MS is 24 days.)"""
-
 Request = ConsumerGroupHeartbeatRequest
 Response = ConsumerGroupHeartbeatResponse
 
@@ -208,7 +204,7 @@ class Heartbeats:
             return False
         if self._hashes.of(group.subscribed_topics) != group.metadata_hash:
             return True
-        group.refresh_at_ms = now_ms + REFRESH_INTERVAL_MS
+        group.refreshed(now_ms)
         return False
 
     # --- the group and the member
@@ -296,7 +292,7 @@ class Heartbeats:
         if not changed and now_ms < group.refresh_at_ms:
             return group.epoch
         metadata_hash = self._hashes.of(group.subscribed_topics_with((old,), (new,)))
-        group.refresh_at_ms = now_ms + REFRESH_INTERVAL_MS
+        group.refreshed(now_ms)
         if group.has_partition_metadata:
             records.append(changes.no_partition_metadata(group.group_id))
         if not changed and metadata_hash == group.metadata_hash:
@@ -325,17 +321,14 @@ class Heartbeats:
 
         def on_failure(error: ErrorCode) -> None:
             pending.fail(KafkaError(error))
-            group.refresh_at_ms = 0
+            group.refresh_soon()
 
         return Result(pending, records, on_failure=on_failure)
 
     def _resume(self, again: TimedOperation, pending: Deferred[Any], now_ms: int) -> Result:
         if pending.done:
             return Result()
-        result = again(now_ms)
-        result.releases.append((pending, result.response))
-        result.response = None
-        return result
+        return again(now_ms).answer_through(pending)
 
     def _response(self, group_id: str, request: Request, member: Joined, assignment: MemberAssignment) -> Response:
         response = Response(
@@ -383,7 +376,7 @@ class Heartbeats:
 
 def compare_topics_again(group: ConsumerGroup, _error: ErrorCode) -> None:
     """The records of an advance could not be written, perhaps a new metadata hash among them."""
-    group.refresh_at_ms = 0
+    group.refresh_soon()
 
 
 def refusal(error: KafkaError) -> Response:

@@ -209,9 +209,9 @@ class ConsumerShard:
             if group is None:
                 continue
             if are_new:
-                group.expressions_due_ms = 0
+                group.match_expressions_at(0)
             if names is None or group.subscribes_to_any(names):
-                group.refresh_at_ms = 0
+                group.refresh_soon()
 
     # --- queries
 

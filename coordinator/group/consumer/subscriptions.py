@@ -97,7 +97,7 @@ class Expressions:
             return
         last_ms = max((found.timestamp_ms for found in group.resolved.values()), default=None)
         if last_ms is not None and now_ms <= last_ms + MIN_REFRESH_INTERVAL_MS:
-            group.expressions_due_ms = last_ms + MIN_REFRESH_INTERVAL_MS + 1
+            group.match_expressions_at(last_ms + MIN_REFRESH_INTERVAL_MS + 1)
             return
         if (
             last_ms is None
@@ -108,7 +108,7 @@ class Expressions:
             self._resolving.add(group_id)
             self._context.submit(partial(self._start, group_id, visible))
         else:
-            group.expressions_due_ms = last_ms + self._refresh_interval_ms + 1
+            group.match_expressions_at(last_ms + self._refresh_interval_ms + 1)
 
     def _start(self, group_id: str, visible: VisibleTopics, now_ms: int) -> Result:
         group = self._find(group_id)

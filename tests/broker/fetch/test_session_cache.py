@@ -17,6 +17,9 @@ class Session:
         self.uses_ids = True
         self.last_fetch_ms = last_fetch_ms
 
+    def open(self, session_id: int) -> None:
+        self.id, self.epoch = session_id, 1
+
 
 class Cache:
     """A cache, and the names of the sessions that were removed from it."""

@@ -155,7 +155,7 @@ def test_rules_survive_a_restart_and_are_known_before_the_first_connection(tmp_p
     harness.run(harness.node.open_storage())
 
     def bind() -> dict[str, int]:
-        acls = harness.broker.acls
+        acls = harness.broker.security.acls
         known_at_bind.append(acls is not None and acls.rule_count == 1)
         return {"PLAINTEXT": 9092}
 

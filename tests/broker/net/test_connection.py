@@ -41,11 +41,8 @@ class FakeTransport(asyncio.Transport):
 
     def __init__(self, host: str = "10.0.0.9") -> None:
         super().__init__({"peername": (host, 5555), "sockname": ("10.0.0.1", 9092)})
-        self.written = bytearray()
-        self.reading = True
-        self.aborted = False
-        self.full = False
-        self.unsent_bytes = 0
+        self.written, self.unsent_bytes = bytearray(), 0
+        self.reading, self.aborted, self.full = True, False, False
         self.connection: Connection | None = None
 
     def write(self, data: Any) -> None:
@@ -80,6 +77,9 @@ class Connections:
         self.wait_s: float | None = 0.0
         self.queued, self.max_queued = 0, 500
 
+    def count_queued(self, change: int) -> None:
+        self.queued += change
+
     def left(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
         connection.finish()
 
@@ -110,7 +110,7 @@ class Harness:
         ]
         gate = LoopGate()
         self.broker: Any = SimpleNamespace(
-            **dict.fromkeys(("authorizer", "authentication", "quotas")),
+            **dict.fromkeys(("authorizer", "security", "quotas")),
             request_log=request_log,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),

@@ -131,6 +131,50 @@ def test_only_so_many_positions_are_remembered() -> None:
         assert len(segments.positions) <= MAX_KNOWN_POSITIONS
 
 
+def offsets_of(offsets: LogOffsets) -> tuple[int, int, int, int]:
+    return offsets.log_start_offset, offsets.high_watermark, offsets.recovery_point, offsets.log_end_offset
+
+
+def test_truncation_lowers_all_offsets_and_notes_a_lower_recovery_point() -> None:
+    offsets = LogOffsets(10, 100, 60)
+    offsets.cleaned_offset = offsets.high_watermark = 90
+    offsets.truncate_to(80)
+    assert offsets_of(offsets) == (10, 80, 60, 80)
+    assert offsets.cleaned_offset == 80
+    assert not offsets.recovery_point_fell
+    offsets.truncate_to(5)
+    assert offsets_of(offsets) == (5, 5, 5, 5)
+    assert offsets.recovery_point_fell
+
+
+def test_log_that_restarts_above_its_end_has_nothing_to_sync() -> None:
+    offsets = LogOffsets(10, 100, 60)
+    offsets.restart_at(200)
+    assert offsets_of(offsets) == (200, 200, 200, 200)
+    assert not offsets.recovery_point_fell
+
+
+def test_log_start_offset_rises_to_the_high_watermark_at_most() -> None:
+    offsets = LogOffsets(10, 100, 60)
+    offsets.high_watermark = 50
+    assert offsets.advance_log_start(50)
+    assert not offsets.advance_log_start(20)
+    with pytest.raises(KafkaError, match="offset 51 is beyond the high watermark 50"):
+        offsets.advance_log_start(51)
+    assert offsets.log_start_offset == 50
+
+
+def test_recovery_point_rises_with_a_sync_and_stays_below_a_new_segment() -> None:
+    offsets = LogOffsets(0, 100, 60)
+    offsets.synced_below(80)
+    offsets.synced_below(70)
+    assert offsets.recovery_point == 80
+    offsets.segment_began(90)
+    assert offsets.recovery_point == 80
+    offsets.segment_began(80)
+    assert offsets.recovery_point == 79
+
+
 def test_no_compaction_begins_beside_another_one_or_a_move() -> None:
     work = LongWork()
     assert work.lets_clean
