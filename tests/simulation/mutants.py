@@ -302,7 +302,7 @@ MUTANTS = (
     ),
     mutant(
         "a throttled follower does not fetch again",
-        Edit("replication", "_must_wait", "followed.not_before_ms = ANY", "followed.not_before_ms = now_ms + 86400000"),
+        Edit("replication", "_must_wait", "followed.delay(ANY_NOW, ANY_DELAY)", "followed.delay(ANY_NOW, 86400000)"),
     ),
     *GROUP_MUTANTS,
     *SESSION_MUTANTS,
