@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.bench import tls_load
-from tests.bench.loads import TLS_LOADS
+from tests.bench.loads import GUARDED_LOADS, TLS_LOADS
 from tests.support.certificates import Certificates
 from tests.support.processes import BrokerProcess, free_port
 
 pytestmark = pytest.mark.slow
+ALL = {f"{kind} {one[0]}": one for kind, some in (("tls", TLS_LOADS), ("guarded", GUARDED_LOADS)) for one in some}
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +25,9 @@ def flags(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) 
         yield ["--bootstrap", broker.bootstrap, "--tls-port", str(tls_port), "--pid", str(broker.pid)]
 
 
-@pytest.mark.parametrize("name", [one[0] for one in TLS_LOADS])
+@pytest.mark.parametrize("name", ALL)
 def test_each_load_prints_its_figures(name: str, flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    arguments, figures = next((one[1], one[3]) for one in TLS_LOADS if one[0] == name)
+    _, arguments, _, figures = ALL[name]
     assert tls_load.main([*arguments.format(count=20).split(), *flags, "--topic", name.replace(" ", "-")]) == 0
     printed = capsys.readouterr().out
     for unit, pattern, _ in figures:

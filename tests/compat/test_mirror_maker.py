@@ -23,9 +23,11 @@ from confluent_kafka.admin import (
 from tests.compat.apache_kafka import ApacheKafka
 from tests.compat.confluent import commit_offsets, read_to_end, reading
 from tests.compat.records import WAIT_S, until
+from tests.support.certificates import Certificates
 from tests.support.connect import ConnectProcess
 from tests.support.gregor_cluster import REPLICATED, GregorCluster
 from tests.support.processes import BrokerProcess, free_port
+from tests.support.secured_broker import SecuredBroker, login
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
@@ -185,9 +187,9 @@ def test_topics_settings_and_offsets_are_copied(
         until_offsets_are_copied()
 
 
-def rules_of(bootstrap: str) -> set[tuple[str, str, AclOperation]]:
-    """Return topic, principal and operation of each rule about a topic."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+def rules_of(client: Mapping[str, str]) -> set[tuple[str, str, AclOperation]]:
+    """Return topic, principal and operation of each rule about a topic, with these settings of librdkafka."""
+    admin = AdminClient({**client, "log_level": "0"})
     wanted = AclBindingFilter(
         ResourceType.TOPIC, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
     )
@@ -195,21 +197,56 @@ def rules_of(bootstrap: str) -> set[tuple[str, str, AclOperation]]:
     return {(rule.name, rule.principal, rule.operation) for rule in found}
 
 
-def test_rules_of_readers_are_copied(tmp_path: pathlib.Path) -> None:
-    """`sync.topic.acls.enabled`: those who may read a topic may read its copy, and only MirrorMaker writes to it."""
+MIRROR_USER = "mirror"
+PASSWORDS = {name: f"secret-of-{name}" for name in ("broker", MIRROR_USER)}
+
+
+def secured_client(broker: SecuredBroker, certificates: Certificates) -> dict[str, str]:
+    """Return the settings of librdkafka."""
+    return {
+        "bootstrap.servers": broker.address("SASL_SSL"),
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": certificates.ca_file,
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": MIRROR_USER,
+        "sasl.password": PASSWORDS[MIRROR_USER],
+    }
+
+
+def secured_cluster(name: str, certificates: Certificates) -> dict[str, str]:
+    """Return MirrorMaker's settings of a cluster."""
+    entry = login("plain.PlainLoginModule", username=MIRROR_USER, password=PASSWORDS[MIRROR_USER])
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": certificates.ca_file,
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": entry,
+    }
+    return {f"{name}.{key}": text for key, text in settings.items()}
+
+
+def test_rules_of_readers_are_copied_over_sasl_ssl(tmp_path: pathlib.Path, certificates: Certificates) -> None:
+    """`sync.topic.acls.enabled`: those who may read a topic may read its copy, and only MirrorMaker writes to it. The
+    records are copied by the same connections, which authenticate at both clusters."""
     settings = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
+        "super.users": f"User:{MIRROR_USER};User:broker",
     }
     overrides = {
+        **secured_cluster("one", certificates),
+        **secured_cluster("two", certificates),
         "sync.topic.acls.enabled": "true",
         "sync.topic.acls.interval.seconds": "1",
         "emit.checkpoints.enabled": "false",
         "emit.heartbeats.enabled": "false",
     }
-    source, target = (BrokerProcess(tmp_path / name, settings) for name in ("source", "target"))
+    source, target = (
+        SecuredBroker(tmp_path / name, certificates, PASSWORDS, settings) for name in ("source", "target")
+    )
     with source, target:
-        admin = AdminClient({"bootstrap.servers": source.bootstrap, "log_level": 0})
+        client = secured_client(source, certificates)
+        admin = AdminClient({**client, "log_level": "0"})
         admin.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(WAIT_S)
         rules = [
             AclBinding(
@@ -229,13 +266,31 @@ def test_rules_of_readers_are_copied(tmp_path: pathlib.Path) -> None:
         ]
         for made in admin.create_acls(rules).values():
             made.result(WAIT_S)
-        with mirror(tmp_path, source.bootstrap, target.bootstrap, "orders", "billing", overrides) as running:
+        producer = Producer({**client, "log_level": "0"})
+        producer.produce("orders", "value", partition=0)
+        assert producer.flush(WAIT_S) == 0
+        addresses = source.address("SASL_SSL"), target.address("SASL_SSL")
+        with mirror(tmp_path, *addresses, "orders", "billing", overrides) as running:
+            copies = secured_client(target, certificates)
             readers = {("one.orders", f"User:{user}", AclOperation.READ) for user in ("anna", "bob")}
             until(
-                lambda: rules_of(target.bootstrap) == readers,
+                lambda: rules_of(copies) == readers,
                 f"the rules of the copy\n{running.log()}",
                 PATIENCE_S,
             )
+            until(lambda: first_value(copies, "one.orders") == b"value", f"the record\n{running.log()}", PATIENCE_S)
+        assert [name for name, password in PASSWORDS.items() if password in source.log() + target.log()] == []
+
+
+def first_value(client: Mapping[str, str], topic: str) -> bytes | None:
+    """Return the first record's value in partition 0; None while there is none."""
+    consumer = Consumer({**client, "group.id": "reader", "enable.auto.commit": "false", "log_level": "0"})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(5)
+        return None if message is None or message.error() else message.value()
+    finally:
+        consumer.close()
 
 
 @pytest.fixture(scope="module")

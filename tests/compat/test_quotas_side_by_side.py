@@ -1,8 +1,8 @@
 """Two users with different quotas who write at the same time, on gregor and on Apache Kafka 4.3.1, on one time line.
 
 The bounds come from the windows of the quota: Apache Kafka measures a rate over samples of one second, and keeps one
-sample more than there are windows. So at any time, a user has written as much as its rate admits, give or take the
-bytes of all samples. The same holds for the difference between the two brokers.
+sample more than there are windows. So at any time, what a user has written differs from what its
+rate admits by the bytes of all samples at most. The same holds for the difference between the two brokers.
 """
 
 from __future__ import annotations
