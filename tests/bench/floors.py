@@ -1,7 +1,7 @@
 """What a broker's requests cost at least: the same loads against servers that only move the bytes, in turns.
 
-    .venv/bin/python -m tests.bench.floors                   five rounds, about a minute
-    .venv/bin/python -m tests.bench.floors --rounds 9 --only fetch
+    make bench-floors                                        five rounds, about a minute
+    make bench-floors ARGS="--rounds 9 --only fetch"
 
 Prints the processor time of the serving process, in the kernel too, as the median over the rounds: for each request of
 100 B, and for each GB of larger ones; and the rate beside it. The client is one connection with five requests in flight
