@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-all bench bench-cluster bench-scale bench-spark chaos simulate exporters check lint types imports rules stubs check-wheel jars all-jars java flink spark-lines clean
+.PHONY: help setup demo run test test-all bench bench-cluster bench-scale bench-floors bench-spark chaos simulate exporters check lint types imports rules stubs check-wheel jars all-jars java flink spark-lines clean
 
 # Another environment beside the usual one, for another Python: make test VENV=.venv-newest PYTHON=python3.13
 VENV ?= .venv
@@ -27,6 +27,7 @@ help:
 	@echo 'make bench       performance beside Apache Kafka 4.3.1, in turns on this machine; ARGS="--rounds 1"'
 	@echo 'make bench-cluster   three brokers beside three of Apache Kafka 3.9.1: throughput, failover, start; ARGS="--rounds 1"'
 	@echo 'make bench-scale 10,000 partitions and 5,000 connections: time, memory, stalls; ARGS="--partitions 1000"'
+	@echo 'make bench-floors  requests of gregor beside servers that only move the bytes; ARGS="--only fetch"'
 	@echo 'make bench-spark the source and the sinks for Spark beside its Kafka connector; ARGS="--only read --rounds 1"'
 	@echo 'make simulate    clusters in virtual time, everything going wrong; ARGS="--seeds 20000 --processes 2" or "--seed 7"'
 	@echo 'make chaos       three brokers and a ZooKeeper under load while things break, judged; ARGS="--minutes 30 --seed 7"'
@@ -117,6 +118,9 @@ bench-cluster: jars java
 
 bench-scale: setup
 	@$(BIN)/python tests/bench/scale.py $(ARGS)
+
+bench-floors: setup
+	@$(BIN)/python -m tests.bench.floors $(ARGS)
 
 bench-spark: setup java
 	@$(BIN)/python -m tests.bench.spark.run $(ARGS)

@@ -68,7 +68,7 @@ class NodeChanges:
         await self._read_reassignments(cluster, step)
 
     async def _read_topics(self, cluster: Cluster, step: Step) -> None:
-        # One look at each name: there may be tens of thousands, of which few are new and mostly none is gone.
+        # Each name is compared once: there may be tens of thousands, of which few are new and mostly none is gone.
         names, known = await self._reader.topic_names(), cluster.topics
         new = sorted(name for name in names if name not in known)
         gone = frozenset(known).difference(names) if len(names) - len(new) < len(known) else frozenset()

@@ -189,8 +189,8 @@ class Load(NamedTuple):
 
 
 def in_turns(measured: Load, base: Load, requests: int, rounds: int = 5) -> tuple[float, float]:
-    """Return by how many times `measured` takes longer, and costs more processor time, than `base`: the medians of
-    pairs that run in turns, as the speed of a shared machine changes from one second to the next."""
+    """Return the response time and the processor time of `measured`, each as a multiple of that of `base`: the medians
+    of pairs that run in turns, as the speed of a shared machine changes from one second to the next."""
     ratios = []
     for number in range(rounds):
         pair = base.measure(requests), measured.measure(requests, number * requests)

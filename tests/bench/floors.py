@@ -1,7 +1,7 @@
-"""What a broker's requests cost at least: the same loads against servers that only move the bytes, in turns.
+"""The least that a broker's requests can cost: the same loads against servers that only move the bytes, in turns.
 
-    .venv/bin/python -m tests.bench.floors                   five rounds, about a minute
-    .venv/bin/python -m tests.bench.floors --rounds 9 --only fetch
+    make bench-floors                                        five rounds, about a minute
+    make bench-floors ARGS="--rounds 9 --only fetch"
 
 Prints the processor time of the serving process, in the kernel too, as the median over the rounds: for each request of
 100 B, and for each GB of larger ones; and the rate beside it. The client is one connection with five requests in flight
@@ -159,8 +159,8 @@ def fill_topics(port: int, path: pathlib.Path) -> None:
 
 
 def run(folder: pathlib.Path, cases: list[Case], rounds: int) -> Iterator[tuple[Case, str, Cost]]:
-    """Measure the cases by each server in turns; yield the medians. What was appended is deleted at the end only, so
-    the counts of the cases bound it."""
+    """Measure the cases by each server in turns; yield the medians. The appended bytes are deleted at the end
+    only; the counts of the cases bound them."""
     data = folder / "file"
     with ExitStack() as stack:
         broker = stack.enter_context(BrokerProcess(folder))
