@@ -260,15 +260,14 @@ class CoordinatorRuntime(Generic[S]):
             return pending.result()
         return await outcome_of(pending, asyncio.get_running_loop().create_future())
 
-    async def run_if_current(self, partition: int, operation: Callable[[S, int], Result]) -> Any:
-        """As `run`, for a read that must not miss what another broker has written as the leader.
+    def check_current(self) -> None:
+        """Check before an operation that must not miss what another broker has written as the leader, and may respond
+        without a record: a leader that was replaced cannot commit records, but no other response needs a commit.
 
-        A leader that was replaced cannot commit records; but reads need no commit. Raises KafkaError NOT_COORDINATOR
-        while this broker cannot know whether it was replaced.
+        Raises KafkaError NOT_COORDINATOR while this broker cannot know whether it was replaced.
         """
         if self._loader.may_be_outdated():
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return await self.run(partition, operation)
 
     async def outcome_of(self, pending: Deferred[ValueT]) -> ValueT:
         """Wait for a Deferred in a coroutine. A cancellation cancels it too."""

@@ -8,7 +8,7 @@ stops leading at once.
 From the moment at which the connection to ZooKeeper is lost until another broker answers that it knows this one, other
 brokers may lead and this one cannot know it: the session ends, at the earliest, a third of its timeout later. Meanwhile
 the group coordinator returns no committed offsets, which a newer coordinator may have replaced: a client with
-transactions that begins at old offsets would process records twice.
+transactions that begins at old offsets would process records twice. The transaction coordinator confirms no end.
 """
 
 from __future__ import annotations

@@ -366,7 +366,8 @@ class GroupCoordinator:
         """Raises KafkaError."""
         partition = self._partition_of(group_id)
         try:
-            return await self._runtime.run_if_current(partition, lambda shard, _now: Result(read(shard.offsets)))
+            self._runtime.check_current()
+            return await self._runtime.run(partition, lambda shard, _now: Result(read(shard.offsets)))
         except KafkaError as error:
             if error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 # Consumers before 3.9 do not expect this one here and would give up.

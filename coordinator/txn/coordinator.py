@@ -291,6 +291,8 @@ class TransactionCoordinator:
         """Answered once the decision is committed. From v5 on the response has the next producer id and epoch."""
         client_version = EPOCH_PER_TRANSACTION if version >= FIRST_END_WITH_EPOCH else 0
         try:
+            # By the old protocol the end of a transaction that has ended already is confirmed at once.
+            self._runtime.check_current()
             response: EndTxnResponse = await self._run_with_new_id(
                 self._partition_of(request.transactional_id),
                 lambda new_id, shard, now: shard.endings.end(request, client_version, new_id, now),

@@ -56,6 +56,18 @@ def test_an_end_in_the_old_protocol_can_be_repeated_but_not_turned(commit: bool)
 
 
 @OUTCOMES
+def test_coordinator_that_may_have_been_replaced_confirms_no_end(commit: bool) -> None:
+    """The transaction that ended here may not be the last one: another coordinator may have the next one."""
+    with Context() as context:
+        producer = ongoing(context, version=3)
+        context.end(*producer, commit=commit, version=4)
+        context.log.outdated = True
+        assert context.start_end(*producer, commit=commit, version=4).error is ErrorCode.NOT_COORDINATOR
+        context.log.outdated = False
+        context.end(*producer, commit=commit, version=4)
+
+
+@OUTCOMES
 def test_without_a_transaction_the_old_protocol_ends_none(commit: bool) -> None:
     with Context() as context:
         producer = context.init()
