@@ -1,6 +1,7 @@
-"""Bad nights of a cluster, each played with processes: `gregor doctor` names the cause, as docs/operations.md says.
+"""Bad nights of a cluster, each played with processes: `gregor doctor` names the cause, as in docs/operations.md.
 
-Others are played elsewhere: a full disk and a client with wrong secrets (tests/broker/cli/doctor/test_live.py), a
+Others are played elsewhere: a full disk, a certificate that ends soon and a client with a wrong secret
+(tests/broker/cli/doctor/test_live_nights.py), a client that retries (tests/broker/cli/doctor/test_retries.py), a
 transaction that hangs (tests/compat/test_kafka_transactions_command.py).
 """
 
@@ -40,8 +41,7 @@ class Night:
         self.tool = Tool(cluster.bootstrap)
 
     def until_reported(self, *parts: str) -> None:
-        """Until one line of the doctor that needs a change or a look has all parts. It ends with 1 where something is
-        wrong."""
+        """Until one line of the doctor that is not ok has all parts."""
         seen = ""
 
         def reported() -> bool:
