@@ -26,7 +26,6 @@ from tests.support.structure import (
 )
 
 LONG_FUNCTIONS = {
-    "broker/net/produce_fast_path.py: produce": "each request of most producers passes it, and a call more costs there",
     "storage/log/append.py: append_as_leader": "each batch passes it, and each call less counts there",
 }
 

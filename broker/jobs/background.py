@@ -26,6 +26,8 @@ ResultT = TypeVar("ResultT")
 ArgsT = ParamSpec("ArgsT")
 
 READERS = 2
+READERS_AHEAD = 6
+"""This many connections may wait for the disk at a time, each for a piece of a cold segment."""
 GATHERED_S = 0.1
 """Paths with the same delay that come within this time are removed by one task."""
 LARGE_BATCHES = 3
@@ -65,6 +67,7 @@ class Background:
         self._files = ThreadPoolExecutor(1, "files")
         self._codecs = ThreadPoolExecutor(1, "codecs")
         self._reads = ThreadPoolExecutor(READERS, "reads")
+        self._ahead = ThreadPoolExecutor(READERS_AHEAD, "read-ahead")
         self.large_batches = asyncio.Semaphore(LARGE_BATCHES)
         """To be held while the decompressed records of a batch are in memory."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -98,6 +101,12 @@ class Background:
     ) -> Coroutine[Any, Any, ResultT]:
         """Call a function that may wait for a disk to read."""
         return on_thread(self._reads, function, *args, **kwargs)
+
+    def read_ahead(
+        self, function: Callable[ArgsT, ResultT], *args: ArgsT.args, **kwargs: ArgsT.kwargs
+    ) -> Coroutine[Any, Any, ResultT]:
+        """Call a function that brings the next bytes of a response into the page cache: no search holds it up."""
+        return on_thread(self._ahead, function, *args, **kwargs)
 
     async def run_steps(self, steps: Steps[ResultT]) -> ResultT:
         """Run long work in turns (jobs.turns), its calls on a thread."""
@@ -175,3 +184,4 @@ class Background:
         self._files.shutdown(wait=True)
         self._codecs.shutdown(wait=True)
         self._reads.shutdown(wait=True)
+        self._ahead.shutdown(wait=True)

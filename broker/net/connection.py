@@ -96,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self.sockname = transport.get_extra_info("sockname") or ()
         loop, connections = self._broker.loop, self._broker.connections
         self._inbound = Inbound(self._broker, transport)
-        self._outbound = self.OUTBOUND(loop, transport, self.resume)
+        self._outbound = self.OUTBOUND(loop, transport, self._broker.background, self.resume)
         self._dispatcher = Dispatcher(self, self._broker, self._routes, self._inbound, self._outbound)
         self._pending = self._dispatcher.responses.pending
         refusal = connections.add(self)

@@ -22,9 +22,12 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gregor.storage.fs.page_cache import CacheProbe, cache_probe
+
+if TYPE_CHECKING:
+    from gregor.broker.jobs.background import Background
 
 JOINED_BELOW_BYTES = 128 * 1024
 """Pieces up to this size are sent in one write with the bytes before them."""
@@ -56,7 +59,7 @@ def read_cached(descriptor: int, view: memoryview, position: int) -> int:
         return os.preadv(descriptor, [view], position)  # a file system without RWF_NOWAIT
 
 
-def _read_ahead(descriptor: int, size_bytes: int, position: int) -> None:
+def read_and_close(descriptor: int, size_bytes: int, position: int) -> None:
     """Read the next bytes into the page cache, on a thread, and close the descriptor."""
     try:
         os.pread(descriptor, size_bytes, position)
@@ -114,6 +117,7 @@ class Outbound:
     """
 
     __slots__ = (
+        "_background",
         "_cached_end",
         "_closed",
         "_duplicate",
@@ -131,9 +135,14 @@ class Outbound:
     )
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, on_drained: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        transport: asyncio.Transport,
+        background: Background,
+        on_drained: Callable[[], None],
     ) -> None:
         self._loop = loop
+        self._background = background
         self._transport = transport
         self._on_drained = on_drained
         self._queue: deque[Chunk] = deque()
@@ -361,14 +370,17 @@ class Outbound:
         self.blocked = True
         self._watch(False)
         self._read_ahead_end = position + size_bytes
-        done = self._loop.run_in_executor(None, _read_ahead, os.dup(source), size_bytes, position)
-        done.add_done_callback(self._fetched)
+        # The region may be released before a thread is free.
+        self._background.spawn(self._fetch(os.dup(source), size_bytes, position))
 
-    def _fetched(self, done: asyncio.Future[None]) -> None:
-        if not done.cancelled() and done.exception() is not None:
+    async def _fetch(self, descriptor: int, size_bytes: int, position: int) -> None:
+        try:
+            await self._background.read_ahead(read_and_close, descriptor, size_bytes, position)
+        except (OSError, MemoryError):
             self._transport.abort()  # the disk cannot deliver the announced bytes
-        elif not self._transport_paused:
-            self._resume()
+        else:
+            if not self._transport_paused:
+                self._resume()
 
     def _socket(self) -> socket.socket:
         if self._duplicate is None:

@@ -209,10 +209,7 @@ class ProduceRoutes:
             if end != stop - 3 or view[end] or view[end + 1] or view[end + 2]:
                 return None
         else:
-            end = position + 4 + int(_INT32.unpack_from(view, position)[0])
-            position += 4
-            if end != stop:
-                return None
+            position, end = _records_before_9(view, position, stop)
         if (
             end - position < RECORD_BATCH_OVERHEAD
             or view[position + MAGIC_AT] != 2
@@ -224,10 +221,7 @@ class ProduceRoutes:
         try:
             info = route.partition.append(view[position:end], int(time() * 1000), route.acks)
         except KafkaError as error:
-            # Nothing was written; the general handler finds the same error and makes the response. A failed write has
-            # left its offset in the batch, where there was 0.
-            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-                _BASE_OFFSET.pack_into(view, position, 0)
+            _restore(error, view, position)
             return None
         if info.duplicate:
             self._broker.replicas.traffic.repeats.duplicate(route.client_id)
@@ -417,6 +411,20 @@ def _has_routes(partition: Partition | None) -> TypeGuard[Partition]:
     if partition is None or not partition.is_leader or partition.log is None:
         return False
     return partition.log.config.flush_messages >= NO_FLUSH_BY_MESSAGES and partition.topic not in INTERNAL_TOPICS
+
+
+def _records_before_9(view: memoryview, position: int, stop: int) -> tuple[int, int]:
+    """Return the positions of the records' begin and end; they have no bytes if they do not end the request."""
+    size = _INT32.unpack_from(view, position)[0]
+    position += 4
+    return position, position + size if position + size == stop else position
+
+
+def _restore(error: KafkaError, view: memoryview, position: int) -> None:
+    """Restore a batch that was refused. Nothing was written; the general handler finds the same error and makes the
+    response. A failed write has left its offset in the batch, where there was 0."""
+    if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+        _BASE_OFFSET.pack_into(view, position, 0)
 
 
 def _throttled(answer: bytearray, version: int, throttle_ms: int) -> bytearray:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gregor.storage.log.epochs import LeaderEpochs
     from gregor.storage.log.roll import Roller
     from gregor.storage.log.state import AppendLimits, LogHealth, LogOffsets, Segments
-    from gregor.storage.producers.entry import AppendedBatch
+    from gregor.storage.producers.entry import ProducerEntry
     from gregor.storage.producers.state import ProducerStates
 
 _USUAL_ATTRIBUTES = frozenset(
@@ -173,24 +173,11 @@ class Appender:
             last_sequence = (first_sequence + offset_delta) & SEQUENCE_MASK
             entry = self._producers.entries.get(producer_id)
             if entry is None or entry.epoch != producer_epoch or entry.next_sequence != first_sequence:
+                repeated = self._check_producer(view, entry, now_ms, from_client)
+                if repeated is not None:
+                    return repeated
                 if first_sequence < 0:
-                    if from_client:
-                        check_batch(view, self._config, from_client=True)
                     last_sequence = -1
-                duplicate = self._producers.check(
-                    producer_id,
-                    producer_epoch,
-                    first_sequence,
-                    last_sequence,
-                    self._offsets.high_watermark,
-                    now_ms,
-                    self._segments.items,
-                    from_client=from_client,
-                )
-                if duplicate is not None:
-                    return self._repeated(duplicate)
-                if entry is not None:
-                    check_in_transaction(entry, attributes)
             elif entry.transaction_first_offset >= 0:
                 check_in_transaction(entry, attributes)
         elif attributes & TRANSACTIONAL_BIT:
@@ -218,12 +205,9 @@ class Appender:
             or now_ms > limits.ms
             or last_offset > limits.offset
         ):
-            try:
-                segment = self._roller.make_room(size_bytes, first_offset, last_offset, max_timestamp, now_ms)
-            except KafkaError:
-                if entry is not None:
-                    entry.lost_sequence = first_sequence
-                raise
+            segment = self._make_room(
+                size_bytes, (first_offset, last_offset), max_timestamp, now_ms, entry, first_sequence
+            )
             position = segment.size_bytes
 
         _pack_leader_fields(view, 0, first_offset, length, leader_epoch)
@@ -241,9 +225,7 @@ class Appender:
             else:
                 segment.bytes_since_index_entry += size_bytes
         except OSError as error:
-            if entry is not None:
-                entry.lost_sequence = first_sequence
-            self._undo_write(segment, position, error)
+            self._undo_write(segment, position, error, entry, first_sequence)
         segment.size_bytes = position + size_bytes
         offsets.log_end_offset = last_offset + 1
         if producer_id >= 0:
@@ -294,8 +276,50 @@ class Appender:
         except OSError as error:
             self._health.fail(error, "cannot write the leader epochs")
 
-    def _repeated(self, batch: AppendedBatch) -> AppendInfo:
-        return AppendInfo(batch.first_offset, batch.last_offset, batch.timestamp, self._offsets.log_start_offset, True)
+    def _check_producer(
+        self, view: memoryview, entry: ProducerEntry | None, now_ms: int, from_client: bool
+    ) -> AppendInfo | None:
+        """Check a batch that is not the next one of its producer's epoch; returns the result of the append that it
+        repeats. Raises KafkaError as ProducerStates.check."""
+        batch = BatchHeader.read(view)
+        first_sequence, last_sequence = batch.base_sequence, -1
+        if first_sequence >= 0:
+            last_sequence = (first_sequence + batch.last_offset - batch.base_offset) & SEQUENCE_MASK
+        elif from_client:
+            check_batch(view, self._config, from_client=True)
+        repeated = self._producers.check(
+            batch.producer_id,
+            batch.producer_epoch,
+            first_sequence,
+            last_sequence,
+            self._offsets.high_watermark,
+            now_ms,
+            self._segments.items,
+            from_client=from_client,
+        )
+        if repeated is not None:
+            start_offset = self._offsets.log_start_offset
+            return AppendInfo(repeated.first_offset, repeated.last_offset, repeated.timestamp, start_offset, True)
+        if entry is not None:
+            check_in_transaction(entry, batch.attributes)
+        return None
+
+    def _make_room(
+        self,
+        size_bytes: int,
+        offsets: tuple[int, int],
+        max_timestamp: int,
+        now_ms: int,
+        entry: ProducerEntry | None,
+        first_sequence: int,
+    ) -> Segment:
+        """Return the segment for a batch of these first and last offsets that is past a limit."""
+        try:
+            return self._roller.make_room(size_bytes, *offsets, max_timestamp, now_ms)
+        except KafkaError:
+            if entry is not None:
+                entry.lost_sequence = first_sequence
+            raise
 
     def _write_run(self, view: memoryview, run: list[BatchHeader], markers: dict[int, EndMarker | None]) -> None:
         if not run:
@@ -349,8 +373,17 @@ class Appender:
                 self._undo_write(segment, position, error)
         producers.replay(batch, marker, self._offsets.high_watermark)
 
-    def _undo_write(self, segment: Segment, position: int, error: OSError) -> NoReturn:
-        """Undo a write that has failed half way."""
+    def _undo_write(
+        self,
+        segment: Segment,
+        position: int,
+        error: OSError,
+        entry: ProducerEntry | None = None,
+        lost_sequence: int = -1,
+    ) -> NoReturn:
+        """Undo a write that has failed half way, of a batch of this producer with this first sequence."""
+        if entry is not None:
+            entry.lost_sequence = lost_sequence
         try:
             segment.truncate_to(position, self._offsets.log_end_offset)
         except OSError as second:

@@ -188,6 +188,7 @@ def make_broker() -> Any:
         receive_budget=ReceiveBudget(-1),
         authentication=None,
         authorizer=None,
+        background=None,
         request_log=None,
         quotas=None,
         route_slots=RouteSlots(),

@@ -110,7 +110,7 @@ class Harness:
         ]
         gate = LoopGate()
         self.broker: Any = SimpleNamespace(
-            **dict.fromkeys(("authorizer", "security", "quotas")),
+            **dict.fromkeys(("authorizer", "security", "quotas", "background")),
             request_log=request_log,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),

@@ -17,6 +17,8 @@ from typing import cast
 import pytest
 import uvloop
 
+from gregor.broker.jobs.background import Background
+from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.net import outbound
 from gregor.broker.net.outbound import JOINED_BELOW_BYTES, SENDFILE_MIN_BYTES, WINDOW_BYTES, Outbound
 from tests.broker.loop_lag import LoopLag, loop_lag_during
@@ -50,7 +52,8 @@ class Server(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.outbound = Outbound(asyncio.get_running_loop(), self.transport, self.on_drained)
+        self.background = Background(LoopGate())
+        self.outbound = Outbound(asyncio.get_running_loop(), self.transport, self.background, self.on_drained)
 
     def on_drained(self) -> None:
         self.drained += 1
@@ -80,7 +83,7 @@ async def connected() -> AsyncIterator[tuple[Server, socket.socket]]:
         server.outbound.close()
         server.transport.abort()
         theirs.close()
-        await asyncio.sleep(0)
+        await server.background.close()
 
 
 def run(test: object) -> None:
@@ -300,7 +303,7 @@ def test_what_is_not_cached_is_read_ahead_on_a_thread(
 ) -> None:
     """The page cache is played: whether a real one has been dropped is the kernel's choice."""
     cached = {"until": 100 + cached_bytes}
-    read_ahead = outbound._read_ahead
+    read_ahead = outbound.read_and_close
     threads = set()
 
     def read_cached(descriptor: int, view: memoryview, position: int) -> int:
@@ -314,7 +317,7 @@ def test_what_is_not_cached_is_read_ahead_on_a_thread(
         cached["until"] = position + size_bytes
 
     monkeypatch.setattr(outbound, "read_cached", read_cached)
-    monkeypatch.setattr(outbound, "_read_ahead", reading_ahead)
+    monkeypatch.setattr(outbound, "read_and_close", reading_ahead)
 
     async def test() -> None:
         async with connected() as (server, peer):
@@ -340,7 +343,7 @@ def test_large_piece_that_is_not_cached_is_read_ahead_on_a_thread(
     content = random.Random(4).randbytes(SENDFILE_MIN_BYTES + 3_000_000)
     path.write_bytes(content)
     cached_end = cached_bytes
-    read_ahead = outbound._read_ahead
+    read_ahead = outbound.read_and_close
     ahead: list[tuple[int, int]] = []
 
     def is_cached(descriptor: int, position: int, size_bytes: int) -> bool:
@@ -355,7 +358,7 @@ def test_large_piece_that_is_not_cached_is_read_ahead_on_a_thread(
             cached_end = position + size_bytes
 
     monkeypatch.setattr(outbound, "cache_probe", lambda: is_cached)
-    monkeypatch.setattr(outbound, "_read_ahead", reading_ahead)
+    monkeypatch.setattr(outbound, "read_and_close", reading_ahead)
 
     async def test() -> None:
         async with connected() as (server, peer):
@@ -452,7 +455,14 @@ def test_a_connection_that_ends_while_the_disk_is_read_does_no_harm(
     def never_cached(descriptor: int, view: memoryview, position: int) -> int:
         raise BlockingIOError
 
+    read_ahead, is_closed = outbound.read_and_close, threading.Event()
+
+    def reading_ahead(descriptor: int, size_bytes: int, position: int) -> None:
+        is_closed.wait()
+        read_ahead(descriptor, size_bytes, position)
+
     monkeypatch.setattr(outbound, "read_cached", never_cached)
+    monkeypatch.setattr(outbound, "read_and_close", reading_ahead)
 
     async def test() -> None:
         async with connected() as (server, _):
@@ -461,7 +471,10 @@ def test_a_connection_that_ends_while_the_disk_is_read_does_no_harm(
             server.outbound.close()
             server.transport.abort()
             assert piece.released
-            await asyncio.get_running_loop().shutdown_default_executor()
+            is_closed.set()
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            assert len(tasks) == 1
+            assert await asyncio.gather(*tasks) == [None]
 
     run(test())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gregor.replication.partition.follower_state import UNKNOWN_OFFSET, FollowerState
+from gregor.replication.partition.in_sync_replicas import UNKNOWN_OFFSET, FollowerState
 
 LAG = 10
 
