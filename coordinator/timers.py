@@ -62,8 +62,7 @@ class LoopTimers:
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _TimerEntry()
-        elif entry.armed_for <= deadline:
-            entry.deadline = deadline
+        elif entry.postpone(deadline):
             entry.operation = operation
             return
         else:
@@ -79,10 +78,7 @@ class LoopTimers:
         if entry is None:
             return False
         deadline = self._loop.time() + delay_ms / 1000
-        if entry.armed_for > deadline:
-            return False
-        entry.deadline = deadline
-        return True
+        return entry.postpone(deadline)
 
     def cancel(self, key: Hashable) -> None:
         """Stop the timer if it runs."""
@@ -153,6 +149,13 @@ class _TimerEntry:
     deadline: float
     handle: TimerHandle
     operation: TimedOperation
+
+    def postpone(self, deadline: float) -> bool:
+        """Move the deadline, and return True; False if it would come nearer than what it is armed for."""
+        if self.armed_for > deadline:
+            return False
+        self.deadline = deadline
+        return True
 
     def arm(self, handle: TimerHandle) -> None:
         """Note that this handle comes at the present deadline."""

@@ -43,6 +43,12 @@ class _Count:
             self.now = 0
             self.window = window
 
+    def add(self, window: int) -> None:
+        """Count a batch of this window."""
+        self.enter(window)
+        self.total += 1
+        self.now += 1
+
 
 class ClientRepeats:
     """Counts; only grows but for the recent counts."""
@@ -58,9 +64,7 @@ class ClientRepeats:
         if counts is None:
             counts = self._counts.setdefault(name if len(self._counts) < MAX_CLIENTS else OTHERS, {})
         count = counts.setdefault(error, _Count())
-        count.enter(int(self._clock_s() // WINDOW_S))
-        count.total += 1
-        count.now += 1
+        count.add(int(self._clock_s() // WINDOW_S))
 
     def duplicate(self, client_id: str | None) -> None:
         """Count a batch that the log had already."""

@@ -81,7 +81,8 @@ class Isolation:
     async def check(self) -> None:
         """Stop leading if the cluster considers this broker dead; note whether it may do so."""
         if not self._silent_s():
-            self._fenced = self._was_silent = self._replicas.may_be_outdated = False
+            self._fenced = self._was_silent = False
+            self._replicas.suspect_other_leaders(False)
             return
         leading = [key for key, partition in self._replicas.partitions.items() if partition.is_leader]
         if self._silent_s() <= self._session_timeout_s:
@@ -89,7 +90,8 @@ class Isolation:
         elif self._fenced and not leading:
             return
         if not self._was_silent:
-            self._was_silent, self._replicas.may_be_outdated = True, any(self._others())
+            self._was_silent = True
+            self._replicas.suspect_other_leaders(any(self._others()))
         is_dead = await self._is_considered_dead()
         # The answer may have come late. If ZooKeeper answers again, it reports the end of the session by itself.
         self._fenced = is_dead and self._silent_s() > self._session_timeout_s
@@ -112,11 +114,11 @@ class Isolation:
             try:
                 alive = await live_brokers(host, port, self._gate, self._security)
             except PeerError:
-                self._replicas.may_be_outdated = bool(self._silent_s())
+                self._replicas.suspect_other_leaders(bool(self._silent_s()))
                 continue
             if alive:
                 is_dead = self._replicas.broker_id not in alive
-                self._replicas.may_be_outdated = is_dead and bool(self._silent_s())
+                self._replicas.suspect_other_leaders(is_dead and bool(self._silent_s()))
                 return is_dead
         return False
 

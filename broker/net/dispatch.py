@@ -63,6 +63,14 @@ class _Repeated:
         self.frame = bytearray()
         self.generation = 0
 
+    def learn(self, renew: Renewal, frame: bytearray, generation: int) -> None:
+        """Keep how the request is renewed."""
+        self.renew, self.frame, self.generation = renew, frame, generation
+
+    def forget_renewal(self) -> None:
+        """Let the handler serve the request the next time."""
+        self.renew = None
+
 
 class Client(ClientConnection, Protocol):
     """The connection, whose state decides whether a response is sent."""
@@ -206,7 +214,7 @@ class Dispatcher:
                     frame = repeated.frame
                     _INT32.pack_into(frame, SIZE_BYTES, correlation_id)
                     return bytearray(frame)
-                repeated.renew = None
+                repeated.forget_renewal()
             client_id, request, is_repeated = repeated.client_id, repeated.request, entry.renewal is not None
         else:
             client_id, position = request_header(view, begin, stop, entry.header_versions[version][0])
@@ -226,10 +234,10 @@ class Dispatcher:
         quotas, authorizer, entry = self._broker.quotas, self._broker.authorizer, repeated.entry
         if entry.renewal is None or (quotas is not None and quotas.measures_time):
             return
-        repeated.renew = entry.renewal(self._broker, repeated.request, call, response)
-        if repeated.renew is not None:
-            repeated.generation = 0 if authorizer is None else authorizer.generation
-            repeated.frame = bytearray(b"".join(encode_response(entry, call.version, 0, response)))  # type: ignore[arg-type]
+        renew = entry.renewal(self._broker, repeated.request, call, response)
+        if renew is not None:
+            frame = bytearray(b"".join(encode_response(entry, call.version, 0, response)))  # type: ignore[arg-type]
+            repeated.learn(renew, frame, 0 if authorizer is None else authorizer.generation)
 
     def _postpone(self, entry: Entry, data: memoryview, version: int, correlation_id: int) -> None:
         """Serve a request after those of other connections that wait already. No later one of this connection is

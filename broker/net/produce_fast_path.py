@@ -195,9 +195,8 @@ class ProduceRoutes:
             return None
         if version >= FLEXIBLE_FROM:
             byte = view[position]
-            size = byte & 0x7F
+            size, shift = byte & 0x7F, 7
             position += 1
-            shift = 7
             while byte >= 0x80:
                 if shift > 28:
                     return None

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import math
 import socket
+import struct
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -41,6 +42,8 @@ KEPT_BUFFER_BYTES = 16 * 1024 * 1024
 """A buffer that grew beyond this for one response is replaced after it."""
 MAX_RESPONSE_BYTES = 1024 * 1024 * 1024
 
+_RESET = struct.pack("ii", 1, 0)
+"""Of SO_LINGER: on, for no time. To close the socket drops what is unsent, and resets the connection."""
 _LONG = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.ALTER_PARTITION})
 """Requests with up to thousands of partitions: they are encoded and decoded in steps, between which other work runs."""
 
@@ -118,8 +121,16 @@ class _Wire(asyncio.BufferedProtocol):
         self.close()
 
     def close(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
+        """Close the connection. The bytes of a request in flight that are still on this host are never delivered: the
+        system would deliver them when a broken link works again, behind a repetition over another connection. A marker
+        of a transaction that comes so late would end the next one of the same producer epoch."""
+        if self.transport is None:
+            return
+        if self._on_response is not None:
+            opened = self.transport.get_extra_info("socket")
+            with suppress(OSError):  # it is closed already
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.transport.abort()
 
     def send(
         self,

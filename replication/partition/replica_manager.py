@@ -296,6 +296,10 @@ class ReplicaManager:
             partition.offline(error)
         self._notify_of_stops(lost)
 
+    def suspect_other_leaders(self, possible: bool) -> None:
+        """Note whether other brokers may lead partitions by now without this one's knowledge."""
+        self.may_be_outdated = possible
+
     def resign(self, keys: Iterable[TopicPartitionKey]) -> Steps[None]:
         """Stop serving partitions that other brokers may lead by now."""
         left = list(keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -226,6 +227,36 @@ async def test_no_answer_in_time() -> None:
     async with broker(silence, timeout_ms=50) as (peer, _):
         with pytest.raises(PeerError, match=r"no answer within 0\.05 s"):
             await peer.send(MetadataRequest())
+
+
+@on_loop
+async def test_a_request_that_was_given_up_is_not_delivered_later() -> None:
+    """The broker does not read while the request waits, as if the link were cut: most of it is still on this host."""
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        server.setblocking(False)
+        peer = Peer(*server.getsockname(), "test", 300, LoopGate())
+        request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="n" * 30_000)] * 2)
+        asking = asyncio.create_task(peer.send(request))
+        connection, _ = await loop.sock_accept(server)
+        with connection:
+            await loop.sock_sendall(connection, versions_answer(await request_id(connection)))
+            with pytest.raises(PeerError, match="no answer within 0"):
+                await asking
+            received = 0
+            with pytest.raises(ConnectionResetError):
+                while chunk := await loop.sock_recv(connection, 100_000):
+                    received += len(chunk)
+            assert received < 60_000
+
+
+async def request_id(connection: socket.socket) -> int:
+    """Read the head of one small request and return its correlation id."""
+    data = b""
+    while len(data) < 12 or len(data) < 4 + int.from_bytes(data[:4]):
+        data += await asyncio.get_running_loop().sock_recv(connection, 1000)
+    return int.from_bytes(data[8:12])
 
 
 @on_loop
