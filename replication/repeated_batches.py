@@ -43,6 +43,10 @@ class _Count:
             self.now = 0
             self.window = window
 
+    def include(self, idle: _Count) -> None:
+        """Add the total of a client without recent batches."""
+        self.total += idle.total
+
     def add(self, window: int) -> None:
         """Count a batch of this window."""
         self.enter(window)
@@ -56,15 +60,30 @@ class ClientRepeats:
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
         self._counts: dict[str, dict[ErrorCode, _Count]] = {}
+        self._pruned_window = -1
 
     def refused(self, client_id: str | None, error: ErrorCode) -> None:
         """Count a batch that was answered with an error."""
-        name = (client_id or "")[:MAX_CLIENT_ID_CHARACTERS]
+        name, window = (client_id or "")[:MAX_CLIENT_ID_CHARACTERS], int(self._clock_s() // WINDOW_S)
         counts = self._counts.get(name)
         if counts is None:
+            if len(self._counts) >= MAX_CLIENTS and window != self._pruned_window:
+                self._prune(window)
             counts = self._counts.setdefault(name if len(self._counts) < MAX_CLIENTS else OTHERS, {})
-        count = counts.setdefault(error, _Count())
-        count.add(int(self._clock_s() // WINDOW_S))
+        counts.setdefault(error, _Count()).add(window)
+
+    def _prune(self, window: int) -> None:
+        """Add the counts of clients that have not retried lately to those of the others; once in a window."""
+        self._pruned_window = window
+        for client_id in [name for name in self._counts if name != OTHERS]:
+            counts = self._counts[client_id]
+            for count in counts.values():
+                count.enter(window)
+            if any(count.now or count.before for count in counts.values()):
+                continue
+            others = self._counts.setdefault(OTHERS, {})
+            for error, count in self._counts.pop(client_id).items():
+                others.setdefault(error, _Count()).include(count)
 
     def duplicate(self, client_id: str | None) -> None:
         """Count a batch that the log had already."""

@@ -114,12 +114,12 @@ class Isolation:
             try:
                 alive = await live_brokers(host, port, self._gate, self._security)
             except PeerError:
-                self._replicas.suspect_other_leaders(bool(self._silent_s()))
                 continue
             if alive:
                 is_dead = self._replicas.broker_id not in alive
                 self._replicas.suspect_other_leaders(is_dead and bool(self._silent_s()))
                 return is_dead
+        self._replicas.suspect_other_leaders(any(self._others()) and bool(self._silent_s()))
         return False
 
     def _others(self) -> Iterator[tuple[str, int]]:

@@ -64,10 +64,10 @@ class RequestLog:
     # ---- while a request is served --------------------------------------------------------------------------------
 
     def observed(self, entry: Entry) -> Entry:
-        """Return the entry with a handler that notes its times and its response."""
+        """Return the entry with a handler that notes its times and its response: each request must reach it."""
         found = self._entries.get(entry.handler)
         if found is None:
-            found = self._entries[entry.handler] = replace(entry, handler=self._around(entry.handler))
+            found = self._entries[entry.handler] = replace(entry, handler=self._around(entry.handler), renewal=None)
         return found
 
     def begin(

@@ -224,11 +224,14 @@ class GroupShard:
         self._schedule_cleanup()
 
     def on_unloaded(self, error: ErrorCode) -> None:
-        """Drop the soft state; parked requests fail with the error."""
+        """Drop the state; parked requests fail with the error. A connection that renewed a heartbeat may hold the shard
+        until it ends."""
         self._timers.cancel(_EXPIRY_KEY)
         self.consumers.on_unloaded(error)
         self._history.on_unloaded()
         self.soft.close_all(error)
+        self.groups.clear()
+        self.transactions.clear()
 
     # --- operations
 

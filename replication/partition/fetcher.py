@@ -328,7 +328,10 @@ class Fetcher:
         the others once more, however many they are, and the throttle counts no more than a window of them.
         """
         self._has_charged = False
-        if self._has_held or self._throttle is None or not self._throttle.wait_s():
+        if self._throttle is None or not self._throttle.wait_s():
+            self._has_held = False
+            return
+        if self._has_held and self._waiting:
             return
         self._has_held = True
         for key in self._sent:

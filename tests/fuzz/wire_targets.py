@@ -186,7 +186,7 @@ def make_broker() -> Any:
     return SimpleNamespace(
         buffers=BufferPool(),
         receive_budget=ReceiveBudget(-1),
-        authentication=None,
+        security=None,
         authorizer=None,
         background=None,
         request_log=None,

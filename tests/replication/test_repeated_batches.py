@@ -47,3 +47,20 @@ def test_further_clients_share_one_count(monkeypatch: pytest.MonkeyPatch) -> Non
     for client_id in ("a", "b", "c", "d", "a"):
         repeats.duplicate(client_id)
     assert {one.client_id: one.total for one in repeats.read()} == {"a": 2, "b": 1, OTHERS: 2}
+
+
+def test_clients_that_no_longer_retry_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeated_batches, "MAX_CLIENTS", 2)
+    now_s = [0.0]
+    repeats = ClientRepeats(lambda: now_s[0])
+    for client_id in ("a", "b"):
+        repeats.duplicate(client_id)
+    now_s[0] = WINDOW_S
+    repeats.duplicate("b")
+    now_s[0] = 2 * WINDOW_S
+    for client_id in ("c", "d"):
+        repeats.duplicate(client_id)
+    assert {one.client_id: one.total for one in repeats.read()} == {"b": 2, OTHERS: 3}
+    now_s[0] = 4 * WINDOW_S
+    repeats.duplicate("d")
+    assert {(one.client_id, one.total, one.recent) for one in repeats.read()} == {("d", 1, 1), (OTHERS, 5, 0)}

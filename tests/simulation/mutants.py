@@ -278,7 +278,7 @@ MUTANTS = (
     ),
     Mutant(
         "a throttle never forgets what in-sync replicas moved",
-        (Edit("replication", MODULE, "WINDOW_S = ANY", "WINDOW_S = 1e9"),),
+        (Edit("replication/partition", MODULE, "WINDOW_S = ANY", "WINDOW_S = 1e9"),),
         seed=582,
     ),
     mutant(

@@ -375,7 +375,7 @@ class World:
             self.ledger.violation(f"{otherwise}: {lacking()}")
 
     def _lacking_throttled(self) -> str | None:
-        self.throttles.leadership.check_progress()
+        self.throttles.check_progress()
         return self.lacking()
 
     def _go_on(self, seconds: float, until: Any = lambda: False) -> bool:

@@ -173,7 +173,8 @@ class Heartbeats:
             return None
         replaced_target = group.target_of(member.replaces or member.member_id)
         target_epoch, target = group.target_epoch, replaced_target
-        if self._targets.is_due(group, epoch, now_ms):
+        at_once = member.is_new or changed or not may_wait
+        if self._targets.is_due(group, epoch, now_ms, at_once=at_once):
             subscriptions = {member_id: known.subscription for member_id, known in group.members.items()}
             present = group.target
             if member.replaces is not None:

@@ -83,10 +83,13 @@ class TargetAssignments:
         """The name of the assignor of a group of which no member names one."""
         return self._assignors[0]
 
-    def is_due(self, group: ConsumerGroup, epoch: int, now_ms: int) -> bool:
+    def is_due(self, group: ConsumerGroup, epoch: int, now_ms: int, *, at_once: bool = False) -> bool:
         """Whether a new target assignment is needed for this group epoch, and may be computed now. Kafka:
-        canComputeNextTargetAssignment."""
-        if epoch <= group.target_epoch or group.group_id in self._waiting:
+        canComputeNextTargetAssignment. `at_once`: also while a group waits for others to join."""
+        group_id = group.group_id
+        if epoch <= group.target_epoch:
+            return False
+        if group_id in self._waiting and not (at_once and group_id in self._gathering):
             return False
         interval_ms = self._configs.of(group.group_id).assignment_interval_ms
         computed_ms = group.target_timestamp_ms
@@ -160,6 +163,9 @@ class TargetAssignments:
 
     def begin(self, group_id: str, resume: TimedOperation) -> None:
         """Compute the assignment of a group in turns, after the present operation; `resume` runs when it is done."""
+        if group_id in self._gathering:
+            self._waiting[group_id].append(resume)
+            return
         self._waiting[group_id] = [resume]
         self._context.submit(partial(self._start, group_id))
 

@@ -136,6 +136,7 @@ DENIED: dict[str, set[int]] = {
     **{key: set() for key in ["ListGroups", "ListTransactions"]},
     "FindCoordinator of transactions": {TXN_DENIED},
     "DescribeConfigs": {TOPIC_DENIED, CLUSTER_DENIED, GROUP_DENIED},
+    "DescribeConfigs of topics and brokers": {TOPIC_DENIED, CLUSTER_DENIED},
     "AlterConfigs": {TOPIC_DENIED, CLUSTER_DENIED},
     "IncrementalAlterConfigs": {TOPIC_DENIED, CLUSTER_DENIED, GROUP_DENIED},
     "DescribeTransactions": {TXN_DENIED},

@@ -233,6 +233,17 @@ def test_a_request_whose_time_counts_is_not_renewed(loop: asyncio.AbstractEventL
     assert harness.answers() == [1, 2, 3, 4, 5]
 
 
+def test_a_request_that_is_logged_is_not_renewed(loop: asyncio.AbstractEventLoop) -> None:
+    harness = Harness(loop, request_log=RequestLog(loop))
+    renewable(harness, [True])
+    for number in range(1, 6):
+        harness.send(heartbeat(number))
+    for _ in range(6):
+        turn(loop)
+    assert harness.seen == ["g"] * 5
+    assert harness.answers() == [1, 2, 3, 4, 5]
+
+
 def test_few_long_eager_requests_are_answered_in_the_same_turn(
     harness: Harness, loop: asyncio.AbstractEventLoop
 ) -> None:

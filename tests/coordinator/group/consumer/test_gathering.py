@@ -72,6 +72,20 @@ def test_a_member_that_repeats_its_join_gets_the_same_answer() -> None:
         assert len(context.found().members) == 1
 
 
+def test_a_member_that_changes_its_subscription_does_not_wait_for_those_that_join() -> None:
+    with make() as context:
+        (first,) = join_together(context, 1)
+        context.sleep(GATHER_MS)
+        second = context.beat("m1", 0, **JOIN)
+        assert not second.done
+        changed = context.beat("m0", 2, topics=["t", "u"])
+        assert changed.response.member_epoch == first.response.member_epoch
+        assert changed.response.assignment is not None, "the target has half of the partitions for the other member"
+        assert len(partitions_of(context, changed)) == 3
+        context.sleep(GATHER_MS)
+        assert second.response.member_epoch == 4
+
+
 def test_members_are_answered_when_their_assignments_are_committed() -> None:
     with make() as context:
         context.hold()
