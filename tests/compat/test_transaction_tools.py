@@ -172,7 +172,7 @@ def hang(port: int, topic: str) -> int:
     """Append transactional records with an old time, for which no coordinator has a transaction."""
     request = InitProducerIdRequest(transactional_id="hangs", transaction_timeout_ms=60_000)
     answers: list[Any] = []
-    until(lambda: bool(coordinator_of(f":{port}", "hangs", TRANSACTION_COORDINATOR)), "the coordinator")
+    until(lambda: bool(coordinator_of(f"127.0.0.1:{port}", "hangs", TRANSACTION_COORDINATOR)), "the coordinator")
 
     def initialised() -> bool:
         answers.append(ask(port, request, 2))

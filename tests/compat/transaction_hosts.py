@@ -23,6 +23,7 @@ from kazoo.client import KazooClient
 from tests.cluster import network
 from tests.cluster.cluster import ask_metadata
 from tests.cluster.network import Network
+from tests.cluster.security import PLAINTEXT, Security
 from tests.cluster.servers import KINDS, Broker, ZooKeeper
 from tests.compat.exactly_once import WAIT_S
 from tests.compat.records import until
@@ -48,7 +49,8 @@ class Hosts:
         self._zookeeper = None if count == 1 and kind == GREGOR else ZooKeeper(self._network, folder)
         self._nodes: KazooClient | None = None
         settings["zookeeper.connect"] = "" if self._zookeeper is None else self._zookeeper.connect
-        self._brokers = [Broker(self._network, folder, number, kind, settings) for number in range(count)]
+        security = Security(PLAINTEXT, folder, [])
+        self._brokers = [Broker(self._network, folder, number, kind, settings, security) for number in range(count)]
         self._folder = folder
 
     # -- the brokers under test ------------------------------------------------------------------------------------
@@ -128,12 +130,10 @@ class Hosts:
         return {int(name) for name in self._nodes.retry(self._nodes.get_children, "/brokers/ids")}
 
     def _wait_until_ready(self, broker: Broker) -> None:
-        host = broker.address.rpartition(":")[0]
-
         def ready() -> bool:
             assert broker.running, f"{broker.name} ended with {broker.exit_code}"
             with contextlib.suppress(OSError):
-                return ask_metadata(host).controller_id >= 0 and broker.number in self._registered()
+                return ask_metadata(broker).controller_id >= 0 and broker.number in self._registered()
             return False
 
         until(ready, f"{broker.name} answers, and is registered", WAIT_S)

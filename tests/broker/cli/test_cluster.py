@@ -110,8 +110,9 @@ def test_a_cluster_from_start_to_end_and_on_again(tmp_path: Path, capsys: pytest
         os.kill(pid_of(said, "broker 1"), signal.SIGKILL)
         running.until("broker 1 has ended (killed by SIGKILL) and stays down")
         running.until("2 partitions: 2 under-replicated")
-        (wrong,) = doctor(capsys, bootstrap.split(",")[0], zookeeper)
-        assert "2 partitions (orders-0, orders-1) with replicas that are not in sync" in wrong
+        replicas, down = doctor(capsys, bootstrap.split(",")[0], zookeeper)
+        assert "2 partitions (orders-0, orders-1) with replicas that are not in sync" in replicas
+        assert "broker 1 is not in the cluster, and has replicas of 2 partitions (orders-0, orders-1)" in down
         assert running.stop() == 0
         assert running.said.index("stopping broker 0") < running.said.index("stopping zookeeper")
     with alone_at_zookeepers_port(), RunningCommand(tmp_path, "cluster", *arguments) as running:
