@@ -158,9 +158,10 @@ class Partition:
             log = self.log
             info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client)  # type: ignore[union-attr]
             log.offsets.high_watermark = log.offsets.log_end_offset  # type: ignore[union-attr]
-            self.traffic.produce_requests += 1
-            self.traffic.messages_in += info.last_offset - info.first_offset + 1
-            self.traffic.bytes_in += len(records)
+            traffic = self.traffic
+            traffic.produce_requests += 1
+            traffic.messages_in += info.last_offset - info.first_offset + 1
+            traffic.bytes_in += len(records)
             if self.delayed.active:
                 self.delayed.run(self.leadership.verdict)
             return info
