@@ -246,9 +246,7 @@ class Dispatcher:
         if self.responses.pending:
             pending = PendingResponse(entry, version, correlation_id, Deferred())
             self.enqueue(pending)
-            self._wait_for(pending.source, pending)
-        else:
-            self._inbound.work()
+        self._inbound.work()
         self._broker.request_turns.postpone(
             partial(self._serve_postponed, entry, data, version, correlation_id, pending)
         )
@@ -263,32 +261,20 @@ class Dispatcher:
         quotas = self._broker.quotas
         if quotas is not None:
             quotas.metering.begin()
-        if pending is None:
-            self._inbound.end_work()
+        self._inbound.end_work()
         try:
             result = self._begin(entry, data, 0, len(data), version, correlation_id)
         except Exception as error:
-            failed: Deferred[Any] = Deferred()
-            failed.fail(error)
-            self._finished(pending or PendingResponse(entry, version, correlation_id, failed), failed)
+            self._ended_with(entry, version, error)
             return
-        if has_ended:
-            if hasattr(result, "__await__") and not isinstance(result, Deferred):
-                self._as_task(entry, result)
-        elif isinstance(result, Deferred) or hasattr(result, "__await__"):
-            source = result if isinstance(result, Deferred) else self._as_task(entry, result)
-            if pending is not None:
-                self._wait_for(source, pending)
-            else:
-                self._defer(entry, version, correlation_id, source)
-        elif pending is not None:
-            pending.source.complete(result)
-        else:
-            self._answer(entry, version, correlation_id, result)
+        if hasattr(result, "__await__") and not isinstance(result, Deferred):
+            result = self._as_task(entry, result)
+        if not has_ended:
+            proceed = self._defer if isinstance(result, Deferred) else self._answer
+            proceed(entry, version, correlation_id, result, pending)
         if quotas is not None:
             quotas.metering.end()
-        if pending is None:
-            self._client.resume()
+        self._client.resume()
 
     # ---- large requests -------------------------------------------------------------------------------------------
 
@@ -339,13 +325,21 @@ class Dispatcher:
 
     # ---- answers --------------------------------------------------------------------------------------------------
 
-    def _defer(self, entry: Entry, version: int, correlation_id: int, source: Deferred[Any]) -> None:
-        """Keep the position of a response that comes later; send one that is complete already."""
+    def _defer(
+        self,
+        entry: Entry,
+        version: int,
+        correlation_id: int,
+        source: Deferred[Any],
+        pending: PendingResponse | None = None,
+    ) -> None:
+        """Keep the position of a response that comes later, unless it has one; send one that is complete already."""
         if source.done and source.error is None:
-            self._answer(entry, version, correlation_id, source.value)
+            self._answer(entry, version, correlation_id, source.value, pending)
             return
-        pending = PendingResponse(entry, version, correlation_id, source)
-        self.enqueue(pending)
+        if pending is None:
+            pending = PendingResponse(entry, version, correlation_id, source)
+            self.enqueue(pending)
         self._wait_for(source, pending)
 
     def enqueue(self, answer: Deferred[Any] | bytes) -> None:
@@ -368,10 +362,8 @@ class Dispatcher:
         error, entry = source.error, pending.entry
         if source.cancelled:
             return
-        if isinstance(error, (FramingError, MalformedMessage)):
-            self._client.fail(str(error))
-        elif error is not None:
-            self._failed(entry, pending.version, error)
+        if error is not None:
+            self._ended_with(entry, pending.version, error)
         elif not self._client.closed:
             if not entry.pipelined:
                 self._inbound.end_work()
@@ -400,10 +392,7 @@ class Dispatcher:
                 frame = self._broker.gate.start(encode_in_steps(entry, version, correlation_id, response))
                 if not isinstance(frame, bytearray):
                     rest = deferred_task(asyncio.ensure_future(frame, loop=self._broker.loop))
-                    if pending is None:
-                        self._defer(entry, version, correlation_id, rest)
-                    else:
-                        self._wait_for(rest, pending)
+                    self._defer(entry, version, correlation_id, rest, pending)
                     return
                 chunks = [frame]
         except Exception as error:  # a bug: the handler's response does not fit its version
@@ -421,6 +410,13 @@ class Dispatcher:
     def _send_ready(self, _completed: Deferred[Any]) -> None:
         if not self._client.closed and (chunks := self.responses.ready()):
             self._outbound.send(chunks)
+
+    def _ended_with(self, entry: Entry, version: int, error: BaseException) -> None:
+        """End the connection, whose request was malformed, or has failed by a bug."""
+        if isinstance(error, (FramingError, MalformedMessage)):
+            self._client.fail(str(error))
+        else:
+            self._failed(entry, version, error)
 
     def _failed(self, entry: Entry, version: int, error: BaseException) -> None:
         logger.error("%s version %d from %s failed", entry.key.name, version, self._client.peer, exc_info=error)
