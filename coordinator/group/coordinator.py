@@ -106,7 +106,6 @@ class GroupCoordinator:
         )
         self._consumers = ConsumerRequests(consumer_groups, self._runtime, self._partition_of, clock_ms, gate)
         self.on_topics_changed = self._consumers.on_topics_changed
-        self.consumer_heartbeat_renewal = self._consumers.renewal
         self.consumer_group_describe = self._consumers.describe
         self.end_consumer_groups = self._consumers.end_groups
 
@@ -118,9 +117,7 @@ class GroupCoordinator:
 
     def on_partition_count(self, count: int) -> None:
         """The topic has this many partitions."""
-        if count != self.partition_count:
-            self.partition_count = count
-            self._runtime.run_everywhere(lambda shard: shard.end_renewals())
+        self.partition_count = count
 
     def on_elected(self, partition: int, leader_epoch: int) -> "asyncio.Task[None] | None":
         """This broker leads the partition now: its groups are loaded. Returns the load, which can be awaited."""
@@ -224,7 +221,19 @@ class GroupCoordinator:
             shard = self._runtime.shard(self._partition_of(request.group_id))
         except KafkaError:
             return None
-        return shard.heartbeat_renewal(request)
+        return self._while_count_stays(shard.heartbeat_renewal(request))
+
+    def consumer_heartbeat_renewal(
+        self, request: ConsumerGroupHeartbeatRequest, client_id: str | None, client_host: str
+    ) -> Callable[[], bool] | None:
+        """As `heartbeat_renewal`, of a member of a consumer group."""
+        return self._while_count_stays(self._consumers.renewal(request, client_id, client_host))
+
+    def _while_count_stays(self, renew: Callable[[], bool] | None) -> Callable[[], bool] | None:
+        """Return the renewal; it does nothing once the topic has another number of partitions, to others of which the
+        group may belong."""
+        count = self.partition_count
+        return None if renew is None else lambda: self.partition_count == count and renew()
 
     async def leave_group(self, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
         """Before v3 a request is about one member, and the response has its error on top."""

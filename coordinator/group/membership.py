@@ -40,7 +40,6 @@ class SteadyMember(NamedTuple):
     member: Member
     generation: int
     group_instance_id: str | None
-    era: int
 
 
 class Memberships:
@@ -50,7 +49,6 @@ class Memberships:
         self._soft = soft
         self._timers = soft.timers
         self._rebalances = rebalances
-        self._era = 0  # renewals of older ones have ended
 
     # --- heartbeat
 
@@ -76,18 +74,13 @@ class Memberships:
         if _request_error(membership, member_id, instance_id, generation):
             return None
         member = membership.members[member_id]
-        return partial(self._renew, SteadyMember(membership, member, generation, instance_id, self._era))
-
-    def end_renewals(self) -> None:
-        """Let all renewals return False from now on."""
-        self._era += 1
+        return partial(self._renew, SteadyMember(membership, member, generation, instance_id))
 
     def _renew(self, steady: SteadyMember) -> bool:
-        membership, member, generation, instance_id, era = steady
+        membership, member, generation, instance_id = steady
         # An unloaded shard has no memberships and no timers.
         return (
-            era == self._era
-            and self._soft.memberships.get(membership.group_id) is membership
+            self._soft.memberships.get(membership.group_id) is membership
             and membership.state is GroupState.STABLE
             and membership.generation == generation
             and membership.members.get(member.member_id) is member

@@ -267,12 +267,6 @@ class GroupShard:
             return None
         return self._memberships.renewal(request)
 
-    def end_renewals(self) -> Result:
-        """Groups may belong to other partitions from now on: no heartbeat is renewed as before."""
-        self._memberships.end_renewals()
-        self.consumers.steady.end_renewals()
-        return Result()
-
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> Result:
         """See Memberships.leave, and ClassicMembers.leave for a consumer group."""
         group = self.consumers.find(request.group_id)

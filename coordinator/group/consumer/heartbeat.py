@@ -317,8 +317,7 @@ class Heartbeats:
         pending: Deferred[Any] = Deferred()
         self._parked[pending] = None
         pending.then(lambda _: self._parked.pop(pending, None))
-        compute = self._targets.gather if gathers else self._targets.begin
-        compute(group.group_id, partial(self._resume, again, pending))
+        self._targets.begin(group.group_id, partial(self._resume, again, pending), gathers=gathers)
 
         def on_failure(error: ErrorCode) -> None:
             pending.fail(KafkaError(error))

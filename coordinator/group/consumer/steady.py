@@ -24,7 +24,6 @@ class Beat(NamedTuple):
     subscription: Subscription
     assignment: MemberAssignment
     config: ConsumerGroupConfig
-    era: int
 
 
 class SteadyHeartbeats:
@@ -42,7 +41,6 @@ class SteadyHeartbeats:
         self._find = find
         self._sessions = sessions
         self._timers = timers
-        self._era = 0  # renewals of older ones have ended
 
     def answer(self, request: Request, client_id: str, client_host: str, now_ms: int) -> Response | None:
         """Answer a heartbeat that changes nothing; None if it may change something."""
@@ -79,7 +77,7 @@ class SteadyHeartbeats:
             or request.instance_id not in (None, subscription.instance_id)
         ):
             return None
-        return Beat(group, member, subscription, assignment, self._configs.of(group.group_id), self._era)
+        return Beat(group, member, subscription, assignment, self._configs.of(group.group_id))
 
     # --- the same heartbeat again
 
@@ -91,16 +89,11 @@ class SteadyHeartbeats:
         beat = self._sender(request, client_id, client_host, clock_ms())
         return None if beat is None else partial(self._renew, beat, clock_ms)
 
-    def end_renewals(self) -> None:
-        """Let all renewals return False from now on."""
-        self._era += 1
-
     def _renew(self, beat: Beat, clock_ms: Callable[[], int]) -> bool:
-        group, member, subscription, assignment, config, era = beat
+        group, member, subscription, assignment, config = beat
         # A member of an unloaded shard, or of a group that is no longer a consumer group, has no timer.
         return (
-            era == self._era
-            and group.members.get(member.member_id) is member
+            group.members.get(member.member_id) is member
             and member.subscription is subscription
             and member.assignment is assignment
             and _is_at_rest(group, assignment, clock_ms())

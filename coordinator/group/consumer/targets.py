@@ -147,27 +147,21 @@ class TargetAssignments:
         targets = run_all(_compute(snapshot))
         return targets, installation(group_id, snapshot, targets, now_ms)
 
-    # --- compute later
+    # --- compute later, and in turns
 
-    def gather(self, group_id: str, resume: TimedOperation) -> None:
-        """Let the operation `resume` compute a small assignment of a group, or run when a large one is computed, after
-        other members had time to join."""
+    def begin(self, group_id: str, resume: TimedOperation, *, gathers: bool = False) -> None:
+        """Compute the assignment of a group after the present operation, or, if it `gathers`, after other members had
+        time to join. A large one is computed in turns, and `resume` runs when that is done; a small one by `resume`."""
         if group_id in self._gathering:
             self._waiting[group_id].append(resume)
             return
         self._waiting[group_id] = [resume]
-        self._gathering.add(group_id)
-        self._context.timers.schedule(("consumer-gather", group_id), self._gather_ms, partial(self._start, group_id))
-
-    # --- compute in turns
-
-    def begin(self, group_id: str, resume: TimedOperation) -> None:
-        """Compute the assignment of a group in turns, after the present operation; `resume` runs when it is done."""
-        if group_id in self._gathering:
-            self._waiting[group_id].append(resume)
-            return
-        self._waiting[group_id] = [resume]
-        self._context.submit(partial(self._start, group_id))
+        start = partial(self._start, group_id)
+        if gathers:
+            self._gathering.add(group_id)
+            self._context.timers.schedule(("consumer-gather", group_id), self._gather_ms, start)
+        else:
+            self._context.submit(start)
 
     def forget_all(self) -> None:
         """The shard is unloaded."""
