@@ -24,6 +24,7 @@ from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import Peer, PeerError
 
 if TYPE_CHECKING:
+    from gregor.protocol.topic_partition import TopicPartitionKey
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
 
@@ -84,10 +85,9 @@ class Isolation:
             self._fenced = self._was_silent = False
             self._replicas.suspect_other_leaders(False)
             return
-        leading = [key for key, partition in self._replicas.partitions.items() if partition.is_leader]
         if self._silent_s() <= self._session_timeout_s:
             self._fenced = False
-        elif self._fenced and not leading:
+        elif self._fenced and not self._leading():
             return
         if not self._was_silent:
             self._was_silent = True
@@ -97,6 +97,7 @@ class Isolation:
         self._fenced = is_dead and self._silent_s() > self._session_timeout_s
         if not self._fenced:
             return
+        leading = self._leading()
         logger.warning(
             "fenced: the cluster considers this broker dead, as ZooKeeper has not answered it for %.0f s; it stops"
             " leading %d partitions until it has a new session",
@@ -107,6 +108,9 @@ class Isolation:
         rest = self._gate.start(self._replicas.resign(leading))
         if rest is not None:
             await rest
+
+    def _leading(self) -> list[TopicPartitionKey]:
+        return [key for key, partition in self._replicas.partitions.items() if partition.is_leader]
 
     async def _is_considered_dead(self) -> bool:
         """By the metadata of the first broker that answers and knows live brokers."""
