@@ -70,15 +70,15 @@ def descriptors_of_registry(files: Iterable[tuple[str, str]]) -> str:
 
     found = descriptor_pb2.FileDescriptorSet()
     for name, text in files:
-        one = found.file.add()
         try:
-            one.ParseFromString(base64.b64decode(text, validate=True))
+            one = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
         except Exception as error:  # a DecodeError of the library, or no base64
             raise JobError(
                 f"the registry returned no descriptor for the Protobuf schema {name}; it has no ?format=serialized. "
                 "Give --schema-file with the .proto file, and --schema-registry without a URL"
             ) from error
-        one.MergeFrom(descriptor_pb2.FileDescriptorProto(name=name))
+        one.name = name
+        found.file.append(one)
     return base64.b64encode(found.SerializeToString()).decode()
 
 
