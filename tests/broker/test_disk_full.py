@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +24,7 @@ from gregor.protocol.messages import (
 )
 from tests.broker.handlers.test_consumer_groups import Member, describe, settle
 from tests.broker.harness import Harness, records_of
+from tests.support.volumes import mounted
 
 pytestmark = pytest.mark.slow
 
@@ -43,15 +42,8 @@ QUICK = {
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if sys.platform != "linux" or shutil.which("mount") is None:
-        pytest.skip("needs a tmpfs of its own: Linux")
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", str(folder)]
-    if subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("needs a tmpfs of its own: the right to mount one")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with mounted(tmp_path / "disk", SIZE_BYTES) as folder:
+        yield folder
 
 
 @pytest.fixture

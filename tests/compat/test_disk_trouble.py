@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -16,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.records import WAIT_S, until
 from tests.support.processes import BrokerProcess
+from tests.support.volumes import mounted
 
 pytestmark = [pytest.mark.compat, pytest.mark.very_slow]
 
@@ -28,22 +26,8 @@ Volume = Callable[[str], pathlib.Path]
 @pytest.fixture
 def volume(tmp_path: pathlib.Path) -> Iterator[Volume]:
     """Mounts a small tmpfs by name."""
-    mounted: list[pathlib.Path] = []
-
-    def mount(name: str) -> pathlib.Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        if sys.platform != "linux" or shutil.which("mount") is None:
-            pytest.skip("needs a tmpfs of its own: Linux")
-        command = ["mount", "-t", "tmpfs", "-o", f"size={VOLUME_BYTES}", "tmpfs", str(folder)]
-        if subprocess.run(command, capture_output=True).returncode:
-            pytest.skip("needs a tmpfs of its own: the right to mount one")
-        mounted.append(folder)
-        return folder
-
-    yield mount
-    for folder in mounted:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+    with contextlib.ExitStack() as stack:
+        yield lambda name: stack.enter_context(mounted(tmp_path / name, VOLUME_BYTES))
 
 
 class Load:

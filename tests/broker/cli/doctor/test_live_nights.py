@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +12,7 @@ from gregor.broker.__main__ import main
 from tests.support.certificates import Certificates
 from tests.support.processes import BrokerProcess
 from tests.support.secured_broker import SecuredBroker, login
+from tests.support.volumes import mounted
 
 pytestmark = pytest.mark.slow
 
@@ -40,15 +38,8 @@ def lines_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if sys.platform != "linux" or shutil.which("mount") is None:
-        pytest.skip("needs a tmpfs of its own: Linux")
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
-    if subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("needs a tmpfs of its own: the right to mount one")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with mounted(tmp_path / "disk", DISK_BYTES) as folder:
+        yield folder
 
 
 def test_full_disk_is_named(disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
