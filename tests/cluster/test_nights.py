@@ -7,7 +7,6 @@ transaction that hangs (tests/compat/test_kafka_transactions_command.py).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +18,7 @@ from gregor.broker.cli.doctor.thrashing import MIN_REBALANCES
 from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from tests.broker.cli.tool import Tool
 from tests.support.gregor_cluster import PATIENCE_S, GregorCluster
+from tests.support.repeating import repeating
 from tests.support.zookeeper import ZooKeeperProcess
 
 pytestmark = [pytest.mark.jvm, pytest.mark.very_slow]
@@ -87,22 +87,15 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
 @contextmanager
 def sending(bootstrap: str, topic: str, partition: int) -> Iterator[None]:
     """Send 10 KB each 5 ms."""
-    over = threading.Event()
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def send() -> None:
-        producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
-        while not over.wait(0.005):
-            producer.produce(topic, bytes(10_000), partition=partition)
-            producer.poll(0)
-        producer.flush(PATIENCE_S)
+        producer.produce(topic, bytes(10_000), partition=partition)
+        producer.poll(0)
 
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
+    with repeating(send, 0.005):
         yield
-    finally:
-        over.set()
-        thread.join()
+    producer.flush(PATIENCE_S)
 
 
 def test_hot_partition(night: Night) -> None:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from tests.compat.lag_load import Lags
 from tests.support.foreign_clients import RUN_TIMEOUT_S, go_program, or_skip
 from tests.support.ports import free_port
-from tests.support.processes import clean_environment
+from tests.support.programs import RunningProgram
 
 FOLDER_VARIABLE = "GREGOR_EXPORTERS"
 INTERVAL_S = 1
@@ -184,43 +184,31 @@ def given_exporters() -> list[str]:
 
 
 class RunningExporter:
-    """A program that was started, with its output; a context manager that kills it at the end."""
+    """A program that was started; a context manager that kills it at the end."""
 
     def __init__(self, name: str, folder: Path, bootstrap: str, zookeeper: str) -> None:
         programs = given_folder()
         assert programs is not None
-        self._exporter = EXPORTERS[name]
-        self._program = programs / self._exporter.program
-        self._place = Place(folder, bootstrap, zookeeper, free_port())
-        self._output = folder / "exporter.out"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._exporter = exporter = EXPORTERS[name]
+        self._port = free_port()
+        arguments = exporter.command(Place(folder, bootstrap, zookeeper, self._port))
+        environment = {"CONFIG_FILEPATH": str(folder / "kminion.yaml")}
+        self._program = RunningProgram([str(programs / exporter.program), *arguments], folder, environment)
 
     def __enter__(self) -> RunningExporter:
-        arguments = self._exporter.command(self._place)
-        environment = {**clean_environment(), "CONFIG_FILEPATH": str(self._place.folder / "kminion.yaml")}
-        with self._output.open("wb") as output:
-            self._process = subprocess.Popen(
-                [str(self._program), *arguments],
-                cwd=self._place.folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
+        self._program.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        self._program.__exit__(*exception)
 
     def lags(self) -> Lags:
         """Return what it shows now. Raises AssertionError if it has ended."""
-        assert self._process is not None and self._process.poll() is None, self.log()
-        return self._exporter.read(self._place.port)
+        self._program.check()
+        return self._exporter.read(self._port)
 
     def log(self) -> str:
-        return self._output.read_text(errors="replace")
+        return self._program.log()
 
 
 def lags_by(method: str, bootstrap: str) -> Lags:

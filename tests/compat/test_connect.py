@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import json
 import pathlib
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 
 import pytest
 from confluent_kafka import ConsumerGroupType
@@ -19,6 +18,7 @@ from tests.compat.transaction_version import upgrade_feature
 from tests.support.connect import Worker
 from tests.support.gregor_cluster import REPLICATED, GregorCluster
 from tests.support.ports import preferred_port
+from tests.support.repeating import repeating
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
@@ -52,22 +52,9 @@ class Lines:
         with self._path.open("a") as source:
             source.write("".join(f"{line}\n" for line in new))
 
-    @contextmanager
-    def growing(self) -> Iterator[None]:
+    def growing(self) -> AbstractContextManager[None]:
         """Append lines without an end, until the block ends: whatever the worker's speed, it is never done before."""
-        ended = threading.Event()
-
-        def grow() -> None:
-            while not ended.wait(PAUSE_S):
-                self.write(1, SIZE)
-
-        writer = threading.Thread(target=grow)
-        writer.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            writer.join()
+        return repeating(lambda: self.write(1, SIZE), PAUSE_S)
 
     def in_topic(self) -> list[str]:
         """Return the committed lines of the topic."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.ports import free_port
-from tests.support.processes import clean_environment
+from tests.support.programs import RunningProgram
 
 START_TIMEOUT_S = 60.0
 
@@ -41,38 +41,30 @@ class Prometheus:
         self._config = (
             f"scrape_configs:\n  - job_name: gregor\n    scrape_interval: 1s\n    static_configs: {static}\n{more}"
         )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._program = RunningProgram(
+            [
+                "prometheus",
+                f"--config.file={folder / 'prometheus.yml'}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{self._port}",
+            ],
+            folder,
+        )
 
     def __enter__(self) -> Prometheus:
         self._folder.mkdir(parents=True)
-        config = self._folder / "prometheus.yml"
-        config.write_text(self._config)
-        with open(self._folder / "prometheus.out", "wb") as output:
-            self._process = subprocess.Popen(
-                [
-                    "prometheus",
-                    f"--config.file={config}",
-                    f"--storage.tsdb.path={self._folder / 'data'}",
-                    f"--web.listen-address=127.0.0.1:{self._port}",
-                ],
-                cwd=self._folder,
-                env=clean_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
+        (self._folder / "prometheus.yml").write_text(self._config)
+        self._program.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        self._program.__exit__(*exception)
 
     def until_ready(self) -> None:
         """Wait until it answers queries."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
-            assert self._process is not None and self._process.poll() is None, self.log()
+            self._program.check()
             try:
                 self.query("vector(1)")
                 return
@@ -81,7 +73,7 @@ class Prometheus:
                 time.sleep(0.05)
 
     def log(self) -> str:
-        return (self._folder / "prometheus.out").read_text(errors="replace")
+        return self._program.log()
 
     def query(self, expression: str) -> list[Series]:
         """Evaluate an expression now. Raises AssertionError for one that Prometheus refuses."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,18 @@ class Others:
         return word
 
 
+def watched_by(harness: Harness, silent_s: Callable[[], float]) -> Isolation:
+    broker = harness.broker
+    return Isolation(
+        broker.replicas,
+        broker.metadata,
+        broker.gate,
+        silent_s=silent_s,
+        session_timeout_ms=6000,
+        listener="PLAINTEXT",
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "silent_s", "leads", "outdated", "asked"),
     [
@@ -65,14 +78,7 @@ def test_metadata_of_other_brokers_decides_whether_it_leads(
         others = Others(harness, words)
         monkeypatch.setattr(isolation, "live_brokers", others.live_brokers)
         broker = harness.broker
-        watched = Isolation(
-            broker.replicas,
-            broker.metadata,
-            broker.gate,
-            silent_s=lambda: silent_s,
-            session_timeout_ms=6000,
-            listener="PLAINTEXT",
-        )
+        watched = watched_by(harness, lambda: silent_s)
         harness.run(watched.check())
         harness.run(watched.check())
         refused = ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -96,14 +102,7 @@ def test_broker_that_zookeeper_answers_again_is_not_outdated(tmp_path: Path, mon
             return await others.live_brokers(host, port, gate, security)
 
         monkeypatch.setattr(isolation, "live_brokers", live_brokers)
-        watched = Isolation(
-            broker.replicas,
-            broker.metadata,
-            broker.gate,
-            silent_s=lambda: silent_s,
-            session_timeout_ms=6000,
-            listener="PLAINTEXT",
-        )
+        watched = watched_by(harness, lambda: silent_s)
         harness.run(watched.check())
         harness.run(watched.check())
         assert during == [True, False]
