@@ -6,7 +6,6 @@ The quotas are so high that none acts: what is measured is the check of rights, 
 from __future__ import annotations
 
 import statistics
-import time
 
 from gregor.protocol.acls import Operation, PatternType, Permission, ResourceType
 from gregor.protocol.messages import AlterClientQuotasRequest, CreateAclsRequest
@@ -30,7 +29,7 @@ MIN_RATIO = 0.95
 
 
 def prepare(port: int) -> None:
-    """Add the rules and the quotas."""
+    """Add the rules and the quotas. They act within the round that warms up."""
     make = CreateAclsRequest.AclCreation
     rules = [(TOPICS, PatternType.PREFIXED, "User:ANONYMOUS")]
     rules += [(f"other-{number}", PatternType.LITERAL, f"User:{number}") for number in range(OTHERS)]
@@ -56,7 +55,6 @@ def prepare(port: int) -> None:
         assert {result.error_code for result in results} == {0}, results
         (altered,) = connection.ask(quotas(entries=[entry], validate_only=False), 1).entries
         assert not altered.error_code, altered
-    time.sleep(1)  # brokers follow both within a second
 
 
 def cost_figures(figure: str, higher_is_better: bool, guarded: list[float], without: list[float]) -> list[Figure]:

@@ -46,6 +46,7 @@ LARGE = "produce 1000 B records, MB/s"
 TRANSACTIONS = "transactions"
 RATE = ("MB/s", r"([\d.]+) MB/s", True)
 CPU = ("broker CPU, s/GB", r"([\d.]+) s/GB", False)
+OF_REQUESTS = (("1/s", r"([\d.]+) requests/s", True), ("broker CPU, us", r"([\d.]+) us/request", False))
 MAX_HEARTBEATS_PERCENT = 5
 """Of a core, for 3,000 members at the interval that is their default."""
 TLS_LOADS = (
@@ -57,7 +58,7 @@ TLS_LOADS = (
         "64 synchronous producers",
         "produce --producers 64 --window 1 --batch-bytes 100 --milliseconds {count}",
         4_000,
-        (("1/s", r"([\d.]+) requests/s", True), ("broker CPU, us", r"([\d.]+) us/request", False)),
+        OF_REQUESTS,
     ),
     (
         "connections opened (500)",
@@ -66,25 +67,24 @@ TLS_LOADS = (
         (("s", r"in ([\d.]+) s", False), ("broker CPU, ms", r"([\d.]+) ms/connection", False)),
     ),
 )
-REQUEST_CPU = ("broker CPU, us", r"([\d.]+) us/request", False)
 GUARDED_LOADS = (
     (
         "produce to a partition",
         "produce --producers 1 --window 5 --batch-bytes 100 --milliseconds {count}",
         3_000,
-        (("1/s", r"([\d.]+) requests/s", True), REQUEST_CPU),
+        OF_REQUESTS,
     ),
     (
         "64 synchronous producers",
         "produce --producers 64 --window 1 --batch-bytes 100 --milliseconds {count}",
         3_000,
-        (("1/s", r"([\d.]+) requests/s", True), REQUEST_CPU),
+        OF_REQUESTS,
     ),
     (
         "fetch 16 KB of a partition",
         "fetch --batch-bytes 16000 --fetch-bytes 16000 --milliseconds {count}",
         3_000,
-        (RATE, REQUEST_CPU),
+        (RATE, OF_REQUESTS[1]),
     ),
 )
 LOADS = [
@@ -177,28 +177,20 @@ LOADS = [
     ),
     *(
         Load(
-            f"tls: {name}, {unit}",
+            f"{kind}: {name}, {unit}",
             f"{OURS}tls_load",
-            f"{arguments} --bootstrap {{bootstrap}} --tls-port {{tls_port}} --pid {{pid}} --topic {{topic}}tls{number}",
+            f"{arguments} --bootstrap {{bootstrap}} --pid {{pid}} --topic {{topic}}{topic}{number}{more}",
             count,
             pattern,
             higher_is_better,
-            is_tls=True,
+            is_tls=loads is TLS_LOADS,
+            is_guarded=loads is GUARDED_LOADS,
         )
-        for number, (name, arguments, count, figures) in enumerate(TLS_LOADS)
-        for unit, pattern, higher_is_better in figures
-    ),
-    *(
-        Load(
-            f"ACLs and quotas: {name}, {unit}",
-            f"{OURS}tls_load",
-            f"{arguments} --bootstrap {{bootstrap}} --pid {{pid}} --topic {{topic}}guarded{number}",
-            count,
-            pattern,
-            higher_is_better,
-            is_guarded=True,
+        for kind, loads, topic, more in (
+            ("tls", TLS_LOADS, "tls", " --tls-port {tls_port}"),
+            ("ACLs and quotas", GUARDED_LOADS, "guarded", ""),
         )
-        for number, (name, arguments, count, figures) in enumerate(GUARDED_LOADS)
+        for number, (name, arguments, count, figures) in enumerate(loads)
         for unit, pattern, higher_is_better in figures
     ),
 ]
