@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,6 +83,12 @@ def json_rows(topics: Topics, topic: str, partitions: int = 1) -> list[dict[str,
     return [json.loads(value) for _, value in topics.read(topic, partitions) if value is not None]
 
 
+def exactly_once(target: str, checkpoint: Path) -> list[str]:
+    """Return the arguments of a job that writes to a topic exactly once."""
+    sink = ["--sink", "exactly-once", "--output-topic", target, "--transactional-id", f"of-{target}"]
+    return [*sink, "--checkpoint", str(checkpoint)]
+
+
 def committed(topics: Topics, topic: str) -> list[tuple[bytes | None, bytes | None]]:
     """Return the keys and values that a read_committed consumer receives up to the end of partition 0."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -97,6 +104,32 @@ def committed(topics: Topics, topic: str) -> list[tuple[bytes | None, bytes | No
         return records
     finally:
         consumer.close()
+
+
+def committed_rows(topics: Topics, topic: str) -> list[dict[str, Any]]:
+    """Return the JSON values that a read_committed consumer receives."""
+    return [json.loads(value) for _, value in committed(topics, topic) if value is not None]
+
+
+def sessions_of(events: Iterable[Event], gap_ms: int) -> Iterator[tuple[str | None, int, int, int]]:
+    """Yield the sessions of each key: (key, start, end, number of records)."""
+    by_key: dict[str | None, list[int]] = {}
+    for event in events:
+        by_key.setdefault(event.key, []).append(event.time_ms)
+    for key, times in by_key.items():
+        begin = previous = count = 0
+        for time_ms in sorted(times):
+            if count and time_ms >= previous + gap_ms:
+                yield key, begin, previous + gap_ms, count
+                count = 0
+            begin = begin if count else time_ms
+            previous, count = time_ms, count + 1
+        yield key, begin, previous + gap_ms, count
+
+
+def epoch_ms(text: str) -> int:
+    """Return a time of a JSON value in milliseconds since 1970."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def start_of_window(time_ms: float, length_ms: int) -> int:

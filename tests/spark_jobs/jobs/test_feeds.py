@@ -12,17 +12,10 @@ from pyspark.sql import SparkSession
 
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs import files_to_topic, generate
-from tests.spark_jobs.jobs.running import committed, forget_last_commit, run_job
+from tests.spark_jobs.jobs.running import committed, exactly_once, forget_last_commit, run_job
 from tests.spark_jobs.topics import Topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat]
-
-
-def exactly_once(target: str, checkpoint: Path) -> list[str | Path]:
-    return [
-        *("--output-topic", target, "--checkpoint", checkpoint),
-        *("--sink", "exactly-once", "--transactional-id", f"feed-{target}"),
-    ]
 
 
 def test_generated_records_are_there_once_after_a_repeated_batch(
@@ -30,7 +23,7 @@ def test_generated_records_are_there_once_after_a_repeated_batch(
 ) -> None:
     target, checkpoint = topics.create(1), tmp_path / "checkpoint"
     arguments = ["--keys", "3", "--size", "90", "--column", "id=id", "--column", "half=chance < 0.5"]
-    arguments += [*map(str, exactly_once(target, checkpoint)), "--once"]
+    arguments += [*exactly_once(target, checkpoint), "--once"]
     assert run_job(spark, generate.JOB, topics, *arguments, "--rows", "40").records == 40
     forget_last_commit(checkpoint)
     more = run_job(spark, generate.JOB, topics, *arguments, "--rows", "70")

@@ -6,8 +6,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,19 @@ from pyspark.sql import SparkSession
 from gregor.spark_jobs.jobs import dedup, files_to_topic, generate, route, sessions, statement, top, two_topics, windows
 from gregor.spark_jobs.jobs.common.job import Job
 from tests.spark_jobs.jobs.killing import killed_in_the_middle
-from tests.spark_jobs.jobs.running import MINUTE, SECOND, Event, committed, grow, run_job, send
+from tests.spark_jobs.jobs.running import (
+    MINUTE,
+    SECOND,
+    Event,
+    committed,
+    committed_rows,
+    epoch_ms,
+    exactly_once,
+    grow,
+    run_job,
+    send,
+    sessions_of,
+)
 from tests.spark_jobs.jobs.running import start_of_window as floor
 from tests.spark_jobs.topics import Topics
 
@@ -40,13 +51,6 @@ def random_events(chance: random.Random, count: int, partition: int = 0) -> list
         for _ in range(count - count // 10)
     ]
     return events + chance.choices(events, k=count // 10)
-
-
-def exactly_once(target: str, folder: Path) -> list[str]:
-    return [
-        *("--sink", "exactly-once", "--output-topic", target, "--transactional-id", f"of-{target}"),
-        *("--checkpoint", str(folder / "checkpoint")),
-    ]
 
 
 def has_read(checkpoint: Path, topic: str, partition: int) -> bool:
@@ -72,7 +76,7 @@ class Killed:
     ) -> None:
         """Run over the first records, on the first partition; the second ones, on the second; and after the kill the
         last ones."""
-        arguments = [*arguments, "--topic", self.source, *exactly_once(self.target, self.folder)]
+        arguments = [*arguments, "--topic", self.source, *exactly_once(self.target, self.folder / "checkpoint")]
         log = self.folder / "log"
 
         def reads_the_second_partition() -> bool:
@@ -96,7 +100,7 @@ class Killed:
         assert written < len(committed(self.topics, self.target))
 
     def rows(self) -> list[dict[str, Any]]:
-        return [json.loads(value) for _, value in committed(self.topics, self.target) if value is not None]
+        return committed_rows(self.topics, self.target)
 
 
 @pytest.fixture
@@ -105,10 +109,6 @@ def killed(spark: SparkSession, topics: Topics, tmp_path: Path) -> Callable[[Job
 
 
 Kill = Callable[[Job], Killed]
-
-
-def epoch_ms(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def halves(seed: int) -> tuple[list[Event], list[Event]]:
@@ -140,18 +140,6 @@ def test_top(killed: Kill) -> None:
         for rank, count in enumerate(sorted((counts[at] for at in counts if at[0] == start), reverse=True), 1)
     }
     assert found == expected
-
-
-def sessions_of(events: list[Event], gap_ms: int) -> Iterator[tuple[str | None, int, int, int]]:
-    for key in {event.key for event in events}:
-        begin = previous = count = 0
-        for time_ms in sorted(event.time_ms for event in events if event.key == key):
-            if count and time_ms >= previous + gap_ms:
-                yield key, begin, previous + gap_ms, count
-                count = 0
-            begin = begin if count else time_ms
-            previous, count = time_ms, count + 1
-        yield key, begin, previous + gap_ms, count
 
 
 def test_sessions(killed: Kill) -> None:
@@ -223,12 +211,12 @@ def test_sql(killed: Kill) -> None:
 
 def test_generate(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     target = topics.create(1)
-    arguments = ["--column", "id=id", "--rows", "4000", *exactly_once(target, tmp_path)]
+    arguments = ["--column", "id=id", "--rows", "4000", *exactly_once(target, tmp_path / "checkpoint")]
     rate = ["--rate", "100", "--interval", "200 milliseconds"]
     killed_in_the_middle(generate.JOB.name, ["-b", topics.bootstrap, *arguments, *rate], tmp_path / "log", once=())
     assert 0 < len(committed(topics, target)) < 4000
     run_job(spark, generate.JOB, topics, *arguments)
-    ids = [json.loads(value or b"")["id"] for _, value in committed(topics, target)]
+    ids = [row["id"] for row in committed_rows(topics, target)]
     assert sorted(ids) == list(range(4000))
 
 
@@ -249,7 +237,7 @@ def test_files(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
             add_a_file()
         return batches > 3
 
-    arguments = ["--path", str(folder), "--format", "text", *exactly_once(target, tmp_path)]
+    arguments = ["--path", str(folder), "--format", "text", *exactly_once(target, tmp_path / "checkpoint")]
     often = ["-b", topics.bootstrap, *arguments, "--interval", "0 seconds"]
     killed_in_the_middle(files_to_topic.JOB.name, often, log, until=each_batch_has_a_file_until_the_fourth, once=())
     add_a_file()

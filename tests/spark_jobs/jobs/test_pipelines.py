@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,14 @@ from tests.spark_jobs.jobs.running import (
     SECOND,
     Event,
     committed,
+    committed_rows,
+    epoch_ms,
     forget_last_commit,
     grow,
     json_rows,
     run_job,
     send,
+    sessions_of,
 )
 from tests.spark_jobs.jobs.running import start_of_window as floor
 from tests.spark_jobs.topics import Topics
@@ -35,10 +37,6 @@ from tests.spark_jobs.topics import Topics
 pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat]
 
 START = 1_700_000_000_000
-
-
-def epoch_ms(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 class Pipe:
@@ -60,7 +58,7 @@ class Pipe:
         self.arguments += ["--sink", "exactly-once", "--transactional-id", f"of-{self.target}"]
 
     def committed_rows(self) -> list[dict[str, Any]]:
-        return [json.loads(value) for _, value in committed(self.topics, self.target) if value is not None]
+        return committed_rows(self.topics, self.target)
 
     def break_off(self) -> None:
         forget_last_commit(self.checkpoint)
@@ -144,16 +142,7 @@ def test_sessions_are_written_when_they_are_finished(spark: SparkSession, topics
     pipe.break_off()
     behind = Event(b"", "a", START - 20 * MINUTE, 1)
     assert pipe.run([end, behind]) == 1
-    expected: list[tuple[str, int, int, int]] = []
-    for key in "ab":
-        begin = previous = count = 0
-        for time in sorted(event.time_ms for event in [*events, *events[:5]] if event.key == key):
-            if count and time >= previous + MINUTE:
-                expected.append((key, begin, previous + MINUTE, count))
-                count = 0
-            begin = begin if count else time
-            previous, count = time, count + 1
-        expected.append((key, begin, previous + MINUTE, count))
+    expected = sessions_of([*events, *events[:5]], MINUTE)
     found = [
         (row["key"], epoch_ms(row["session_start"]), epoch_ms(row["session_end"]), row["count"])
         for row in json_rows(topics, pipe.target)

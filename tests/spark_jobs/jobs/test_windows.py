@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,17 @@ from pyspark.sql import SparkSession
 
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs.windows import JOB
-from tests.spark_jobs.jobs.running import MINUTE, SECOND, Event, forget_last_commit, grow, json_rows, run_job, send
+from tests.spark_jobs.jobs.running import (
+    MINUTE,
+    SECOND,
+    Event,
+    epoch_ms,
+    forget_last_commit,
+    grow,
+    json_rows,
+    run_job,
+    send,
+)
 from tests.spark_jobs.jobs.running import start_of_window as floor
 from tests.spark_jobs.topics import CLIENT_S, Topics
 
@@ -65,10 +74,6 @@ def make_records(chance: random.Random, count: int, begin_ms: int, span_ms: int)
 
 def events(records: list[dict[str, Any]], partitions: int) -> list[Event]:
     return [Event(json.dumps(one).encode(), partition=at % partitions) for at, one in enumerate(records)]
-
-
-def epoch_ms(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def dead_letters(topics: Topics, topic: str) -> list[tuple[bytes | None, dict[str, str]]]:
