@@ -159,9 +159,10 @@ class ClassicLife(Life):
         elif code not in LOST and code not in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
             self._coordinator = None
 
-    def drop(self) -> None:
+    def own_nothing(self) -> None:
+        """Revoke everything and join again: the classic protocol hands out assignments to members that join alone."""
         self._joined = False
-        super().drop()
+        super().own_nothing()
 
     def subscribe(self, topics: list[str], regex: str) -> None:
         self.topics = topics

@@ -199,19 +199,21 @@ class Life(Client):
         """Own nothing after the end of the lease: the coordinator may have removed the member."""
         if self.owned and self.world.loop.time() >= self._lease_until_s:
             self.trace("its lease has ended")
-            self._complete = True
-            for key in sorted(self.owned):
-                self._revoke(key)
+            self.own_nothing()
+
+    def own_nothing(self) -> None:
+        """Revoke everything; the next heartbeat, which says so, is answered with the assignment again."""
+        self._complete = True
+        for key in sorted(self.owned):
+            self._revoke(key)
 
     def drop(self) -> None:
         """Begin anew, without partitions."""
         self.epoch = 0
-        self._complete = True
         if self.world.mixes_protocols:
             # While no member was there the group may have been made anew, of the other kind.
             self.world.groups.forget_epoch(self.member_id)
-        for key in sorted(self.owned):
-            self._revoke(key)
+        self.own_nothing()
 
     async def leave(self, *, for_now: bool) -> None:
         """Revoke everything and leave, once; the answer does not matter. A commit may still be under way."""

@@ -2,14 +2,17 @@
 
 A link is a direction between two hosts. While it is cut, messages that are sent over it, or that should arrive, are
 lost. Their sender does not learn this: it waits until its own time-out, and its request may have been executed. Bytes
-of one connection stay in order; those of an abandoned connection may arrive after those of the next. gregor's own
-connection code (gregor.replication.channels.peer) runs on top, with its buffers.
+of one connection stay in order; those of an abandoned connection may arrive after those of the next, unless it was
+reset while they waited at their sender. gregor's own connection code (gregor.replication.channels.peer) runs on top,
+with its buffers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -105,7 +108,8 @@ class Connection(asyncio.Transport):
         protocol: Any,
         end: ServerEnd,
     ) -> None:
-        super().__init__({"socket": _Socket()})
+        self._socket = _Socket()
+        super().__init__({"socket": self._socket})
         self._network = network
         self._loop = network.loop
         self._client, self.client_process = client
@@ -114,6 +118,8 @@ class Connection(asyncio.Transport):
         self._end = end
         self._there_s = self._back_s = 0.0
         self._client_open = self._server_open = True
+        self._reset_s = math.inf
+        """The client's system drops then all that it has not sent: a message that is late has waited there."""
 
     def _reaches(self, source: str, target: str, last_s: float) -> float:
         return max(last_s, self._loop.time() + self._network.delay(source, target))
@@ -123,13 +129,19 @@ class Connection(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._client_open and self._network.is_open(self._client, self._server):
             self._there_s = self._reaches(self._client, self._server, self._there_s)
+            sent_s = self._loop.time()
             if self._network.watcher is not None:
-                self._there_s += self._network.watcher(self._client, self._server, bytes(data))
-            self._loop.call_at(self._there_s, self._arrived, bytes(data), context=self.server_process.context)
+                late_s = self._network.watcher(self._client, self._server, bytes(data))
+                self._there_s += late_s
+                sent_s += late_s
+            context = self.server_process.context
+            self._loop.call_at(self._there_s, self._arrived, bytes(data), sent_s, context=context)
 
     def abort(self) -> None:
         if self._client_open:
             self._client_open = False
+            if self._socket.resets:
+                self._reset_s = self._loop.time()
             self._loop.call_soon(self._protocol.connection_lost, None)
             self._tell_server()
 
@@ -147,8 +159,8 @@ class Connection(asyncio.Transport):
 
     # -- the server's ----------------------------------------------------------------------------------------------
 
-    def _arrived(self, data: bytes) -> None:
-        if self._server_open and self._network.is_open(self._client, self._server):
+    def _arrived(self, data: bytes, sent_s: float) -> None:
+        if sent_s <= self._reset_s and self._server_open and self._network.is_open(self._client, self._server):
             self._loop.create_task(self._serve(data))
 
     async def _serve(self, data: bytes) -> None:
@@ -189,5 +201,11 @@ class Connection(asyncio.Transport):
 
 
 class _Socket:
-    def setsockopt(self, *_: Any) -> None:
-        return
+    """Options of a client's socket."""
+
+    resets = False
+    """Whether the end of the connection drops what is unsent."""
+
+    def setsockopt(self, level: int, option: int, value: Any) -> None:
+        if (level, option) == (socket.SOL_SOCKET, socket.SO_LINGER):
+            self.resets = True
