@@ -202,7 +202,7 @@ class Life(Client):
             self.own_nothing()
 
     def own_nothing(self) -> None:
-        """Revoke everything; the next heartbeat, which says so, is answered with the assignment again."""
+        """Revoke everything; the next heartbeat, which reports it, is answered with the assignment again."""
         self._complete = True
         for key in sorted(self.owned):
             self._revoke(key)
