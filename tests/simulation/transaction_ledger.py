@@ -123,11 +123,17 @@ class TransactionLedger:
             self._violation(f"{key}: {value!r} at {offset} is visible to read_committed, but {one.why}")
 
     def latest_stable(self, key: Key, offset: int, broker_id: int) -> None:
-        """ListOffsets answers with the last stable offset."""
+        """ListOffsets answers with the last stable offset.
+
+        Where records of an open transaction were deleted, it is the first offset that is left. Another leader may have
+        them still if the deletion was not acknowledged.
+        """
         known = self._stable_offsets.get(key, 0)
         if offset < known:
             self._violation(f"last stable offset of {key} goes back from {known} to {offset} at broker {broker_id}")
-        self._stable_offsets[key] = offset
+        log = self._world.log(broker_id, key)
+        if log is None or offset > log.log_start_offset:
+            self._stable_offsets[key] = offset
 
     def offset_fetched(self, owner: str, offset: int) -> None:
         """A group coordinator, perhaps one that was replaced, answers with the stable offset of a producer's group."""

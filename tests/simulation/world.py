@@ -367,6 +367,7 @@ class World:
         self._go_on(1.0)
         if not self.ledger.violations:
             self._read_all_again()
+        self._until("not whole after the last reads", self.lacking)  # coordinators write as sessions end
         if not self.ledger.violations:
             self.ledger.close()
 
