@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import math
+import os
 import time
 
 MAX_SHARE = 0.01
@@ -77,4 +78,5 @@ class UndisturbedTime:
         return time.monotonic() - self._begin_s - (self._waited() - self._waited_s)
 
     def _waited(self) -> float:
-        return waited_s() + waited_of_process_s(self._pid)
+        of_process_s = waited_of_process_s(self._pid)
+        return of_process_s if self._pid == os.getpid() else of_process_s + waited_s()
