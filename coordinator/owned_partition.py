@@ -40,7 +40,6 @@ class OwnedPartition(Generic[S]):
         "error",
         "load",
         "queued",
-        "readable_offset",
         "refused_with",
         "shard",
         "waits",
@@ -57,9 +56,8 @@ class OwnedPartition(Generic[S]):
         self.busy = False
         self.draining = False
         self.queued: list[Callable[[], None]] = []
-        # All records below `end_offset` have been replayed; those below `readable_offset` were loaded or are committed.
+        # All records below `end_offset` have been replayed, and those below `committed_offset` are known as committed.
         self.end_offset = 0
-        self.readable_offset = 0
         self.committed_offset = 0
         # A wait for a commit has timed out, and nothing was committed since.
         self.commit_timed_out = False
@@ -67,10 +65,6 @@ class OwnedPartition(Generic[S]):
         self.waits: dict[Deferred[None], bool] = {}
         # The error of the last append, NONE if it succeeded.
         self.refused_with = ErrorCode.NONE
-
-    def read_to(self, end_offset: int) -> None:
-        """Note that the log was replayed up to this offset."""
-        self.end_offset = self.readable_offset = end_offset
 
     def load_failed(self) -> None:
         """Refuse requests: the log could not be read."""
@@ -116,5 +110,4 @@ class OwnedPartition(Generic[S]):
     def committed(self, end_offset: int) -> None:
         """Note that all records below this offset are committed."""
         self.committed_offset = max(self.committed_offset, end_offset)
-        self.readable_offset = max(self.readable_offset, end_offset)
         self.commit_timed_out = False

@@ -2,11 +2,12 @@
 
 One shard per partition of the internal topic that this broker leads. Everything happens on the loop's thread; an
 operation, its append and its replay are one step. Responses, those of reads too, wait until the high watermark has
-passed the records that were written here, so that no client sees a state that a change of leader could undo.
+passed the records that they may show, loaded ones as well, so that no client sees a state that a change of leader could
+undo. (Apache Kafka shows at once what it has loaded, up to the end of the log: a member of a group could own partitions
+of a generation that the next coordinator does not know.)
 
-Reads do not wait where that could be for long. With too few replicas in sync, or one that does not fetch, the high
-watermark stands still: then reads see the state that was loaded all the same (Apache Kafka fills its cache to the log's
-end), and after one wait has timed out no other read waits until the high watermark moves. Writes wait or are refused.
+Reads do not wait for long. With a replica in sync that does not fetch the high watermark stands still: after one wait
+has timed out no other read waits until the high watermark moves. Writes wait or are refused.
 """
 
 import asyncio
@@ -424,7 +425,7 @@ class CoordinatorRuntime(Generic[S]):
         elif (
             answers
             and not result.confirms_below
-            and owned.end_offset > owned.readable_offset
+            and owned.end_offset > owned.committed_offset
             and (wrote or not owned.commit_timed_out)
         ):
             self._await_commit(partition, owned, answers, owned.end_offset, wrote=wrote)
@@ -501,7 +502,10 @@ class CoordinatorRuntime(Generic[S]):
             if loaded.is_full:
                 await self._gate.run(loaded.replay(owned.shard, self._decode, name))
         await self._gate.run(loaded.replay(owned.shard, self._decode, name))
-        owned.read_to(max(offset, end_offset))
+        end_offset = max(offset, end_offset)
+        owned.replayed(end_offset)
+        if self._writer.is_committed(partition, end_offset):
+            owned.committed(end_offset)
 
 
 def _without_shard(operation: TimedOperation) -> Callable[[Any, int], Result]:

@@ -309,20 +309,33 @@ def test_a_partition_is_loaded_from_its_log() -> None:
         assert len(shard.loaded_at) == 1
 
 
-def test_what_was_loaded_is_told_wherever_the_high_watermark_is() -> None:
+def test_what_was_loaded_is_shown_once_it_is_committed() -> None:
     with Bench() as bench:
         bench.load()
         bench.log.held = True
         bench.write("a")
         bench.runtime.resign(0)
         bench.load()
-        assert bench.start(lambda shard, _now: Result(len(shard.replayed))).result() == 1
+        loaded = bench.start(lambda shard, _now: Result(len(shard.replayed)))
         written = bench.write("b")
         read = bench.start(lambda shard, _now: Result(len(shard.replayed)))
-        assert not (written.done() or read.done())
+        assert not (loaded.done() or written.done() or read.done())
         bench.log.commit()
         bench.settle()
-        assert (written.result(), read.result()) == ("done", 2)
+        assert (loaded.result(), written.result(), read.result()) == (1, "done", 2)
+
+
+def test_what_was_loaded_is_shown_after_one_wait_without_a_commit() -> None:
+    with Bench() as bench:
+        bench.load()
+        bench.log.held = True
+        bench.write("a")
+        bench.runtime.resign(0)
+        bench.load()
+        first = bench.start(lambda shard, _now: Result(len(shard.replayed)))
+        bench.settle(COMMIT_TIMEOUT_MS)
+        second = bench.start(lambda shard, _now: Result(len(shard.replayed)))
+        assert (first.result(), second.result()) == (1, 1)
 
 
 def test_whoever_waits_for_a_commit_is_told_when_the_partition_goes() -> None:

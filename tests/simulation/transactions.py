@@ -82,6 +82,8 @@ class Instance(Client):
         self.generation = generation
         self._producer = (-1, -1)
         self._sequences: dict[Key, int] = {}
+        self._last_offsets: dict[Key, int] = {}
+        """Of the acknowledged batches that these sequences count."""
         self._coordinators: dict[int, int] = {}
         """By type."""
         self._added: set[tuple[bytes, Key]] = set()
@@ -155,6 +157,7 @@ class Instance(Client):
         if (producer_id, epoch) != self._producer:
             self._producer = producer_id, epoch
             self._sequences.clear()
+            self._last_offsets.clear()
             self._trace("has a new epoch")
 
     async def _add(self, one: Transaction, key: Key) -> None:
@@ -349,12 +352,18 @@ class Instance(Client):
                 self.world.ledger.violation(f"{self.name}: {what} is appended though its producer was fenced before")
             self.world.ledger.acknowledged(key, answered.base_offset, values, self.name, sent_s)
             self.world.transactions.acknowledged(one, key, answered.base_offset, values)
+            self._last_offsets[key] = answered.base_offset + len(values) - 1
             return True
         if code in RETRIABLE:
             return False
-        if code in NEVER and not what.startswith("late"):
+        if code in NEVER and not what.startswith("late") and not self._is_forgotten(key):
             self.world.ledger.violation(f"{self.name}: {code.name} for {what}, though all before it was acknowledged")
         raise Refused(f"{what}: {code.name}")
+
+    def _is_forgotten(self, key: Key) -> bool:
+        """Whether a replica may lack the state of the producer: its last batch was deleted. With the newest protocol
+        only the sequence 0 begins a new state (Kafka's ProducerAppendInfo)."""
+        return key in self._last_offsets and self._last_offsets[key] < self.world.ledger.deleted_below(key)
 
 
 class TransactionalProducer:

@@ -354,6 +354,8 @@ class World:
         if self.throttles.is_used and self.throttles.outlasts_faults:
             self.producing = False  # a throttled replica may never catch up with producers; they do not begin again
             self._go_on(STARTED_WITHIN_S, self._all_started)  # with their logs open, whose sizes count
+            # First with the bytes that are there; then also with those that requests under way have appended meanwhile.
+            self._go_on(self.throttles.longest_s(), lambda: self._lacking_throttled() is None)
             self._until("not whole while throttled", self._lacking_throttled, self.throttles.longest_s())
         self.throttles.lift()
         self._until("not whole again", self.lacking)
