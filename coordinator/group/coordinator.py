@@ -4,7 +4,7 @@ Methods have messages of `protocol.messages` as arguments and results; errors ar
 them. Authorization, quotas, topic ids and the existence of topics are the caller's business.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from gregor.coordinator.group.joining import Joiner
 from gregor.coordinator.group.offsets import Offsets, commit_response, transactional_commit_response
 from gregor.coordinator.group.pieces import about, commit_in_pieces, fetch_pieces, for_one_group, is_one_piece
 from gregor.coordinator.group.records import decode_record, encode_record, is_independent
+from gregor.coordinator.group.repeated_commit import RepeatedCommit
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.history.rebalance import RebalanceLog
 from gregor.coordinator.partitioner import partition_of
@@ -287,6 +288,23 @@ class GroupCoordinator:
         return answered(
             self._runtime.start(partition, lambda shard, now: shard.commit_offsets(request, version, now)),
             lambda error: commit_response(request, error.code),
+        )
+
+    def repeated_offset_commit(
+        self, request: OffsetCommitRequest, version: int
+    ) -> Callable[[Sequence[int]], bool] | None:
+        """Return what serves a commit again that has succeeded, with other offsets, given in the order of the request;
+        it returns False, and does nothing, unless all of them are committed at once. None for a commit of a kind that
+        is not recognised. The request must not be changed any more, but for its offsets."""
+        repeated = RepeatedCommit.of(request, version)
+        if repeated is None:
+            return None
+        count, partition = self.partition_count, self.partition_for(request.group_id)
+        commit, repeat = repeated.commit, self._runtime.repeat
+        return lambda offsets: (
+            not self._closed
+            and self.partition_count == count
+            and repeat(partition, lambda shard, now_ms: commit(offsets, shard, now_ms))
         )
 
     async def commit_transactional_offsets(
