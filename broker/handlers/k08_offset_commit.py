@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gregor.broker.registry import Numbers, handles
+from gregor.coordinator.group.commits.repeated import MAX_PARTITIONS
 from gregor.coordinator.group.pieces import is_one_piece
 from gregor.coordinator.group.records import java_length
-from gregor.coordinator.group.repeated_commit import MAX_PARTITIONS
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import OffsetCommitRequest, OffsetCommitResponse

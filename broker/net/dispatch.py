@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gregor.broker.context import Call, ClientConnection
 from gregor.broker.log import logger
-from gregor.broker.net.repeated_requests import NumberedRequest, RepeatedRequest
+from gregor.broker.net.repeats.requests import NumberedRequest, RepeatedRequest
 from gregor.broker.net.request_turns import LARGE_REQUEST_BYTES, serve_large
 from gregor.broker.net.responses import (
     EncodedResponse,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.inbound import Inbound
     from gregor.broker.net.outbound import Chunk, Outbound
     from gregor.broker.net.produce_fast_path import ProduceRoutes
-    from gregor.broker.registry import Entry, Renewal
+    from gregor.broker.registry import Entry
     from gregor.broker.request_log.log import RequestLog
     from gregor.broker.security.session import SaslSession
 

@@ -4,10 +4,11 @@ Methods have messages of `protocol.messages` as arguments and results; errors ar
 them. Authorization, quotas, topic ids and the existence of topics are the caller's business.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gregor.coordinator.group.commits.repeated import CommitAgain, commit_again
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.consumer.config import ConsumerGroups, VisibleTopics
 from gregor.coordinator.group.consumer.requests import ConsumerRequests
@@ -15,7 +16,6 @@ from gregor.coordinator.group.joining import Joiner
 from gregor.coordinator.group.offsets import Offsets, commit_response, transactional_commit_response
 from gregor.coordinator.group.pieces import about, commit_in_pieces, fetch_pieces, for_one_group, is_one_piece
 from gregor.coordinator.group.records import decode_record, encode_record, is_independent
-from gregor.coordinator.group.repeated_commit import RepeatedCommit
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.history.rebalance import RebalanceLog
 from gregor.coordinator.partitioner import partition_of
@@ -290,22 +290,11 @@ class GroupCoordinator:
             lambda error: commit_response(request, error.code),
         )
 
-    def repeated_offset_commit(
-        self, request: OffsetCommitRequest, version: int
-    ) -> Callable[[Sequence[int]], bool] | None:
-        """Return what serves a commit again that has succeeded, with other offsets, given in the order of the request;
-        it returns False, and does nothing, unless all of them are committed at once. None for a commit of a kind that
-        is not recognised. The request must not be changed any more, but for its offsets."""
-        repeated = RepeatedCommit.of(request, version)
-        if repeated is None:
-            return None
+    def repeated_offset_commit(self, request: OffsetCommitRequest, version: int) -> CommitAgain | None:
+        """See commit_again, for a request that has succeeded."""
         count, partition = self.partition_count, self.partition_for(request.group_id)
-        commit, repeat = repeated.commit, self._runtime.repeat
-        return lambda offsets: (
-            not self._closed
-            and self.partition_count == count
-            and repeat(partition, lambda shard, now_ms: commit(offsets, shard, now_ms))
-        )
+        repeat = partial(self._runtime.repeat, partition)
+        return commit_again(request, version, repeat, lambda: self.partition_count == count)
 
     async def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, version: int, verify: Verify | None = None

@@ -12,8 +12,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from gregor.broker.net.responses import encode_response
-from gregor.protocol.codec.int64_fields import Int64Fields, int64_positions
 from gregor.protocol.framing import SIZE_BYTES
+from gregor.protocol.records.int64_fields import Int64Fields, int64_positions
 
 if TYPE_CHECKING:
     from gregor.broker.registry import Entry, NumberedRenewal, Renewal
@@ -49,15 +49,15 @@ class RepeatedRequest:
 class NumberedRequest:
     """A decoded request of which only some numbers differ from one time to the next (Numbers of the registry)."""
 
-    __slots__ = ("_client_id", "_fields", "_frame", "_parts", "_renew", "_request", "entry", "generation", "version")
+    __slots__ = ("_fields", "_frame", "_renew", "client_id", "entry", "generation", "parts", "request", "version")
 
     def __init__(self, entry: Entry, version: int, client_id: str | None, request: Any) -> None:
         self.entry = entry
         self.version = version
         self.generation = 0
-        self._client_id = client_id
-        self._request = request
-        self._parts: list[Any] = [] if entry.numbers is None else entry.numbers.parts(request)
+        self.client_id = client_id
+        self.request = request
+        self.parts: list[Any] = [] if entry.numbers is None else entry.numbers.parts(request)
         self._fields: Int64Fields | None = None
         self._renew: NumberedRenewal | None = None
         self._frame = bytearray()
@@ -66,7 +66,7 @@ class NumberedRequest:
     def is_short(self) -> bool:
         """Whether it is worth while to keep the request."""
         numbers = self.entry.numbers
-        return numbers is not None and 0 < len(self._parts) <= numbers.max_parts
+        return numbers is not None and 0 < len(self.parts) <= numbers.max_parts
 
     def serve(self, data: bytes, correlation_id: int) -> bytearray | None:
         """Serve a request with these bytes from the client id on; return the frame of its response. None: nothing has
@@ -86,38 +86,39 @@ class NumberedRequest:
         if (
             later.entry is not self.entry
             or later.version != self.version
-            or later._client_id != self._client_id
-            or len(later._parts) != len(self._parts)
+            or later.client_id != self.client_id
+            or len(later.parts) != len(self.parts)
         ):
             return False
-        self._set(self._parts, later._numbers())
-        same: bool = later._request == self._request
+        self._set(self.parts, later.present())
+        same: bool = later.request == self.request
         return same
 
     def learn(self, response: Any, renew: NumberedRenewal, data: bytes, generation: int) -> None:
         """Keep how the request with these bytes is served when it comes again, and the response."""
-        present, request, version = self._numbers(), self._request, self.version
+        present, request, version = self.present(), self.request, self.version
         encoded = request.encode(version)
         if not data.endswith(encoded):
             return  # an encoding with other bytes for the same values
         body = len(data) - len(encoded)
 
         def encode(numbers: Sequence[int]) -> bytes:
-            self._set(self._parts, numbers)
+            self._set(self.parts, numbers)
             other: bytes = request.encode(version)
             return other
 
         positions = int64_positions(encode, len(present))
-        self._set(self._parts, present)
+        self._set(self.parts, present)
         if positions is None or any(len(found) != 1 for found in positions):
             return
         self._fields = Int64Fields(data, [body + found[0] for found in positions])
         self._frame = bytearray(b"".join(encode_response(self.entry, version, 0, response)))  # type: ignore[arg-type]
         self._renew, self.generation = renew, generation
 
-    def _numbers(self) -> list[int]:
+    def present(self) -> list[int]:
+        """Return the numbers of the request."""
         numbers = self.entry.numbers
-        return [] if numbers is None else [getattr(part, numbers.field) for part in self._parts]
+        return [] if numbers is None else [getattr(part, numbers.field) for part in self.parts]
 
     def _set(self, parts: list[Any], values: Sequence[int]) -> None:
         numbers = self.entry.numbers

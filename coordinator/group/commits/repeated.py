@@ -7,7 +7,7 @@ the records are replayed, as those of any commit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gregor.coordinator.group.records import NO_TIMESTAMP, encode_record
@@ -25,6 +25,11 @@ MAX_PARTITIONS = 32
 """Of a commit that is recognised. One with more gains little, and would be kept for as long as its connection lives."""
 
 
+CommitAgain = Callable[[Sequence[int]], bool]
+"""Commits these offsets, in the order of the request, and returns True once they are committed. False: nothing has
+happened, and the general way must serve the request."""
+
+
 class HasOffsets(Protocol):
     """A shard of groups."""
 
@@ -33,7 +38,7 @@ class HasOffsets(Protocol):
 
 
 class _Position(NamedTuple):
-    """What a commit repeats of one partition."""
+    """A partition of the commit, and all that is repeated of its position."""
 
     key: OffsetCommitKey
     leader_epoch: int
@@ -67,8 +72,7 @@ class RepeatedCommit:
 
     @classmethod
     def of(cls, request: OffsetCommitRequest, version: int) -> RepeatedCommit | None:
-        """Return what repeats a request that has succeeded; None for one of another kind. The request must not be
-        changed any more."""
+        """Return the commit that repeats a request; None for a request of another kind."""
         positions = [
             _Position(
                 OffsetCommitKey(group=request.group_id, topic=topic.name, partition=partition.partition_index),
@@ -93,6 +97,23 @@ class RepeatedCommit:
         if not shard.offsets.accept_again(self._request, self._version):
             return None
         return WholeBatch(self._template.fill(offsets, now_ms), _records(self._positions, offsets, now_ms))
+
+
+Repeat = Callable[[Callable[[HasOffsets, int], WholeBatch | None]], bool]
+"""CoordinatorRuntime.repeat, on the partition of the group."""
+
+
+def commit_again(
+    request: OffsetCommitRequest, version: int, repeat: Repeat, is_current: Callable[[], bool]
+) -> CommitAgain | None:
+    """Return how a commit that has succeeded is served when it comes again; None for one of a kind that is not
+    recognised. The request must not be changed any more, but for its offsets. `is_current`: the group still belongs to
+    the partition."""
+    repeated = RepeatedCommit.of(request, version)
+    if repeated is None:
+        return None
+    commit = repeated.commit
+    return lambda offsets: is_current() and repeat(lambda shard, now_ms: commit(offsets, shard, now_ms))
 
 
 def _records(positions: Sequence[_Position], offsets: Sequence[int], now_ms: int) -> list[Record]:
