@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from struct import Struct
 
-from gregor.protocol.records.int64_fields import int64_positions
 from gregor.protocol.records.batch import ATTRIBUTES_AT, CRC_AT
 from gregor.protocol.records.checksum import crc32c
+from gregor.protocol.records.int64_fields import int64_positions
 
 _INT64 = Struct(">q")
 _UINT32 = Struct(">I")

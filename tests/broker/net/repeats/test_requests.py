@@ -117,7 +117,7 @@ def test_random_sequences_of_commits_have_the_same_effect_and_bytes(sides: tuple
     quick, general = sides
     chance = random.Random(848)
     shapes = [[0], [1], [0, 1], [PARTITIONS], list(range(PARTITIONS)), [0, 0]]
-    for _ in range(150):
+    for _ in range(60):
         shape, version = chance.choice(shapes), chance.choice((5, 8, 9))
         fields = chance.choice(({}, {}, {"generation_id_or_member_epoch": 3, "member_id": "m"}))
         for _ in range(chance.randrange(1, 4)):
