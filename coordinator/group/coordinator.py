@@ -292,9 +292,8 @@ class GroupCoordinator:
 
     def repeated_offset_commit(self, request: OffsetCommitRequest, version: int) -> CommitAgain | None:
         """See commit_again, for a request that has succeeded."""
-        count, partition = self.partition_count, self.partition_for(request.group_id)
-        repeat = partial(self._runtime.repeat, partition)
-        return commit_again(request, version, repeat, lambda: self.partition_count == count)
+        n, at = self.partition_count, self.partition_for(request.group_id)
+        return commit_again(request, version, partial(self._runtime.repeat, at), lambda: self.partition_count == n)
 
     async def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, version: int, verify: Verify | None = None
