@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.framing import FramingError
@@ -56,6 +56,24 @@ MakeRenewal = Callable[[Any, Any, "Call", Any], Renewal | None]
 """(broker, request, call, response) -> the renewal of a request that was served just now, if it may have one."""
 
 
+NumberedRenewal = Callable[[Sequence[int]], bool]
+"""A Renewal of a request with these numbers in place of those of before."""
+MakeNumberedRenewal = Callable[[Any, Any, "Call", Any], NumberedRenewal | None]
+
+
+class Numbers(NamedTuple):
+    """The int64 fields in which the requests of a client differ, where all else is the same.
+
+    `parts` finds the parts of a request that have the field, in the order of their bytes; a request with more than
+    `max_parts` is not kept. `renewal` is as that of Entry; from then on the request is changed only in these fields.
+    """
+
+    parts: Callable[[Any], list[Any]]
+    field: str
+    max_parts: int
+    renewal: MakeNumberedRenewal
+
+
 def never_short(_response: object) -> bool:
     """Encode each response that has arrays in steps."""
     return False
@@ -79,6 +97,9 @@ class Entry:
     change it. Only for eager handlers. With a `renewal` such a request need not reach its handler: the response is
     kept, encoded.
 
+    `numbers`: clients send the same request again and again with other numbers, and its response stays the same. Only
+    for eager handlers that return a Deferred which is complete already.
+
     `is_short`: whether a response with arrays is encoded at once.
     """
 
@@ -92,6 +113,7 @@ class Entry:
     repeats: bool = False
     is_short: IsShort = never_short
     renewal: MakeRenewal | None = None
+    numbers: Numbers | None = None
 
     decoders: Mapping[int, Callable[[memoryview, int], tuple[Any, int]]] = field(init=False, repr=False)
     """version -> (buffer, position) -> (request, its end); raises MalformedMessage."""
@@ -153,6 +175,7 @@ def handles(
     repeats: bool = False,
     is_short: IsShort = never_short,
     renewal: MakeRenewal | None = None,
+    numbers: Numbers | None = None,
 ) -> Callable[[HandlerT], HandlerT]:
     """Register a handler for versions `min_version` to `max_version` of an API. A second one for the same key is an
     error.
@@ -164,7 +187,7 @@ def handles(
                 f"{key.name} has two handlers: {_entries[key].handler.__module__} and {handler.__module__}"
             )
         _entries[key] = Entry(
-            key, min_version, max_version, handler, pipelined, changes, eager, repeats, is_short, renewal
+            key, min_version, max_version, handler, pipelined, changes, eager, repeats, is_short, renewal, numbers
         )
         return handler
 

@@ -32,6 +32,13 @@ class LogWriter(Protocol):
         leader, too few replicas in sync, disk error, batch too large, producer fenced, transaction not verified.
         """
 
+    def append_batch(self, partition: int, batch: bytearray) -> int:
+        """Append a batch of the format of `append`, whose base offset is 0; return the offset after its last record.
+        The caller may change the batch afterwards. Raises KafkaError as `append`."""
+
+    def commits_at_once(self, partition: int) -> bool:
+        """Return whether records are committed once they are appended: there is no other replica."""
+
     def append_marker(self, partition: int, marker: EndTransaction) -> int:
         """Append the marker that ends a transaction; returns the offset after it. Raises KafkaError as `append`, and
         TRANSACTION_COORDINATOR_FENCED.

@@ -34,6 +34,14 @@ class Producer(NamedTuple):
     guard: object = None
 
 
+class WholeBatch(NamedTuple):
+    """Records with their bytes, which are valid until the operation of another request. They are no part of a
+    transaction."""
+
+    data: bytearray
+    records: list[Record]
+
+
 @dataclass(slots=True)
 class Result:
     """The outcome of one operation.

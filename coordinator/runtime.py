@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple
 from gregor.coordinator.owned_partition import OwnedPartition, S
 from gregor.coordinator.ports import LogLoader, LogWriter, ShardContext, TimedOperation, ValueT
 from gregor.coordinator.replaying import NO_PRODUCER_ID, LoadedRecords
-from gregor.coordinator.result import Record, Result, coordinator_error
+from gregor.coordinator.result import Record, Result, WholeBatch, coordinator_error
 from gregor.coordinator.timers import LoopTimers
 from gregor.protocol.deferred import Deferred, outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -292,6 +292,33 @@ class CoordinatorRuntime(Generic[S]):
             pending = Deferred()
             pending.complete(result.response)
         return pending
+
+    def repeat(self, partition: int, operation: Callable[[S, int], WholeBatch | None]) -> bool:
+        """Run an operation whose response is known, if that can be done at once. True: its records are appended,
+        replayed and committed. False: nothing has happened, and `start` must serve the request; so it is also if the
+        operation returns None or the log refuses its records, since `start` finds the same reason and answers it."""
+        owned = self._owned.get(partition)
+        if owned is None or owned.error or owned.busy or owned.queued or not self._writer.commits_at_once(partition):
+            return False
+        owned.busy = True
+        try:
+            batch = operation(owned.shard, self._clock_ms())
+            if batch is None:
+                return False
+            try:
+                end_offset = self._writer.append_batch(partition, batch.data)
+            except KafkaError:
+                return False
+            for offset, record in enumerate(batch.records, end_offset - len(batch.records)):
+                owned.shard.replay(record, offset)
+            owned.replayed(end_offset)
+            owned.accepted()
+            owned.committed(end_offset)
+        finally:
+            owned.busy = False
+            if owned.queued:
+                owned.run_queued()
+        return True
 
     def _start_later(
         self, partition: int, owned: OwnedPartition[S], operation: Callable[[S, int], Result]

@@ -45,6 +45,14 @@ class CoordinatorLog:
         batch = build_batch(records, timestamp_ms=now_ms)
         return replica.append(batch, now_ms, ALL_IN_SYNC, from_client=False).last_offset + 1
 
+    def append_batch(self, partition: int, batch: bytearray) -> int:
+        now_ms = int(time.time() * 1000)
+        return self._leader(partition).append(batch, now_ms, ALL_IN_SYNC, from_client=False).last_offset + 1
+
+    def commits_at_once(self, partition: int) -> bool:
+        replica = self._replicas.get(self._topic, partition)
+        return replica is not None and replica.commits_at_once
+
     def _append_of_transaction(
         self, replica: Partition, records: Sequence[tuple[bytes, bytes | None]], producer: Producer, now_ms: int
     ) -> int:

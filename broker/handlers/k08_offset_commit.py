@@ -12,7 +12,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gregor.broker.registry import handles
+from gregor.broker.registry import Numbers, handles
+from gregor.coordinator.group.commits.repeated import MAX_PARTITIONS
 from gregor.coordinator.group.pieces import is_one_piece
 from gregor.coordinator.group.records import java_length
 from gregor.protocol.api_keys import ApiKey
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from gregor.broker.context import Call, GroupContext
+    from gregor.broker.registry import NumberedRenewal
     from gregor.protocol.deferred import Deferred
 
 COORDINATOR_FROM = 1
@@ -38,7 +40,31 @@ def _is_short(response: OffsetCommitResponse) -> bool:
     return len(topics) <= MAX_SHORT_TOPICS and all(len(topic.partitions) <= ITEMS_PER_STEP for topic in topics)
 
 
-@handles(ApiKey.OFFSET_COMMIT, 0, 10, changes=True, eager=True, is_short=_is_short)
+def _partitions(request: OffsetCommitRequest) -> list[OffsetCommitRequest.OffsetCommitRequestPartition]:
+    return [partition for topic in request.topics for partition in topic.partitions]
+
+
+def _renewal(
+    broker: GroupContext, request: OffsetCommitRequest, call: Call, response: OffsetCommitResponse
+) -> NumberedRenewal | None:
+    if any(part.error_code for topic in response.topics for part in topic.partitions):
+        return None
+    version = call.version
+    commit = broker.groups.repeated_offset_commit(request, version)
+    if commit is None:
+        return None
+    return lambda offsets: _all_exist(broker, request, version) and commit(offsets)
+
+
+@handles(
+    ApiKey.OFFSET_COMMIT,
+    0,
+    10,
+    changes=True,
+    eager=True,
+    is_short=_is_short,
+    numbers=Numbers(_partitions, "committed_offset", MAX_PARTITIONS, _renewal),
+)
 def offset_commit(
     broker: GroupContext, request: OffsetCommitRequest, call: Call
 ) -> Deferred[OffsetCommitResponse] | Awaitable[OffsetCommitResponse]:

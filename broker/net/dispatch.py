@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gregor.broker.context import Call, ClientConnection
 from gregor.broker.log import logger
+from gregor.broker.net.repeats.requests import NumberedRequest, RepeatedRequest
 from gregor.broker.net.request_turns import LARGE_REQUEST_BYTES, serve_large
 from gregor.broker.net.responses import (
     EncodedResponse,
@@ -39,37 +40,12 @@ if TYPE_CHECKING:
     from gregor.broker.net.inbound import Inbound
     from gregor.broker.net.outbound import Chunk, Outbound
     from gregor.broker.net.produce_fast_path import ProduceRoutes
-    from gregor.broker.registry import Entry, Renewal
+    from gregor.broker.registry import Entry
     from gregor.broker.request_log.log import RequestLog
     from gregor.broker.security.session import SaslSession
 
 _PRODUCE = ApiKey.PRODUCE.value
 _INT32 = Struct(">i")
-
-
-class _Repeated:
-    """A decoded request, and its bytes from the client id on. Once it is known how to renew it, also the response, and
-    the generation of the authorizer's rules that allowed it."""
-
-    __slots__ = ("client_id", "data", "entry", "frame", "generation", "renew", "request", "version")
-
-    def __init__(self, entry: Entry, version: int, data: bytes, client_id: str | None, request: Any) -> None:
-        self.entry = entry
-        self.version = version
-        self.data = data
-        self.client_id = client_id
-        self.request = request
-        self.renew: Renewal | None = None
-        self.frame = bytearray()
-        self.generation = 0
-
-    def learn(self, renew: Renewal, frame: bytearray, generation: int) -> None:
-        """Keep how the request is renewed."""
-        self.renew, self.frame, self.generation = renew, frame, generation
-
-    def forget_renewal(self) -> None:
-        """Let the handler serve the request the next time."""
-        self.renew = None
 
 
 class Client(ClientConnection, Protocol):
@@ -91,7 +67,17 @@ class Client(ClientConnection, Protocol):
 class Dispatcher:
     """Dispatches the requests of one connection, from its beginning to its end."""
 
-    __slots__ = ("_broker", "_client", "_inbound", "_outbound", "_repeated", "_routes", "handlers", "responses")
+    __slots__ = (
+        "_broker",
+        "_client",
+        "_inbound",
+        "_numbered",
+        "_outbound",
+        "_repeated",
+        "_routes",
+        "handlers",
+        "responses",
+    )
 
     def __init__(
         self, client: Client, broker: ConnectionContext, routes: ProduceRoutes, inbound: Inbound, outbound: Outbound
@@ -101,7 +87,8 @@ class Dispatcher:
         self._routes = routes
         self._inbound = inbound
         self._outbound = outbound
-        self._repeated: _Repeated | None = None
+        self._repeated: RepeatedRequest | None = None
+        self._numbered: NumberedRequest | None = None
         self.handlers = broker.handlers
         """The served APIs: before authentication only those that lead to it."""
         self.responses: ResponseQueue[Chunk] = ResponseQueue()
@@ -201,16 +188,13 @@ class Dispatcher:
         same bytes, the decoded request is kept, and the frame of the response if it can be renewed: then no guard and
         no quota has to see the request."""
         begin = start + HEAD_BYTES
+        if entry.numbers is not None:
+            return self._begin_numbered(entry, view, begin, stop, version, correlation_id)
         repeated, is_repeated = self._repeated, False
         data = bytes(view[begin:stop]) if entry.repeats else b""
         if repeated is not None and repeated.data == data and repeated.entry is entry and repeated.version == version:
             if (renew := repeated.renew) is not None:
-                authorizer, quotas = self._broker.authorizer, self._broker.quotas
-                if (
-                    (authorizer is None or authorizer.generation == repeated.generation)
-                    and (quotas is None or not quotas.measures_time)
-                    and renew()
-                ):
+                if self._may_renew(repeated.generation) and renew():
                     frame = repeated.frame
                     _INT32.pack_into(frame, SIZE_BYTES, correlation_id)
                     return bytearray(frame)
@@ -220,16 +204,62 @@ class Dispatcher:
             client_id, position = request_header(view, begin, stop, entry.header_versions[version][0])
             request = entry.decoders[version](view[:stop], position)[0]
             if entry.repeats:
-                self._repeated = _Repeated(entry, version, data, client_id, request)
+                self._repeated = RepeatedRequest(entry, version, data, client_id, request)
         call = Call(self._client, entry.key.value, version, correlation_id, client_id)
-        quotas = self._broker.quotas
-        handler = entry.handler if quotas is None else quotas.metering.handler_of(entry.key, entry.handler)
-        result = run_to_first_wait(handler(self._broker, request, call))
+        result = self._handle(entry, request, call)
         if is_repeated and repeated is not None and type(result) is entry.response_class:
             self._learn_renewal(repeated, call, result)
         return result
 
-    def _learn_renewal(self, repeated: _Repeated, call: Call, response: Any) -> None:
+    def _begin_numbered(
+        self, entry: Entry, view: memoryview, begin: int, stop: int, version: int, correlation_id: int
+    ) -> Any:
+        """As `_begin`, for a request that clients repeat with other numbers."""
+        data = bytes(view[begin:stop])
+        before = self._numbered
+        if (
+            before is not None
+            and before.entry is entry
+            and before.version == version
+            and self._may_renew(before.generation)
+            and (frame := before.serve(data, correlation_id)) is not None
+        ):
+            return frame
+        client_id, position = request_header(view, begin, stop, entry.header_versions[version][0])
+        request = entry.decoders[version](view[:stop], position)[0]
+        call = Call(self._client, entry.key.value, version, correlation_id, client_id)
+        result = self._handle(entry, request, call)
+        self._numbered = None
+        if type(result) is Deferred and result.done and type(result.value) is entry.response_class:
+            numbered = NumberedRequest(entry, version, client_id, request)
+            if numbered.is_short:
+                self._numbered = numbered
+                if before is not None and before.is_repeated_by(numbered):
+                    self._learn_numbers(numbered, call, request, result.value, data)
+        return result
+
+    def _handle(self, entry: Entry, request: Any, call: Call) -> Any:
+        quotas = self._broker.quotas
+        handler = entry.handler if quotas is None else quotas.metering.handler_of(entry.key, entry.handler)
+        return run_to_first_wait(handler(self._broker, request, call))
+
+    def _may_renew(self, generation: int) -> bool:
+        """Return whether the rules of the authorizer are those of this generation, and no time is measured."""
+        authorizer, quotas = self._broker.authorizer, self._broker.quotas
+        return (authorizer is None or authorizer.generation == generation) and (
+            quotas is None or not quotas.measures_time
+        )
+
+    def _learn_numbers(self, numbered: NumberedRequest, call: Call, request: Any, response: Any, data: bytes) -> None:
+        """Keep what serves a request that has come twice, with other numbers."""
+        quotas, authorizer, numbers = self._broker.quotas, self._broker.authorizer, numbered.entry.numbers
+        if numbers is None or (quotas is not None and quotas.measures_time):
+            return
+        renew = numbers.renewal(self._broker, request, call, response)
+        if renew is not None:
+            numbered.learn(response, renew, data, 0 if authorizer is None else authorizer.generation)
+
+    def _learn_renewal(self, repeated: RepeatedRequest, call: Call, response: Any) -> None:
         """Keep what serves a request that has come twice, and the response, if both are the same the next time."""
         quotas, authorizer, entry = self._broker.quotas, self._broker.authorizer, repeated.entry
         if entry.renewal is None or (quotas is not None and quotas.measures_time):

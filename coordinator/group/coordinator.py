@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gregor.coordinator.group.commits.repeated import CommitAgain, commit_again
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.consumer.config import ConsumerGroups, VisibleTopics
 from gregor.coordinator.group.consumer.requests import ConsumerRequests
@@ -288,6 +289,11 @@ class GroupCoordinator:
             self._runtime.start(partition, lambda shard, now: shard.commit_offsets(request, version, now)),
             lambda error: commit_response(request, error.code),
         )
+
+    def repeated_offset_commit(self, request: OffsetCommitRequest, version: int) -> CommitAgain | None:
+        """See commit_again, for a request that has succeeded."""
+        n, at = self.partition_count, self.partition_for(request.group_id)
+        return commit_again(request, version, partial(self._runtime.repeat, at), lambda: self.partition_count == n)
 
     async def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, version: int, verify: Verify | None = None

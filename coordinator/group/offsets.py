@@ -81,11 +81,7 @@ class Offsets:
         error = self._commit_error(request, version)
         if error:
             return Result(commit_response(request, error))
-        # Members that are busy with a long poll keep their session alive by what they commit.
-        membership = self._soft.memberships.get(request.group_id)
-        member = membership.members.get(request.member_id) if membership is not None else None
-        if membership is not None and member is not None:
-            self._rebalances.watch_session(membership, member)
+        self._watch_session(request)
         # A retention time beyond the range of the field lasts as long as the field can express.
         expire_ms = (
             NO_TIMESTAMP if request.retention_time_ms < 0 else min(now_ms + request.retention_time_ms, INT64_MAX)
@@ -112,6 +108,21 @@ class Offsets:
                 )
             )
         return Result(OffsetCommitResponse(topics=topics), records)
+
+    def accept_again(self, request: OffsetCommitRequest, version: int) -> bool:
+        """Do for a commit that was served before what `commit` does besides its records; return whether the group
+        accepts it. If not, nothing has happened."""
+        if self._commit_error(request, version):
+            return False
+        self._watch_session(request)
+        return True
+
+    def _watch_session(self, request: OffsetCommitRequest) -> None:
+        """Restart the session of a member: one that is busy with a long poll keeps it alive by what it commits."""
+        membership = self._soft.memberships.get(request.group_id)
+        member = membership.members.get(request.member_id) if membership is not None else None
+        if membership is not None and member is not None:
+            self._rebalances.watch_session(membership, member)
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, version: int, producer: Producer, now_ms: int

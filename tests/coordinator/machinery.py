@@ -74,6 +74,20 @@ class MemoryLog:
             transactional=True,
         )
 
+    def append_batch(self, partition: int, batch: bytearray) -> int:
+        if self.failures:
+            raise KafkaError(self.failures.pop(0))
+        self.appends += 1
+        placed = bytearray(batch)
+        struct.pack_into(">q", placed, 0, self.end.get(partition, 0))
+        self.add_batch(partition, bytes(placed))
+        if not self.held:
+            self.commit()
+        return self.end[partition]
+
+    def commits_at_once(self, partition: int) -> bool:
+        return not self.held
+
     def append_marker(self, partition: int, marker: EndTransaction) -> int:
         """Key: version int16, type int16; value: version int16, coordinator epoch int32."""
         return self._append(

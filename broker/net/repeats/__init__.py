@@ -1,0 +1,1 @@
+"""The requests that clients send again and again, which need no handler."""

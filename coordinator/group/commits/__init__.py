@@ -1,0 +1,1 @@
+"""Offset commits that are served in a way of their own."""
