@@ -20,7 +20,7 @@ from gregor.broker.log import logger
 from gregor.broker.net.dispatch import Dispatcher
 from gregor.broker.net.inbound import Inbound
 from gregor.broker.net.outbound import Outbound
-from gregor.broker.net.produce_fast_path import AuthorizedRoutes, ProduceRoutes
+from gregor.broker.net.produce_fast_path import ProduceRoutes
 from gregor.broker.net.receive_buffers import SHARED_BYTES
 from gregor.broker.security.token_receiver import TokenReceiver, before_authentication
 from gregor.config.definitions import ConfigError
@@ -76,8 +76,6 @@ class Connection(asyncio.BufferedProtocol):
         self._shared_view = broker.buffers.shared_view
         self._throttle: asyncio.TimerHandle | None = None
         self._routes = ProduceRoutes(broker, self)
-        if broker.authorizer is not None:
-            self._routes = AuthorizedRoutes(broker, broker.authorizer, self)
         self.closed = False
         self.principal = ANONYMOUS
         self.software = UNKNOWN_SOFTWARE
