@@ -58,8 +58,8 @@ class ClientMeters:
         self.generation = generation
         self.produce = produce
         self.fetch = fetch
-        self.max_fetch_bytes = 0 if fetch is None else int(fetch.max_in_windows)
-        """The size of the largest response that does not exceed the quota by itself; 0 without one."""
+        self.max_fetch_bytes = LONG_MAX if fetch is None else int(fetch.max_in_windows)
+        """The size of the largest response that does not exceed the quota by itself."""
         self.time = time
         """Percent of this process, which serves requests on one core."""
         self.changes = changes
@@ -80,12 +80,14 @@ class ClientMeters:
         Unlike in Apache Kafka, a response that exceeds the quota by itself, because its first batch is so large, is
         sent where nothing else was within the windows: else the consumer could never get past that batch.
         """
-        fetch = self.fetch
+        fetch, time = self.fetch, self.time
         throttle_ms = 0 if fetch is None else fetch.record(size_bytes, now_ms)
         if throttle_ms and fetch is not None and fetch.total == size_bytes:
             throttle_ms = 0
-        if busy_ns and self.time is not None:
-            throttle_ms = max(throttle_ms, self.time.record(busy_ns * PERCENT_PER_NS, now_ms))
+        if busy_ns and time is not None:
+            of_time_ms = time.record(busy_ns * PERCENT_PER_NS, now_ms)
+            if of_time_ms > throttle_ms:
+                throttle_ms = of_time_ms
         if throttle_ms and fetch is not None:
             fetch.unrecord(size_bytes, now_ms)
         return throttle_ms

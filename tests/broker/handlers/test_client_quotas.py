@@ -195,11 +195,12 @@ def test_a_quota_that_a_tool_writes_to_the_nodes_is_in_effect(harness: Harness) 
 
 
 def frozen(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop the clock of the quotas."""
+    """Stop the clock of the quotas and that of the broker."""
     quotas = harness.broker.quotas
     assert quotas is not None
     now_ms = quotas.now_ms()
     monkeypatch.setattr(quotas, "now_ms", lambda: now_ms)
+    monkeypatch.setattr(type(harness.broker), "now_ms", staticmethod(lambda: now_ms))
     monkeypatch.setattr("gregor.broker.net.produce_fast_path.time", lambda: (now_ms + 0.5) / 1000)
 
 
