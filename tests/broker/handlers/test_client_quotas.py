@@ -367,3 +367,25 @@ def test_a_connection_of_an_address_above_its_rate_is_held_and_closed(
     for wire in wires[:1000]:
         assert not wire.transport.aborted
         wire.close()
+
+
+def test_a_changed_quota_acts_on_warm_connections(
+    harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic(topic)
+    wire = Wire(harness)
+    produce, fetch = produce_request(topic, batch(b"x" * 4000)), fetch_request([(topic, 0, 0)], max_wait_ms=0)
+    high, low = (dict.fromkeys(("producer_byte_rate", "consumer_byte_rate"), rate) for rate in (1e12, 1000.0))
+
+    def throttle_ms(request: Any) -> list[int]:
+        return [wire.ask(request, 12).throttle_time_ms for _ in range(4)]
+
+    monkeypatch.setattr(type(wire.connection), "throttle", lambda self, duration_ms: None)
+    assert alter(harness, {"client-id": "tests"}, high)[0] == 0
+    frozen(harness, monkeypatch)
+    assert throttle_ms(produce) == throttle_ms(fetch) == [0] * 4
+    assert alter(harness, {"client-id": "tests"}, low)[0] == 0
+    assert all(throttle_ms(produce)) and all(throttle_ms(fetch))
+    assert alter(harness, {"client-id": "tests"}, high)[0] == 0
+    assert throttle_ms(produce) == throttle_ms(fetch) == [0] * 4
+    wire.close()
