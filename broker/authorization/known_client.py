@@ -1,6 +1,7 @@
-"""What is known about the client of a connection, so that a warm request need not find it again: the topics that it may
-read, and its measured rates. Each is void as soon as its generation is not the present one: that of the access rules,
-or that of the quotas. A login replaces all of it.
+"""The rights and rates of the client of a connection, so that a warm request need not find them again.
+
+Each is void as soon as its generation is not the present one: that of the access rules, or that of the quotas. A login
+replaces both.
 """
 
 from __future__ import annotations

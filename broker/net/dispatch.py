@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from struct import Struct
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gregor.broker.context import Call, ClientConnection
@@ -125,7 +124,7 @@ class Dispatcher:
         quotas = broker.quotas
         metering = None if quotas is None or not quotas.measures_time else quotas.metering
         if metering is not None:
-            metering.began_ns = perf_counter_ns()
+            metering.begin()
         try:
             if not entry.eager or stop - start > LARGE_REQUEST_BYTES:
                 client_id, position = request_header(view, start + HEAD_BYTES, stop, entry.header_versions[version][0])
@@ -165,10 +164,7 @@ class Dispatcher:
         else:
             self._answer(entry, version, correlation_id, result)
         if metering is not None:
-            if metering.charged is None:
-                metering.began_ns = 0
-            else:
-                metering.end()
+            metering.end()
 
     def dispatch_logged(
         self, log: RequestLog, view: memoryview, start: int, stop: int, key: int, version: int, correlation_id: int
@@ -273,7 +269,7 @@ class Dispatcher:
         quotas = self._broker.quotas
         metering = None if quotas is None or not quotas.measures_time else quotas.metering
         if metering is not None:
-            metering.began_ns = perf_counter_ns()
+            metering.begin()
         self._inbound.end_work()
         try:
             result = self._begin(entry, data, 0, len(data), version, correlation_id)

@@ -39,7 +39,6 @@ from gregor.protocol.topic_names import INTERNAL_TOPICS
 if TYPE_CHECKING:
     import asyncio
 
-    from gregor.broker.authorization.model import Authorizer
     from gregor.broker.context import ClientConnection
     from gregor.broker.net.context import ConnectionContext
     from gregor.broker.net.outbound import Chunk
@@ -188,16 +187,9 @@ class ProduceRoutes:
         self, view: memoryview, start: int, stop: int, version: int, correlation_id: int
     ) -> bytes | PendingProduce | None:
         """Append the records of the request in `view[start:stop]` and return its response's frame, empty for acks=0, or
-        the Deferred of it.
-
-        None: the request has no known route, or fails; nothing was appended and the general handler must serve it.
-        """
+        the Deferred of it. None: nothing was appended; the general handler must serve it."""
         begin = start + HEAD_BYTES
         position = begin + self._prefix_bytes
-        authorizer = self._authorizer
-        if authorizer is not None and authorizer.generation != self._rules_generation:
-            self._follow_rules(authorizer)
-            return None
         if position == begin or position + 5 > stop:
             return None
         route = self._routes.get(bytes(view[begin:position]))
@@ -205,6 +197,9 @@ class ProduceRoutes:
             route = self._by_another_length(view, begin, stop)
             position = begin + self._prefix_bytes
         if route is None or route.version != version or route.generation != self._broker.replicas.generation:
+            return None
+        authorizer = self._authorizer
+        if authorizer is not None and authorizer.generation != self._rules_generation:
             return None
         if version >= FLEXIBLE_FROM:
             byte = view[position]
@@ -229,24 +224,18 @@ class ProduceRoutes:
         ):
             return None
         now_ms = int(time() * 1000)
-        quotas = self._broker.quotas
-        if quotas is not None:
-            meters = route.meters
-            if meters.generation != quotas.generation:
-                meters = route.meters = self._meters_of(quotas, route)
-            began_ns = perf_counter_ns() if meters.time is not None and route.acks else 0
+        quotas, throttle_ms = self._broker.quotas, 0
         try:
-            info = route.partition.append(view[position:end], now_ms, route.acks)
+            if quotas is None:
+                info = route.partition.append(view[position:end], now_ms, route.acks)
+            else:
+                info, throttle_ms = self._append_metered(quotas, route, view[position:end], stop - start, now_ms)
         except KafkaError as error:
             _restore(error, view, position)
             return None
         if info.duplicate:
             self._broker.replicas.traffic.repeats.duplicate(route.client_id)
-        answer = route.answer
-        if quotas is not None:
-            busy_ns = began_ns and perf_counter_ns() - began_ns
-            if throttle_ms := meters.produced(stop - start, busy_ns, now_ms):
-                answer = self._throttled(answer, version, throttle_ms)
+        answer = self._throttled(route.answer, version, throttle_ms) if throttle_ms else route.answer
         if route.acks == 0:
             return b""
         _INT32.pack_into(answer, SIZE_BYTES, correlation_id)
@@ -254,6 +243,17 @@ class ProduceRoutes:
             answer, route.fields, route.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
         )
         return self._pending_answer(route, info, bytearray(answer)) if route.waits else bytes(answer)
+
+    def _append_metered(
+        self, quotas: Quotas, route: _Route, records: memoryview, size_bytes: int, now_ms: int
+    ) -> tuple[AppendInfo, int]:
+        """Append records and count their request; return the throttle time, too."""
+        meters = route.meters
+        if meters.generation != quotas.generation:
+            meters = route.meters = self._meters_of(quotas, route)
+        began_ns = perf_counter_ns() if meters.time is not None and route.acks else 0
+        info = route.partition.append(records, now_ms, route.acks)
+        return info, meters.produced(size_bytes, began_ns and perf_counter_ns() - began_ns, now_ms)
 
     def _meters_of(self, quotas: Quotas, route: _Route) -> ClientMeters:
         client = self._client
@@ -312,8 +312,7 @@ class ProduceRoutes:
         client_id: str | None = None,
     ) -> None:
         """Store the route of a decoded request, if the request is plain and the client may write to its topic."""
-        authorizer = self._authorizer
-        if authorizer is not None and not self._may_write(authorizer, request, version):
+        if not self._may_write(request, version):
             return
         if version < ROUTES_FROM or request.transactional_id is not None or len(request.topic_data) != 1:
             return
@@ -364,9 +363,13 @@ class ProduceRoutes:
             client_id,
         )
 
-    def _may_write(self, authorizer: Authorizer, request: ProduceRequest, version: int) -> bool:
+    def _may_write(self, request: ProduceRequest, version: int) -> bool:
+        authorizer = self._authorizer
+        if authorizer is None:
+            return True
         if authorizer.generation != self._rules_generation:
-            self._follow_rules(authorizer)
+            self.clear()
+            self._rules_generation = authorizer.generation
         client = self._client
         if len(request.topic_data) != 1 or client is None:
             return False
@@ -379,11 +382,6 @@ class ProduceRoutes:
         return name is not None and authorizer.allows(
             call, Operation.WRITE, ResourceType.TOPIC, name, logs_denial=False
         )
-
-    def _follow_rules(self, authorizer: Authorizer) -> None:
-        """Begin anew with the present rules."""
-        self.clear()
-        self._rules_generation = authorizer.generation
 
     def _template(self, topic: ProduceRequest.TopicProduceData, version: int) -> tuple[bytearray, int]:
         """Return the response that the routes of a topic share, and the position of its partition's fields."""

@@ -49,12 +49,16 @@ class Metering:
         self._quotas = quotas
         self._handlers: dict[Handler, Handler] = {}
         self.began_ns = 0
-        """When the present request has arrived, as its decoding counts, too: set and cleared around the handler, by
-        broker.net.dispatch. 0 while no request is served, and where time does not count."""
-        self.charged: ClientMeters | None = None
+        """When the present request has arrived, as its decoding counts, too: from `begin` to `end`, which broker.net.dispatch
+        calls. 0 while no request is served, and where time does not count."""
+        self._charged: ClientMeters | None = None
         self._charged_ns = 0
 
     # -- the time of the present request ---------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Note that a request has arrived."""
+        self.began_ns = perf_counter_ns()
 
     def present_begin_ns(self) -> int:
         """Return the beginning of the present request, or the present time if its handler is called later; 0 where time
@@ -67,7 +71,7 @@ class Metering:
         """Note that the present request is served, or waits; count the time since its response was made, for the next
         requests."""
         self.began_ns = 0
-        charged, self.charged = self.charged, None
+        charged, self._charged = self._charged, None
         if charged is not None:
             charged.worked_unchecked(perf_counter_ns() - self._charged_ns, self._quotas.now_ms())
 
@@ -119,7 +123,7 @@ class Metering:
             return response
         throttle_ms = meters.worked(busy_ns, self._quotas.now_ms())
         if self.began_ns:
-            self.charged, self._charged_ns = meters, perf_counter_ns()
+            self._charged, self._charged_ns = meters, perf_counter_ns()
         return throttled(response, call, throttle_ms)
 
     # -- Produce ---------------------------------------------------------------------------------------------------

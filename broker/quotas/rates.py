@@ -48,7 +48,7 @@ class WindowedRate:
         self._min_elapsed_ms = (samples - 1) * window_ms
         self._expire_ms = samples * window_ms
         self._values: list[float] = [0]
-        """The sums of the samples, that of the present one without what was recorded since `_settle`."""
+        """The sums of the samples, that of the present one without what was recorded since `_store`."""
         self._before: float = 0
         """The sum over all samples but the present one."""
         self._starts_ms = [now_ms]
@@ -91,7 +91,7 @@ class WindowedRate:
 
     def measure(self, now_ms: int) -> float:
         """Return the present rate per second."""
-        self._settle()
+        self._store()
         self._expire(now_ms)
         return self.total / (self._elapsed_ms(now_ms) / MS_PER_S)
 
@@ -125,7 +125,7 @@ class WindowedRate:
 
     def _advance(self, now_ms: int) -> None:
         """Begin the sample of another window if the present one is over, and expire old samples."""
-        self._settle()
+        self._store()
         if now_ms - self._starts_ms[self._current] >= self._window_ms:
             self._current = current = (self._current + 1) % (self._samples + 1)
             if current == len(self._values):
@@ -137,7 +137,7 @@ class WindowedRate:
         self._lasts_ms[self._current] = now_ms
         self._expire(now_ms)
 
-    def _settle(self) -> None:
+    def _store(self) -> None:
         """Note in the present sample what was recorded in it."""
         self._values[self._current] = self.total - self._before
         self._lasts_ms[self._current] = self.last_ms

@@ -1,4 +1,4 @@
-"""What a connection remembers of its client, beside an authorizer that remembers nothing."""
+"""The rights that a connection remembers, beside an authorizer that remembers nothing."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def test_a_request_is_not_renewed_after_a_change_of_the_rules(loop: asyncio.Abst
 
 def test_a_request_whose_time_counts_is_not_renewed(loop: asyncio.AbstractEventLoop) -> None:
     harness = Harness(loop)
-    metering = SimpleNamespace(charged=None, began_ns=0, handler_of=lambda _key, handler: handler)
+    metering = SimpleNamespace(begin=lambda: None, end=lambda: None, handler_of=lambda _key, handler: handler)
     harness.broker.quotas = quotas = SimpleNamespace(measures_time=False, metering=metering)
     renewable(harness, [True])
     for number in (1, 2, 3):
