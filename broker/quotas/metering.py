@@ -49,7 +49,7 @@ class Metering:
         self._quotas = quotas
         self._handlers: dict[Handler, Handler] = {}
         self.began_ns = 0
-        """When the present request has arrived, as its decoding counts, too: from `begin` to `end`. 0 while no request is
+        """When the present request has arrived, as its decoding counts, too: from `begin` to `end`. 0 while none is
         served, and where time does not count."""
         self._charged: ClientMeters | None = None
         self._charged_ns = 0
