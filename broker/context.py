@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from gregor.protocol.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
+    from gregor.broker.authorization.known_client import KnownClient
     from gregor.broker.authorization.model import Authorizer
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
@@ -76,6 +77,8 @@ class ClientConnection(Protocol):
     def peer(self) -> str: ...
     @property
     def principal(self) -> Principal: ...
+    @property
+    def known(self) -> KnownClient: ...
 
     @property
     def software(self) -> ClientSoftware: ...

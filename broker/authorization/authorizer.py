@@ -38,11 +38,8 @@ class BuiltInAuthorizer:
         self._rules = RuleSet()
         self._decisions: dict[_Key, _Decisions] = {}
         self._decisions_count = 0
-        self._generation = 0
-
-    @property
-    def generation(self) -> int:
-        return self._generation
+        self.generation = 0
+        """Grows at each change of the rules. An attribute, as each Produce request compares it."""
 
     @property
     def remembered_decisions(self) -> int:
@@ -52,7 +49,7 @@ class BuiltInAuthorizer:
         """Let a pattern have these rules and no others; all decisions are made anew."""
         self._rules.replace(pattern, rules)
         self._forget()
-        self._generation += 1
+        self.generation += 1
 
     # -- decisions -------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.broker.fetch.follower_sessions import replica_of
 from gregor.broker.fetch.reads import MAX_FETCHES, TOPIC_IDS_FROM, RepeatedRead, release_records, set_offsets
 from gregor.broker.fetch.session_cache import NO_SESSION
-from gregor.broker.fetch.sessions import Reader
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
@@ -23,10 +22,11 @@ from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.log.log import LogSlice
 
 if TYPE_CHECKING:
+    from gregor.broker.authorization.read_rights import ReadRights
     from gregor.broker.context import Call
     from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.sessions import FetchContext, FetchedPartition
-    from gregor.broker.quotas.quotas import ClientMeters, Quotas
+    from gregor.broker.quotas.quotas import ClientMeters
     from gregor.replication.partition.partition import Partition
     from gregor.storage.log.log import Log
 
@@ -35,6 +35,8 @@ STORAGE_ERROR_FROM = 6
 ZSTD_FROM = 10
 READ_COMMITTED = 1
 
+MAX_RESPONSE_BYTES = 2**32
+"""Above the size of any response: its records are limited by an int32, and its partitions by their request."""
 RESPONSE_BYTES, PARTITION_BYTES = 32, 48
 """Approximate sizes of a response and of a partition in it, without records; the encoder alone knows the exact ones."""
 
@@ -81,8 +83,9 @@ class FetchRead(RepeatedRead):
         "_min_bytes",
         "_rack",
         "_racks",
+        "_read_bytes",
         "_read_committed",
-        "_reader",
+        "_rights",
     )
 
     _broker: FetchPathContext
@@ -96,25 +99,26 @@ class FetchRead(RepeatedRead):
         """0 for a debugging tool: its reads are not those of consumers."""
         self._busy_ns = 0
         self._meters: ClientMeters | None = None
-        """Those of the quotas at the beginning of the fetch."""
-        if broker.quotas is not None and self._follower < 0:
-            self._meters = meters = broker.quotas.metering.meters_of(call)
-            if meters.fetch is not None:  # more would be throttled in any case
+        """Those of the quotas at the beginning of the fetch, or at its end if it had to wait."""
+        quotas = broker.quotas
+        if quotas is not None and self._follower < 0:
+            known = call.connection.known
+            meters = known.meters
+            if meters.generation != quotas.generation or known.client_id != call.client_id:
+                meters = known.find_meters(quotas, call.connection.principal.name, call.client_id)
+            self._meters = meters
+            if meters.max_fetch_bytes < MAX_RESPONSE_BYTES:  # more would be throttled in any case
                 rest_bytes = meters.max_fetch_bytes - RESPONSE_BYTES - PARTITION_BYTES * len(context.partitions)
-                if rest_bytes < self._max_bytes:
-                    self._max_bytes = max(0, rest_bytes)
+                self._max_bytes = max(0, min(self._max_bytes, rest_bytes))
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._read_committed = request.isolation_level == READ_COMMITTED and self._follower < 0
         self._leader_only = call.version < RACKS_FROM or self._follower >= 0
         self._rack = request.rack_id if broker.sends_to_racks and not self._leader_only else ""
         self._racks: dict[int, str | None] = {}
-        self._reader: Reader | None = None
+        self._read_bytes = 0
+        """The size of the records of the last `collect`."""
+        self._rights: ReadRights | None = None
         """None: the client may read every topic."""
-        if broker.authorizer is not None and self._follower < 0:
-            connection = call.connection
-            self._reader = context.known_reader(
-                Reader(connection.principal, connection.host, broker.authorizer.generation)
-            )
 
     def partitions(self) -> list[Partition]:
         """Return the replicas whose changes can satisfy the request."""
@@ -126,8 +130,15 @@ class FetchRead(RepeatedRead):
         return found
 
     def collect(self) -> None:
-        quotas = self._broker.quotas
-        began_ns = 0 if quotas is None else quotas.metering.present_begin_ns()
+        quotas, authorizer, meters = self._broker.quotas, self._broker.authorizer, self._meters
+        began_ns = 0
+        if meters is not None and meters.time is not None and quotas is not None:
+            began_ns = quotas.metering.began_ns or perf_counter_ns()
+        if authorizer is not None and self._follower < 0:  # the rules may have changed since the read before
+            known = self._call.connection.known
+            if known.rights.generation != authorizer.generation:
+                known.begin_rights(authorizer)
+            self._rights = known.rights
         self.missing = []
         left = self._max_bytes
         total = 0
@@ -156,12 +167,13 @@ class FetchRead(RepeatedRead):
                 data.aborted_transactions = [] if error.code in _BEFORE_THE_READ else None
                 self.satisfied = True
             self._found.append((wanted, data))
+        self._read_bytes = total
         if total >= self._min_bytes:
             self.satisfied = True
         if began_ns:
             self._busy_ns += perf_counter_ns() - began_ns
 
-    def _check_right(self, wanted: FetchedPartition) -> None:
+    def _check_right(self, wanted: FetchedPartition, rights: ReadRights) -> None:
         """Raise KafkaError if the client may not read the topic."""
         name: str | None = wanted.topic
         if self._call.version >= TOPIC_IDS_FROM:
@@ -170,12 +182,18 @@ class FetchRead(RepeatedRead):
         if name is not None and authorizer is not None:  # the read refuses an unknown topic id
             if not authorizer.allows(self._call, Operation.READ, ResourceType.TOPIC, name):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            wanted.allow(self._reader)
+            rights.remember(wanted.topic or wanted.topic_id)
+            wanted.allow(rights)
 
     def _read(self, wanted: FetchedPartition, data: FetchResponse.PartitionData, left: int, first: bool) -> int:
         broker = self._broker
-        if self._reader is not None and wanted.reader is not self._reader:
-            self._check_right(wanted)
+        rights = self._rights
+        if (
+            rights is not None
+            and wanted.rights is not rights
+            and (wanted.topic or wanted.topic_id) not in rights.topics
+        ):
+            self._check_right(wanted, rights)
         partition = broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
         if partition is None:
             raise self._unknown(wanted.topic, wanted.topic_id, wanted.index)
@@ -258,10 +276,17 @@ class FetchRead(RepeatedRead):
     def _known_to_client(self, error: ErrorCode) -> ErrorCode:
         return error if self._call.version >= STORAGE_ERROR_FROM else without_storage_errors(error)
 
-    def response(self) -> FetchResponse:
-        quotas = self._broker.quotas
-        if quotas is not None and self._follower < 0 and (throttle_ms := self._charge(quotas)):
-            return self._throttled(throttle_ms)
+    def response(self, now_ms: int | None = None) -> FetchResponse:
+        """`now_ms`: the present time, if the fetch has begun in this turn of the loop, so that its quotas are known."""
+        if now_ms is None:
+            now_ms = self._broker.now_ms()
+            self._find_quotas()
+        meters = self._meters
+        if meters is not None:  # what was read is counted, about as it is encoded
+            size_bytes = RESPONSE_BYTES + PARTITION_BYTES * len(self._found) + self._read_bytes
+            throttle_ms = meters.fetched(size_bytes, self._busy_ns, now_ms)
+            if throttle_ms:
+                return self._throttled(throttle_ms)
         session = self._context.session
         topics: dict[tuple[str, Uuid], FetchResponse.FetchableTopicResponse] = {}
         leaders: list[int] = []
@@ -303,18 +328,13 @@ class FetchRead(RepeatedRead):
         if partition is not None:
             partition.traffic.failed_fetch_requests += 1
 
-    def _charge(self, quotas: Quotas) -> int:
-        """Count what was read, and return the throttle time."""
-        size_bytes = RESPONSE_BYTES
-        for _, data in self._found:
-            size_bytes += PARTITION_BYTES
-            if data.records:
-                assert isinstance(data.records, LogSlice)  # not encoded or converted yet
-                size_bytes += data.records.size_bytes
-        meters = self._meters
-        if meters is None or meters.generation != quotas.generation:
-            meters = quotas.metering.meters_of(self._call)
-        return meters.fetched(size_bytes, self._busy_ns, quotas.now_ms())
+    def _find_quotas(self) -> None:
+        """Find the present quotas of a consumer that has waited."""
+        quotas, meters = self._broker.quotas, self._meters
+        if quotas is None or self._follower >= 0:
+            self._meters = None
+        elif meters is None or meters.generation != quotas.generation:
+            self._meters = quotas.metering.meters_of(self._call)
 
     def _throttled(self, throttle_ms: int) -> FetchResponse:
         """Throttle the connection, and return a response without records. A session that begins with this request does

@@ -13,20 +13,11 @@ from gregor.protocol.ids import Uuid
 
 if TYPE_CHECKING:
     from gregor.protocol.messages import FetchRequest
-    from gregor.protocol.principal import Principal
 
 
 MAX_WITHOUT_SESSION = 1000
 MAX_LEFT = 4096
 """Partitions that one session has left and that are remembered; the first ones are forgotten."""
-
-
-class Reader(NamedTuple):
-    """The client of a fetch, and the access rules of that time."""
-
-    principal: Principal
-    host: str
-    generation: int
 
 
 class FetchedPartition:
@@ -42,7 +33,7 @@ class FetchedPartition:
         "left_ms",
         "log_start_offset",
         "max_bytes",
-        "reader",
+        "rights",
         "topic",
         "topic_id",
     )
@@ -54,8 +45,8 @@ class FetchedPartition:
         self.last_sent_high_watermark = self.last_sent_log_start_offset = -1
         self.left_ms = 0
         """When the session was last without it: a client does not fetch a partition while it has records of it."""
-        self.reader: object = None
-        """The session's reader for whom READ on the topic was allowed."""
+        self.rights: object = None
+        """The rights of a connection under which READ on the topic was allowed (broker.authorization.read_rights)."""
 
     def update(self, wanted: FetchRequest.FetchPartition) -> None:
         """Store the position and the limits from a request."""
@@ -73,16 +64,17 @@ class FetchedPartition:
         """Begin the next read here: the batches before it have nothing for the client."""
         self.fetch_offset = offset
 
-    def allow(self, reader: object) -> None:
-        """Note that this reader of the session may read the topic."""
-        self.reader = reader
+    def allow(self, rights: object) -> None:
+        """Note that the connection with these rights may read the topic. Another connection, or another principal or
+        other rules on the same one, have another object of rights."""
+        self.rights = rights
 
 
 class FetchSession:
     """One session. `partitions` are in the order in which they are read; a partition of which records were sent moves
     to the end, so that none starves. `left` are those that the client has removed from it."""
 
-    __slots__ = ("client_id", "epoch", "id", "last_fetch_ms", "left", "partitions", "reader", "uses_ids")
+    __slots__ = ("client_id", "epoch", "id", "last_fetch_ms", "left", "partitions", "uses_ids")
 
     def __init__(self, uses_ids: bool, now_ms: int) -> None:
         self.id = NO_SESSION
@@ -92,7 +84,6 @@ class FetchSession:
         self.client_id = ""
         self.partitions: dict[SessionPartition, FetchedPartition] = {}
         self.left: dict[SessionPartition, FetchedPartition] = {}
-        self.reader: Reader | None = None
 
     def open(self, session_id: int) -> None:
         """Become a session of this id; the request that has opened it counts."""
@@ -119,12 +110,6 @@ class FetchSession:
                     self.left.pop(key, None)
                 partition.update(wanted)
 
-    def known_reader(self, reader: Reader) -> Reader:
-        """Return the present reader if it equals this one, which becomes it otherwise."""
-        if self.reader != reader:
-            self.reader = reader
-        return self.reader
-
     def note_client(self, client_id: str) -> None:
         """Note the client that has opened the session."""
         self.client_id = client_id
@@ -149,11 +134,6 @@ class FetchContext:
     @property
     def session_id(self) -> int:
         return NO_SESSION if self.session is None else self.session.id
-
-    def known_reader(self, reader: Reader) -> Reader:
-        """Return the session's reader if it equals this one, which becomes it otherwise. The rights on a partition were
-        checked for the same object, so another client or a change of the rules voids them."""
-        return reader if self.session is None else self.session.known_reader(reader)
 
 
 class LastFetch(NamedTuple):

@@ -56,16 +56,17 @@ def fetch(
     if call.version >= SESSIONS_FROM and replica_id >= 0:
         return broker.follower_sessions.fetch(broker, request, call)
     uses_ids = call.version >= TOPIC_IDS_FROM
+    now_ms = broker.now_ms()
     try:
-        context = broker.fetch_sessions.context(request, uses_ids, broker.now_ms())
+        context = broker.fetch_sessions.context(request, uses_ids, now_ms)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     if not context.incremental and replica_id == CONSUMER:
-        broker.fetch_sessions.note_client(call.client_id, call.connection, context, broker.now_ms())
+        broker.fetch_sessions.note_client(call.client_id, call.connection, context, now_ms)
     read = FetchRead(broker, request, call, context)
     read.collect()
     if not read.missing and (read.satisfied or request.max_wait_ms <= 0):
-        return read.response()
+        return read.response(now_ms)
     return DelayedFetch(broker.loop, read, max(0, request.max_wait_ms) / 1000)
 
 

@@ -15,12 +15,13 @@ import asyncio
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from gregor.broker.authorization.known_client import KnownClient
 from gregor.broker.context import UNKNOWN_SOFTWARE, ClientSoftware
 from gregor.broker.log import logger
 from gregor.broker.net.dispatch import Dispatcher
 from gregor.broker.net.inbound import Inbound
 from gregor.broker.net.outbound import Outbound
-from gregor.broker.net.produce_fast_path import AuthorizedRoutes, ProduceRoutes
+from gregor.broker.net.produce_fast_path import ProduceRoutes
 from gregor.broker.net.receive_buffers import SHARED_BYTES
 from gregor.broker.security.token_receiver import TokenReceiver, before_authentication
 from gregor.config.definitions import ConfigError
@@ -56,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "closed",
         "host",
+        "known",
         "listener",
         "number",
         "peer",
@@ -76,8 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._shared_view = broker.buffers.shared_view
         self._throttle: asyncio.TimerHandle | None = None
         self._routes = ProduceRoutes(broker, self)
-        if broker.authorizer is not None:
-            self._routes = AuthorizedRoutes(broker, broker.authorizer, self)
+        self.known = KnownClient()
         self.closed = False
         self.principal = ANONYMOUS
         self.software = UNKNOWN_SOFTWARE
@@ -261,12 +262,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def restrict(self, max_request_bytes: int) -> None:
         handlers = before_authentication(self._broker.handlers)
-        self._routes.clear()
+        self._forget_client()
         self._dispatcher.serve(handlers, Receiver(max_request_bytes))
 
     def admit(self, principal: Principal) -> None:
         self.principal = principal
+        self._forget_client()
         self._dispatcher.serve(self._broker.handlers, Receiver(self._broker.max_request_bytes))
+
+    def _forget_client(self) -> None:
+        """Forget the rights and the rates of the client before a login, which may lead to another principal."""
+        self._routes.clear()
+        self.known = KnownClient()
 
     def expect_tokens(self, max_token_bytes: int) -> None:
         self._dispatcher.serve({}, TokenReceiver(max_token_bytes))

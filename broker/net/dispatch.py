@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from gregor.broker.request_log.log import RequestLog
     from gregor.broker.security.session import SaslSession
 
+_FETCH = ApiKey.FETCH.value
 _PRODUCE = ApiKey.PRODUCE.value
 _INT32 = Struct(">i")
 
@@ -108,8 +109,9 @@ class Dispatcher:
                 self._refuse_version(key, version, correlation_id)
             return
         quotas = broker.quotas
-        if quotas is not None:
-            quotas.metering.begin()
+        metering = None if quotas is None or not quotas.measures_time else quotas.metering
+        if metering is not None:
+            metering.begin()
         try:
             if not entry.eager or stop - start > LARGE_REQUEST_BYTES:
                 client_id, position = request_header(view, start + HEAD_BYTES, stop, entry.header_versions[version][0])
@@ -124,17 +126,23 @@ class Dispatcher:
                 elif stop - start > LARGE_REQUEST_BYTES:
                     result = self._serve_large(entry, view, position, stop, call)
                 else:
-                    handler = entry.handler if quotas is None else quotas.metering.handler_of(entry.key, entry.handler)
+                    handler = entry.handler
+                    if metering is not None and key != _FETCH:
+                        handler = metering.handler_of(entry.key, handler)
                     result = handler(broker, entry.decoders[version](view[:stop], position)[0], call)
             elif broker.request_turns.admits(stop - start):
                 result = self._begin(entry, view, start, stop, version, correlation_id)
             else:
+                if metering is not None:
+                    metering.end()
                 self._postpone(entry, memoryview(bytes(view[start:stop])), version, correlation_id)
                 return
-        except (FramingError, MalformedMessage):
-            raise
-        except Exception as error:  # a bug: it must not end the loop or other connections
-            self._failed(entry, version, error)
+        except Exception as error:
+            if metering is not None:
+                metering.end()
+            if isinstance(error, (FramingError, MalformedMessage)):
+                raise
+            self._failed(entry, version, error)  # a bug: it must not end the loop or other connections
             return
         if isinstance(result, Deferred):
             self._defer(entry, version, correlation_id, result)
@@ -142,8 +150,8 @@ class Dispatcher:
             self._defer(entry, version, correlation_id, self._as_task(entry, result))
         else:
             self._answer(entry, version, correlation_id, result)
-        if quotas is not None:
-            quotas.metering.end()
+        if metering is not None:
+            metering.end()
 
     def dispatch_logged(
         self, log: RequestLog, view: memoryview, start: int, stop: int, key: int, version: int, correlation_id: int
@@ -289,12 +297,15 @@ class Dispatcher:
         if has_ended and not entry.changes:
             return
         quotas = self._broker.quotas
-        if quotas is not None:
-            quotas.metering.begin()
+        metering = None if quotas is None or not quotas.measures_time else quotas.metering
+        if metering is not None:
+            metering.begin()
         self._inbound.end_work()
         try:
             result = self._begin(entry, data, 0, len(data), version, correlation_id)
         except Exception as error:
+            if metering is not None:
+                metering.end()
             self._ended_with(entry, version, error)
             return
         if hasattr(result, "__await__") and not isinstance(result, Deferred):
@@ -302,8 +313,8 @@ class Dispatcher:
         if not has_ended:
             proceed = self._defer if isinstance(result, Deferred) else self._answer
             proceed(entry, version, correlation_id, result, pending)
-        if quotas is not None:
-            quotas.metering.end()
+        if metering is not None:
+            metering.end()
         self._client.resume()
 
     # ---- large requests -------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.broker.context import Call
+from gregor.broker.quotas.quotas import NO_METERS
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -38,7 +39,6 @@ from gregor.protocol.topic_names import INTERNAL_TOPICS
 if TYPE_CHECKING:
     import asyncio
 
-    from gregor.broker.authorization.model import Authorizer
     from gregor.broker.context import ClientConnection
     from gregor.broker.net.context import ConnectionContext
     from gregor.broker.net.outbound import Chunk
@@ -118,12 +118,16 @@ class _Route:
         self.fields = fields
         self.timeout_s = timeout_s
         self.client_id = client_id
-        self.meters: ClientMeters | None = None
+        self.meters: ClientMeters = NO_METERS
         self.waits = acks == -1 and not partition.commits_at_once
 
 
 class ProduceRoutes:
     """The routes of one connection.
+
+    With an authorizer there are routes only for topics to which the client may write. A route stands for that decision,
+    and an append by it only compares the generation of the access rules: a change of the rules ends all routes. So does
+    a login, before and after which the connection may have different rights.
 
     Most prefixes have the same length, that of the request before; some other lengths are tried when it finds no route.
     The fields of a prefix determine its end, so no prefix is the beginning of another.
@@ -131,12 +135,14 @@ class ProduceRoutes:
 
     __slots__ = (
         "_answers",
+        "_authorizer",
         "_broker",
         "_client",
         "_lengths",
         "_pending",
         "_prefix_bytes",
         "_routes",
+        "_rules_generation",
         "_timer",
         "_unlearnt",
     )
@@ -151,6 +157,8 @@ class ProduceRoutes:
         self._routes: dict[bytes, _Route] = {}
         self._answers: dict[tuple[str, Uuid, int], tuple[bytearray, int]] = {}
         self._unlearnt = 0
+        self._authorizer = authorizer = broker.authorizer
+        self._rules_generation = 0 if authorizer is None else authorizer.generation
 
     def close(self) -> None:
         """Cancel the pending responses: the connection has ended."""
@@ -179,10 +187,7 @@ class ProduceRoutes:
         self, view: memoryview, start: int, stop: int, version: int, correlation_id: int
     ) -> bytes | PendingProduce | None:
         """Append the records of the request in `view[start:stop]` and return its response's frame, empty for acks=0, or
-        the Deferred of it.
-
-        None: the request has no known route, or fails; nothing was appended and the general handler must serve it.
-        """
+        the Deferred of it. None: nothing was appended; the general handler must serve it."""
         begin = start + HEAD_BYTES
         position = begin + self._prefix_bytes
         if position == begin or position + 5 > stop:
@@ -192,6 +197,9 @@ class ProduceRoutes:
             route = self._by_another_length(view, begin, stop)
             position = begin + self._prefix_bytes
         if route is None or route.version != version or route.generation != self._broker.replicas.generation:
+            return None
+        authorizer = self._authorizer
+        if authorizer is not None and authorizer.generation != self._rules_generation:
             return None
         if version >= FLEXIBLE_FROM:
             byte = view[position]
@@ -215,41 +223,50 @@ class ProduceRoutes:
             or view[position + ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT
         ):
             return None
-        quotas = self._broker.quotas
-        began_ns = 0 if quotas is None else perf_counter_ns()
+        now_ms = int(time() * 1000)
+        quotas, throttle_ms = self._broker.quotas, 0
         try:
-            info = route.partition.append(view[position:end], int(time() * 1000), route.acks)
+            if quotas is None:
+                info = route.partition.append(view[position:end], now_ms, route.acks)
+            else:
+                info, throttle_ms = self._append_metered(quotas, route, view[position:end], stop - start, now_ms)
         except KafkaError as error:
             _restore(error, view, position)
             return None
         if info.duplicate:
             self._broker.replicas.traffic.repeats.duplicate(route.client_id)
-        throttle_ms = 0 if quotas is None else self._charge(quotas, route, stop - start, began_ns)
+        answer = self._throttled(route.answer, version, throttle_ms) if throttle_ms else route.answer
         if route.acks == 0:
             return b""
-        answer = route.answer
         _INT32.pack_into(answer, SIZE_BYTES, correlation_id)
         _PARTITION.pack_into(
             answer, route.fields, route.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
         )
-        if throttle_ms:
-            answer = _throttled(answer, version, throttle_ms)
         return self._pending_answer(route, info, bytearray(answer)) if route.waits else bytes(answer)
 
-    def _charge(self, quotas: Quotas, route: _Route, size_bytes: int, began_ns: int) -> int:
-        """Count a request whose records are appended; throttle the connection and return the time, 0 within the
-        quotas."""
-        client = self._client
-        if client is None:
-            return 0
+    def _append_metered(
+        self, quotas: Quotas, route: _Route, records: memoryview, size_bytes: int, now_ms: int
+    ) -> tuple[AppendInfo, int]:
+        """Append records and count their request; return the throttle time, too."""
         meters = route.meters
-        if meters is None or meters.generation != quotas.generation:
-            meters = route.meters = quotas.meters_of(client.principal.name, route.client_id)
-        busy_ns = perf_counter_ns() - began_ns if meters.time is not None and route.acks else 0
-        throttle_ms = meters.produced(size_bytes, busy_ns, quotas.now_ms())
-        if throttle_ms:
-            client.throttle(throttle_ms)
-        return throttle_ms
+        if meters.generation != quotas.generation:
+            meters = route.meters = self._meters_of(quotas, route)
+        began_ns = perf_counter_ns() if meters.time is not None and route.acks else 0
+        info = route.partition.append(records, now_ms, route.acks)
+        return info, meters.produced(size_bytes, began_ns and perf_counter_ns() - began_ns, now_ms)
+
+    def _meters_of(self, quotas: Quotas, route: _Route) -> ClientMeters:
+        client = self._client
+        return NO_METERS if client is None else quotas.meters_of(client.principal.name, route.client_id)
+
+    def _throttled(self, answer: bytearray, version: int, throttle_ms: int) -> bytearray:
+        """Throttle the connection, and return the response with the throttle time: the last field, before the tags of
+        the response."""
+        if self._client is not None:
+            self._client.throttle(throttle_ms)
+        answer = bytearray(answer)
+        _INT32.pack_into(answer, len(answer) - (5 if version >= FLEXIBLE_FROM else 4), throttle_ms)
+        return answer
 
     def _pending_answer(self, route: _Route, info: AppendInfo, frame: bytearray) -> bytes | PendingProduce:
         pending = PendingProduce(frame, route.fields)
@@ -294,7 +311,9 @@ class ProduceRoutes:
         version: int,
         client_id: str | None = None,
     ) -> None:
-        """Store the route of a decoded request, if the request is plain."""
+        """Store the route of a decoded request, if the request is plain and the client may write to its topic."""
+        if not self._may_write(request, version):
+            return
         if version < ROUTES_FROM or request.transactional_id is not None or len(request.topic_data) != 1:
             return
         topic = request.topic_data[0]
@@ -344,6 +363,26 @@ class ProduceRoutes:
             client_id,
         )
 
+    def _may_write(self, request: ProduceRequest, version: int) -> bool:
+        authorizer = self._authorizer
+        if authorizer is None:
+            return True
+        if authorizer.generation != self._rules_generation:
+            self.clear()
+            self._rules_generation = authorizer.generation
+        client = self._client
+        if len(request.topic_data) != 1 or client is None:
+            return False
+        topic = request.topic_data[0]
+        name: str | None = topic.name
+        if topic.topic_id != ZERO_UUID:
+            name = self._broker.metadata.topic_name(topic.topic_id)
+        call = Call(client, ApiKey.PRODUCE, version, 0, None)
+        # The guard, which serves the request next, logs a denial.
+        return name is not None and authorizer.allows(
+            call, Operation.WRITE, ResourceType.TOPIC, name, logs_denial=False
+        )
+
     def _template(self, topic: ProduceRequest.TopicProduceData, version: int) -> tuple[bytearray, int]:
         """Return the response that the routes of a topic share, and the position of its partition's fields."""
         key = topic.name, topic.topic_id, version
@@ -351,58 +390,6 @@ class ProduceRoutes:
         if found is None:
             found = self._answers[key] = _answer_template(topic, version)
         return found
-
-
-class AuthorizedRoutes(ProduceRoutes):
-    """The routes of one connection where an authorizer is configured: for topics to which the client may write.
-
-    A route stands for that decision, and an append by it only compares the authorizer's generation: a change of the
-    rules ends all routes.
-    """
-
-    __slots__ = ("_authorizer", "_generation")
-
-    def __init__(self, broker: ConnectionContext, authorizer: Authorizer, client: ClientConnection) -> None:
-        super().__init__(broker, client)
-        self._authorizer = authorizer
-        self._generation = authorizer.generation
-
-    def produce(
-        self, view: memoryview, start: int, stop: int, version: int, correlation_id: int
-    ) -> bytes | PendingProduce | None:
-        if self._generation != self._authorizer.generation:
-            self._begin_anew()
-            return None
-        return super().produce(view, start, stop, version, correlation_id)
-
-    def learn(
-        self,
-        request: ProduceRequest,
-        view: memoryview,
-        start: int,
-        stop: int,
-        version: int,
-        client_id: str | None = None,
-    ) -> None:
-        if self._generation != self._authorizer.generation:
-            self._begin_anew()
-        client = self._client
-        if len(request.topic_data) != 1 or client is None:
-            return
-        topic = request.topic_data[0]
-        name: str | None = topic.name
-        if topic.topic_id != ZERO_UUID:
-            name = self._broker.metadata.topic_name(topic.topic_id)
-        call = Call(client, ApiKey.PRODUCE, version, 0, None)
-        # The guard, which serves the request next, logs a denial.
-        if name is not None and self._authorizer.allows(
-            call, Operation.WRITE, ResourceType.TOPIC, name, logs_denial=False
-        ):
-            super().learn(request, view, start, stop, version, client_id)
-
-    def _begin_anew(self) -> None:
-        self.clear()
-        self._generation = self._authorizer.generation
 
 
 def _has_routes(partition: Partition | None) -> TypeGuard[Partition]:
@@ -424,13 +411,6 @@ def _restore(error: KafkaError, view: memoryview, position: int) -> None:
     response. A failed write has left its offset in the batch, where there was 0."""
     if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
         _BASE_OFFSET.pack_into(view, position, 0)
-
-
-def _throttled(answer: bytearray, version: int, throttle_ms: int) -> bytearray:
-    """Return the response with its throttle time: the last field, before the tags of the response."""
-    answer = bytearray(answer)
-    _INT32.pack_into(answer, len(answer) - (5 if version >= FLEXIBLE_FROM else 4), throttle_ms)
-    return answer
 
 
 def _answer_template(topic: ProduceRequest.TopicProduceData, version: int) -> tuple[bytearray, int]:

@@ -38,8 +38,6 @@ NOT_METERED = frozenset(
 )
 """Requests among brokers, and those of logins, of which Apache Kafka counts no time either; the first two are counted
 elsewhere."""
-MAX_DECODING_NS = 10_000_000
-"""Limit of the time from the arrival of a request to its handler; longer decoding is done in steps."""
 _METADATA_THROTTLE_FROM = 3
 _INT32 = Struct(">i")
 
@@ -50,30 +48,29 @@ class Metering:
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
         self._handlers: dict[Handler, Handler] = {}
-        self._began_ns = 0
+        self.began_ns = 0
+        """When the present request has arrived, as its decoding counts, too: from `begin` to `end`. 0 while none is
+        served, and where time does not count."""
         self._charged: ClientMeters | None = None
         self._charged_ns = 0
 
     # -- the time of the present request ---------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Note that a request has arrived: its decoding counts, too."""
-        self._charged = None
-        self._began_ns = perf_counter_ns() if self._quotas.measures_time else 0
+        """Note that a request has arrived."""
+        self.began_ns = perf_counter_ns()
 
     def present_begin_ns(self) -> int:
         """Return the beginning of the present request, or the present time if its handler is called later; 0 where time
         does not count."""
         if not self._quotas.measures_time:
             return 0
-        now_ns = perf_counter_ns()
-        began_ns, self._began_ns = self._began_ns, 0
-        # An older one is of a request that has failed, or waits for the next turns of the loop.
-        return began_ns if now_ns - began_ns < MAX_DECODING_NS else now_ns
+        return self.began_ns or perf_counter_ns()
 
     def end(self) -> None:
-        """Count the time since the response was made, for the next requests."""
-        self._began_ns = 0
+        """Note that the present request is served, or waits; count the time since its response was made, for the next
+        requests."""
+        self.began_ns = 0
         charged, self._charged = self._charged, None
         if charged is not None:
             charged.worked_unchecked(perf_counter_ns() - self._charged_ns, self._quotas.now_ms())
@@ -85,11 +82,11 @@ class Metering:
 
     def handler_of(self, key: ApiKey, handler: Handler) -> Handler:
         """Return the handler of an API, in a form that counts its time where time counts."""
-        if not self._quotas.measures_time or key in NOT_METERED:
+        if not self._quotas.measures_time:
             return handler
         metered = self._handlers.get(handler)
         if metered is None:
-            metered = self._handlers[handler] = self._metered(handler)
+            metered = self._handlers[handler] = handler if key in NOT_METERED else self._metered(handler)
         return metered
 
     def _metered(self, handler: Handler) -> Handler:
@@ -125,7 +122,8 @@ class Metering:
         if meters.time is None:
             return response
         throttle_ms = meters.worked(busy_ns, self._quotas.now_ms())
-        self._charged, self._charged_ns = meters, perf_counter_ns()
+        if self.began_ns:
+            self._charged, self._charged_ns = meters, perf_counter_ns()
         return throttled(response, call, throttle_ms)
 
     # -- Produce ---------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from gregor.replication.entities.quotas import (
 )
 
 MIN_RATES_TO_SWEEP = 1024
+_NO_GENERATION = -1
 PERCENT_PER_NS = 100 / 1_000_000_000
 
 
@@ -57,18 +58,19 @@ class ClientMeters:
         self.generation = generation
         self.produce = produce
         self.fetch = fetch
-        self.max_fetch_bytes = 0 if fetch is None else int(fetch.max_in_windows)
-        """The size of the largest response that does not exceed the quota by itself; 0 without one."""
+        self.max_fetch_bytes = LONG_MAX if fetch is None else int(fetch.max_in_windows)
+        """The size of the largest response that does not exceed the quota by itself."""
         self.time = time
         """Percent of this process, which serves requests on one core."""
         self.changes = changes
 
     def produced(self, size_bytes: int, busy_ns: int, now_ms: int) -> int:
         """Count a Produce request and return the throttle time. `busy_ns`: 0 where only bytes count (acks=0)."""
-        produce = self.produce
+        produce, time = self.produce, self.time
         throttle_ms = 0 if produce is None else produce.record(size_bytes, now_ms)
-        if busy_ns and self.time is not None:
-            return max(throttle_ms, self.time.record(busy_ns * PERCENT_PER_NS, now_ms))
+        if busy_ns and time is not None:
+            of_time_ms = time.record(busy_ns * PERCENT_PER_NS, now_ms)
+            return of_time_ms if of_time_ms > throttle_ms else throttle_ms
         return throttle_ms
 
     def fetched(self, size_bytes: int, busy_ns: int, now_ms: int) -> int:
@@ -78,12 +80,14 @@ class ClientMeters:
         Unlike in Apache Kafka, a response that exceeds the quota by itself, because its first batch is so large, is
         sent where nothing else was within the windows: else the consumer could never get past that batch.
         """
-        fetch = self.fetch
+        fetch, time = self.fetch, self.time
         throttle_ms = 0 if fetch is None else fetch.record(size_bytes, now_ms)
         if throttle_ms and fetch is not None and fetch.total == size_bytes:
             throttle_ms = 0
-        if busy_ns and self.time is not None:
-            throttle_ms = max(throttle_ms, self.time.record(busy_ns * PERCENT_PER_NS, now_ms))
+        if busy_ns and time is not None:
+            of_time_ms = time.record(busy_ns * PERCENT_PER_NS, now_ms)
+            if of_time_ms > throttle_ms:
+                throttle_ms = of_time_ms
         if throttle_ms and fetch is not None:
             fetch.unrecord(size_bytes, now_ms)
         return throttle_ms
@@ -96,6 +100,10 @@ class ClientMeters:
         """Count time that has no influence on a response any more, only on the next ones."""
         if self.time is not None:
             self.time.record_unchecked(busy_ns * PERCENT_PER_NS, now_ms)
+
+
+NO_METERS = ClientMeters(_NO_GENERATION, None, None, None, None)
+"""Of no client: stands where the rates have not been found yet, and is of no generation of the limits."""
 
 
 class Quotas:
@@ -176,7 +184,7 @@ class Quotas:
             limit_ms = window_ms if key == REQUEST_PERCENTAGE else None
             rate = WindowedRate(found.limit, samples, window_ms, self.now_ms(), limit_ms)
             self._rates[key, found.shared] = rate
-        rate.bound = found.limit
+        rate.limit_to(found.limit)
         return rate
 
     def _bucket(self, pair: tuple[str, str]) -> TokenBucket | None:

@@ -5,7 +5,8 @@ but by at least `samples - 1` whole windows: a client that begins may send a bur
 (org.apache.kafka.common.metrics.stats.Rate, SampledStat). A sample expires when nothing was recorded in it for all
 windows together; it then begins anew, empty. One sample more is kept than there are windows.
 
-Pure: the caller passes the time. A record within the present window costs a few additions and one comparison.
+Pure: the caller passes the time. A record costs one addition and two comparisons while its window lasts and the sum of
+all windows is below that which no client exceeds the bound with, however short the time was.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ class WindowedRate:
     """The rate of one client, or of clients that share a quota, in units per second; and its bound."""
 
     __slots__ = (
+        "_before",
         "_check_ms",
         "_current",
         "_expire_ms",
+        "_free",
         "_lasts_ms",
         "_min_elapsed_ms",
         "_min_windows",
@@ -37,7 +40,6 @@ class WindowedRate:
     def __init__(
         self, bound: float, samples: int, window_ms: int, now_ms: int, max_throttle_ms: int | None = None
     ) -> None:
-        self.bound = bound
         self.max_throttle_ms = max_throttle_ms
         """Limit of a throttle time; None where Kafka has no limit."""
         self._samples = samples
@@ -46,6 +48,9 @@ class WindowedRate:
         self._min_elapsed_ms = (samples - 1) * window_ms
         self._expire_ms = samples * window_ms
         self._values: list[float] = [0]
+        """The sums of the samples, that of the present one without what was recorded since `_store`."""
+        self._before: float = 0
+        """The sum over all samples but the present one."""
         self._starts_ms = [now_ms]
         self._lasts_ms = [now_ms]
         self._current = 0
@@ -56,21 +61,19 @@ class WindowedRate:
         """The time of the last record."""
         self._check_ms = now_ms + window_ms
         """From here on the present window is over, or a sample expires."""
+        self.limit_to(bound)
 
     def record(self, value: float, now_ms: int) -> int:
         """Record a value and return the throttle time, 0 within the bound."""
-        if now_ms >= self._check_ms:
+        if now_ms < self._check_ms:
+            self.last_ms = now_ms
+            self.total = total = self.total + value
+            if total <= self._free:
+                return 0
+        else:
             self._advance(now_ms)
-        self.last_ms = now_ms
-        self._values[self._current] += value
-        self.total = total = self.total + value
-        if total * MS_PER_S <= self.bound * self._min_elapsed_ms:
-            return 0  # the elapsed time is at least this
-        elapsed_ms = now_ms - self._oldest_ms
-        missing = self._min_windows - elapsed_ms // self._window_ms
-        if missing > 0:
-            elapsed_ms += missing * self._window_ms
-        elapsed_ms = elapsed_ms or 1
+            self.total = total = self.total + value
+        elapsed_ms = self._elapsed_ms(now_ms)
         if total * MS_PER_S <= self.bound * elapsed_ms:
             return 0
         return self._throttle_ms(total, elapsed_ms)
@@ -84,11 +87,11 @@ class WindowedRate:
         if now_ms >= self._check_ms:
             self._advance(now_ms)
         self.last_ms = now_ms
-        self._values[self._current] += value
         self.total += value
 
     def measure(self, now_ms: int) -> float:
         """Return the present rate per second."""
+        self._store()
         self._expire(now_ms)
         return self.total / (self._elapsed_ms(now_ms) / MS_PER_S)
 
@@ -100,6 +103,8 @@ class WindowedRate:
     def limit_to(self, bound: float) -> None:
         """Throttle above this bound from now on; what was recorded counts."""
         self.bound = bound
+        self._free = bound * self._min_elapsed_ms / MS_PER_S
+        """Up to this sum over all windows the bound is kept: the elapsed time is at least `_min_elapsed_ms`."""
 
     def is_idle(self, now_ms: int) -> bool:
         """Return whether nothing is left of what was recorded, so that a new rate would measure the same."""
@@ -120,7 +125,7 @@ class WindowedRate:
 
     def _advance(self, now_ms: int) -> None:
         """Begin the sample of another window if the present one is over, and expire old samples."""
-        self._lasts_ms[self._current] = self.last_ms
+        self._store()
         if now_ms - self._starts_ms[self._current] >= self._window_ms:
             self._current = current = (self._current + 1) % (self._samples + 1)
             if current == len(self._values):
@@ -129,17 +134,22 @@ class WindowedRate:
                 self._lasts_ms.append(now_ms)
             else:
                 self._clear(current, now_ms)
-        self.last_ms = now_ms
+        self._lasts_ms[self._current] = now_ms
         self._expire(now_ms)
+
+    def _store(self) -> None:
+        """Note in the present sample what was recorded in it."""
+        self._values[self._current] = self.total - self._before
+        self._lasts_ms[self._current] = self.last_ms
 
     def _expire(self, now_ms: int) -> None:
         lasts_ms = self._lasts_ms
-        lasts_ms[self._current] = self.last_ms
         for index, last_ms in enumerate(lasts_ms):
             if now_ms - last_ms >= self._expire_ms:
                 self._clear(index, now_ms)
         self.last_ms = lasts_ms[self._current]
         self.total = sum(self._values)
+        self._before = self.total - self._values[self._current]
         self._oldest_ms = min(self._starts_ms)
         expires_ms = min(lasts_ms) + self._expire_ms
         self._check_ms = min(self._starts_ms[self._current] + self._window_ms, expires_ms)

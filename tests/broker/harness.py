@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
+from gregor.broker.authorization.known_client import KnownClient
 from gregor.broker.context import UNKNOWN_SOFTWARE, Call, ClientSoftware
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.outbound import Chunk
@@ -39,7 +40,7 @@ from gregor.protocol.messages import (
     ProduceResponse,
     ResponseHeader,
 )
-from gregor.protocol.principal import ANONYMOUS
+from gregor.protocol.principal import ANONYMOUS, Principal
 from gregor.protocol.records.batch import Record, build_batch, iter_batches
 from gregor.protocol.turns import run_all
 
@@ -71,8 +72,13 @@ class FakeConnection:
         self.session = None
         self.failures: list[str] = []
         self.held = False
-        self.principal = ANONYMOUS
+        self.known = KnownClient()
+        self.known_for: object = None
+        """The authorizer whose decisions are in `known`."""
         self.throttled_ms: list[int] = []
+
+    def admit(self, principal: Principal) -> None:
+        self.principal, self.known = principal, KnownClient()
 
     def throttle(self, duration_ms: int) -> None:
         self.throttled_ms.append(duration_ms)

@@ -76,6 +76,10 @@ def asked(harness: Harness, name: str, authorizer: FakeAuthorizer | None) -> Any
 def asked_for(harness: Harness, request: Any, version: int, authorizer: FakeAuthorizer | None) -> Any:
     harness.broker.authorizer = authorizer
     harness.broker.handlers = load_handlers(guarded=authorizer is not None)
+    connection: Any = harness.connection
+    if authorizer is not connection.known_for:
+        connection.known_for = authorizer
+        connection.admit(connection.principal)  # a broker has one authorizer: nothing is known from another one
     try:
         return harness.ask(request, version)
     finally:
@@ -240,10 +244,11 @@ def test_records_of_a_session_follow_the_rules_and_its_client(world: Harness) ->
     assert not asked_for(world, fetch([], session_epoch=1, **session), 11, authorizer).error_code
     assert len(authorizer.checks) == 1, "the right is known"
     connection: Any = world.connection
-    alice, connection.principal = connection.principal, Principal("User", "bob")
+    alice = connection.principal
+    connection.admit(Principal("User", "bob"))
     asked_for(world, fetch([], session_epoch=2, **session), 11, authorizer)
     assert len(authorizer.checks) == 2, "another client uses the session"
-    connection.principal = alice
+    connection.admit(alice)
     authorizer.deny(O.READ, R.TOPIC, MINE)
     answer = asked_for(world, fetch([], session_epoch=3, **session), 11, authorizer)
     assert [part.error_code for topic in answer.responses for part in topic.partitions] == [TOPIC_DENIED]

@@ -195,11 +195,13 @@ def test_a_quota_that_a_tool_writes_to_the_nodes_is_in_effect(harness: Harness) 
 
 
 def frozen(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop the clock of the quotas."""
+    """Stop the clock of the quotas and that of the broker."""
     quotas = harness.broker.quotas
     assert quotas is not None
     now_ms = quotas.now_ms()
     monkeypatch.setattr(quotas, "now_ms", lambda: now_ms)
+    monkeypatch.setattr(type(harness.broker), "now_ms", staticmethod(lambda: now_ms))
+    monkeypatch.setattr("gregor.broker.net.produce_fast_path.time", lambda: (now_ms + 0.5) / 1000)
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
@@ -229,7 +231,7 @@ def test_a_throttled_connection_is_served_again_when_the_time_is_over(harness: H
     wire.close()
 
 
-def test_requests_behind_a_throttled_one_wait(harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_behind_a_throttled_one_wait(harness: Harness, topic: str) -> None:
     from tests.broker.harness import request_frame
 
     harness.create_topic(topic)
@@ -238,7 +240,9 @@ def test_requests_behind_a_throttled_one_wait(harness: Harness, topic: str, monk
     frame = request_frame(produce_request(topic, batch(b"x" * 100)), 12)
     wire.send(frame)
     assert harness.broker.quotas is not None
-    monkeypatch.setattr(harness.broker.quotas.meters_of("ANONYMOUS", "tests").produce, "bound", 1)
+    rate = harness.broker.quotas.meters_of("ANONYMOUS", "tests").produce
+    assert rate is not None
+    rate.limit_to(1)
     view = wire.connection.get_buffer(65536)
     view[: 2 * len(frame)] = frame * 2
     wire.connection.buffer_updated(2 * len(frame))
@@ -363,3 +367,25 @@ def test_a_connection_of_an_address_above_its_rate_is_held_and_closed(
     for wire in wires[:1000]:
         assert not wire.transport.aborted
         wire.close()
+
+
+def test_a_changed_quota_acts_on_warm_connections(
+    harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic(topic)
+    wire = Wire(harness)
+    produce, fetch = produce_request(topic, batch(b"x" * 4000)), fetch_request([(topic, 0, 0)], max_wait_ms=0)
+    high, low = (dict.fromkeys(("producer_byte_rate", "consumer_byte_rate"), rate) for rate in (1e12, 1000.0))
+
+    def throttle_ms(request: Any) -> list[int]:
+        return [wire.ask(request, 12).throttle_time_ms for _ in range(4)]
+
+    monkeypatch.setattr(type(wire.connection), "throttle", lambda self, duration_ms: None)
+    assert alter(harness, {"client-id": "tests"}, high)[0] == 0
+    frozen(harness, monkeypatch)
+    assert throttle_ms(produce) == throttle_ms(fetch) == [0] * 4
+    assert alter(harness, {"client-id": "tests"}, low)[0] == 0
+    assert all(throttle_ms(produce)) and all(throttle_ms(fetch))
+    assert alter(harness, {"client-id": "tests"}, high)[0] == 0
+    assert throttle_ms(produce) == throttle_ms(fetch) == [0] * 4
+    wire.close()

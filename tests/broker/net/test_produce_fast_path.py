@@ -10,7 +10,7 @@ import pytest
 
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.broker.handlers.k00_produce import produce as general_produce
-from gregor.broker.net.produce_fast_path import ROUTES_FROM, AuthorizedRoutes, PendingProduce, ProduceRoutes
+from gregor.broker.net.produce_fast_path import ROUTES_FROM, PendingProduce, ProduceRoutes
 from gregor.broker.net.responses import encode_response
 from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.registry import Entry
@@ -366,7 +366,8 @@ def test_a_route_is_learnt_where_the_write_is_allowed_and_ends_with_the_rules(ve
     world, authorizer = World(), FakeAuthorizer()
     world.broker.metadata = SimpleNamespace(topic_name={TOPIC_ID: "t"}.get)
     client: Any = SimpleNamespace(principal=ANONYMOUS, host="127.0.0.1")
-    world.routes = AuthorizedRoutes(world.broker, authorizer, client)
+    world.broker.authorizer = authorizer
+    world.routes = ProduceRoutes(world.broker, client)
     frame = request_frame(version, batch(10))
     world.learn(frame, version)
     assert authorizer.checks == [(Operation.WRITE, ResourceType.TOPIC, "t")]
@@ -374,8 +375,8 @@ def test_a_route_is_learnt_where_the_write_is_allowed_and_ends_with_the_rules(ve
     assert len(authorizer.checks) == 1, "a route needs no check"
     authorizer.deny(Operation.WRITE, ResourceType.TOPIC, "t")
     assert world.fast(frame, version, 2) is None
-    assert world.broker.route_slots.used == 0
     world.learn(frame, version)
+    assert world.broker.route_slots.used == 0
     assert world.fast(frame, version, 3) is None
     assert len(world.partitions[0].appended) == 1
     authorizer.denied.clear()

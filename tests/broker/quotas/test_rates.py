@@ -293,6 +293,25 @@ def test_the_shortcuts_change_nothing(samples: int, records: list[tuple[int, int
         assert rate.record(value, now_ms) == slow.record(value, now_ms)
 
 
+@given(records=st.lists(st.tuples(st.integers(0, 3_000), st.floats(0, 3_000)), min_size=1, max_size=60))
+def test_the_sum_of_fractions_is_that_of_every_record(records: list[tuple[int, float]]) -> None:
+    now_ms = START_MS
+    rate, slow = WindowedRate(BOUND, 11, 1000, now_ms), SlowRate(11, 1000, now_ms)
+    for elapsed_ms, value in records:
+        now_ms += elapsed_ms
+        assert abs(rate.record(value, now_ms) - slow.record(value, now_ms)) <= 1
+        assert rate.total == pytest.approx(sum(total for total, _, _ in slow.kept))
+
+
+def test_a_lower_bound_acts_on_what_is_recorded_next() -> None:
+    rate = WindowedRate(BOUND, 11, 1000, START_MS)
+    assert rate.record(9_000, START_MS) == 0
+    rate.limit_to(BOUND / 2)
+    assert rate.record(0, START_MS) == 8_000
+    rate.limit_to(BOUND)
+    assert rate.record(0, START_MS) == 0
+
+
 def test_a_client_that_waits_for_its_throttle_time_runs_at_the_bound() -> None:
     now_ms = START_MS
     rate = WindowedRate(BOUND, 11, 1000, now_ms)
