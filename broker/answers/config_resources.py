@@ -57,9 +57,8 @@ async def alter_resources(
             await alter(resource)
         except KafkaError as error:
             refusal = {"error_code": error.code, "error_message": error.message or None}
-        answers.append(
-            answer_type(resource_type=resource.resource_type, resource_name=resource.resource_name, **refusal)
-        )
+        resource_fields = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+        answers.append(answer_type(**resource_fields, **refusal))
     return answers
 
 

@@ -9,7 +9,7 @@ these go to `on_deferred_response` when their logs are loaded. A controller on a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.storage.log.log import Log
 
-MessageT = TypeVar("MessageT")
+
 RequestAboutReplicas = LeaderAndIsrRequest | StopReplicaRequest
 
 
@@ -30,8 +30,8 @@ class _Kept(NamedTuple):
     """A partition's part of a request."""
 
     request: RequestAboutReplicas
-    topic: object
-    state: object
+    topic: Any
+    state: Any
 
     def alone(self) -> RequestAboutReplicas:
         """Return the request about this partition alone."""
