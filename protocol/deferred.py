@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 ValueT = TypeVar("ValueT")
+ResultT = TypeVar("ResultT")
 
 
 class DeferredCancelled(Exception):
@@ -83,6 +84,26 @@ def completed(value: ValueT) -> Deferred[ValueT]:
     deferred: Deferred[ValueT] = Deferred()
     deferred.complete(value)
     return deferred
+
+
+def transformed(source: Deferred[ValueT], change: Callable[[ValueT], ResultT]) -> Deferred[ResultT]:
+    """Return the Deferred of `change(value)`. A cancellation of either one cancels the other."""
+    changed: Deferred[ResultT] = Deferred()
+
+    def complete(source: Deferred[ValueT]) -> None:
+        if source.error is not None:
+            changed.fail(source.error)
+            return
+        try:
+            result = change(source.result())
+        except Exception as error:  # a bug: the party that needs the result fails, not the one that completes it
+            changed.fail(error)
+        else:
+            changed.complete(result)
+
+    changed.then(lambda changed: source.cancel() if changed.cancelled else None)
+    source.then(complete)
+    return changed
 
 
 class Wakeup(Protocol):

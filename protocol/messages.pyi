@@ -10,7 +10,10 @@ from gregor.protocol.ids import Uuid
 APIS: dict[int, str]
 OTHERS: dict[str, str]
 
-class ApiMessage:
+class Structure:
+    def replaced(self, **fields: object) -> Self: ...
+
+class ApiMessage(Structure):
     API_KEY: ClassVar[int]
     MIN_VERSION: ClassVar[int]
     MAX_VERSION: ClassVar[int]
@@ -80,7 +83,7 @@ class GroupMetadataKey(ApiMessage):
     def __init__(self, *, group: str = ...) -> None: ...
 
 class GroupMetadataValue(ApiMessage):
-    class MemberMetadata:
+    class MemberMetadata(Structure):
         member_id: str
         group_instance_id: str | None
         client_id: str
@@ -133,12 +136,12 @@ class ConsumerGroupPartitionMetadataKey(ApiMessage):
     def __init__(self, *, group_id: str = ...) -> None: ...
 
 class ConsumerGroupPartitionMetadataValue(ApiMessage):
-    class PartitionMetadata:
+    class PartitionMetadata(Structure):
         partition: int
         racks: list[str]
         def __init__(self, *, partition: int = ..., racks: list[str] = ...) -> None: ...
 
-    class TopicMetadata:
+    class TopicMetadata(Structure):
         topic_id: Uuid
         topic_name: str
         num_partitions: int
@@ -161,12 +164,12 @@ class ConsumerGroupMemberMetadataKey(ApiMessage):
     def __init__(self, *, group_id: str = ..., member_id: str = ...) -> None: ...
 
 class ConsumerGroupMemberMetadataValue(ApiMessage):
-    class ClassicProtocol:
+    class ClassicProtocol(Structure):
         name: str
         metadata: bytes
         def __init__(self, *, name: str = ..., metadata: bytes = ...) -> None: ...
 
-    class ClassicMemberMetadata:
+    class ClassicMemberMetadata(Structure):
         session_timeout_ms: int
         supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicProtocol]
         def __init__(
@@ -214,7 +217,7 @@ class ConsumerGroupTargetAssignmentMemberKey(ApiMessage):
     def __init__(self, *, group_id: str = ..., member_id: str = ...) -> None: ...
 
 class ConsumerGroupTargetAssignmentMemberValue(ApiMessage):
-    class TopicPartition:
+    class TopicPartition(Structure):
         topic_id: Uuid
         partitions: list[int]
         def __init__(self, *, topic_id: Uuid = ..., partitions: list[int] = ...) -> None: ...
@@ -230,7 +233,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(ApiMessage):
     def __init__(self, *, group_id: str = ..., member_id: str = ...) -> None: ...
 
 class ConsumerGroupCurrentMemberAssignmentValue(ApiMessage):
-    class TopicPartitions:
+    class TopicPartitions(Structure):
         topic_id: Uuid
         partitions: list[int]
         assignment_epochs: list[int] | None
@@ -265,7 +268,7 @@ class ConsumerGroupRegularExpressionValue(ApiMessage):
     def __init__(self, *, topics: list[str] = ..., version: int = ..., timestamp: int = ...) -> None: ...
 
 class ConsumerProtocolSubscription(ApiMessage):
-    class TopicPartition:
+    class TopicPartition(Structure):
         topic: str
         partitions: list[int]
         def __init__(self, *, topic: str = ..., partitions: list[int] = ...) -> None: ...
@@ -286,7 +289,7 @@ class ConsumerProtocolSubscription(ApiMessage):
     ) -> None: ...
 
 class ConsumerProtocolAssignment(ApiMessage):
-    class TopicPartition:
+    class TopicPartition(Structure):
         topic: str
         partitions: list[int]
         def __init__(self, *, topic: str = ..., partitions: list[int] = ...) -> None: ...
@@ -305,7 +308,7 @@ class TransactionLogKey(ApiMessage):
     def __init__(self, *, transactional_id: str = ...) -> None: ...
 
 class TransactionLogValue(ApiMessage):
-    class PartitionsSchema:
+    class PartitionsSchema(Structure):
         topic: str
         partition_ids: list[int]
         def __init__(self, *, topic: str = ..., partition_ids: list[int] = ...) -> None: ...
@@ -343,7 +346,7 @@ class RebalanceKey(ApiMessage):
     def __init__(self, *, group: str = ..., slot: int = ...) -> None: ...
 
 class RebalanceValue(ApiMessage):
-    class Cause:
+    class Cause(Structure):
         trigger: str
         at_ms: int
         member_id: str
@@ -365,7 +368,7 @@ class RebalanceValue(ApiMessage):
             detail: str = ...,
         ) -> None: ...
 
-    class Member:
+    class Member(Structure):
         member_id: str
         group_instance_id: str | None
         client_id: str
@@ -385,7 +388,7 @@ class RebalanceValue(ApiMessage):
             partitions: int = ...,
         ) -> None: ...
 
-    class Move:
+    class Move(Structure):
         topic: str
         from_member: str | None
         to_member: str | None
@@ -447,12 +450,12 @@ class RebalanceValue(ApiMessage):
     ) -> None: ...
 
 class ProduceRequest(ApiMessage):
-    class PartitionProduceData:
+    class PartitionProduceData(Structure):
         index: int
         records: bytes | bytearray | memoryview | None
         def __init__(self, *, index: int = ..., records: bytes | bytearray | memoryview | None = ...) -> None: ...
 
-    class TopicProduceData:
+    class TopicProduceData(Structure):
         name: str
         topic_id: Uuid
         partition_data: list[ProduceRequest.PartitionProduceData]
@@ -478,17 +481,17 @@ class ProduceRequest(ApiMessage):
     ) -> None: ...
 
 class ProduceResponse(ApiMessage):
-    class BatchIndexAndErrorMessage:
+    class BatchIndexAndErrorMessage(Structure):
         batch_index: int
         batch_index_error_message: str | None
         def __init__(self, *, batch_index: int = ..., batch_index_error_message: str | None = ...) -> None: ...
 
-    class LeaderIdAndEpoch:
+    class LeaderIdAndEpoch(Structure):
         leader_id: int
         leader_epoch: int
         def __init__(self, *, leader_id: int = ..., leader_epoch: int = ...) -> None: ...
 
-    class PartitionProduceResponse:
+    class PartitionProduceResponse(Structure):
         index: int
         error_code: int
         base_offset: int
@@ -510,7 +513,7 @@ class ProduceResponse(ApiMessage):
             current_leader: ProduceResponse.LeaderIdAndEpoch = ...,
         ) -> None: ...
 
-    class TopicProduceResponse:
+    class TopicProduceResponse(Structure):
         name: str
         topic_id: Uuid
         partition_responses: list[ProduceResponse.PartitionProduceResponse]
@@ -522,7 +525,7 @@ class ProduceResponse(ApiMessage):
             partition_responses: list[ProduceResponse.PartitionProduceResponse] = ...,
         ) -> None: ...
 
-    class NodeEndpoint:
+    class NodeEndpoint(Structure):
         node_id: int
         host: str
         port: int
@@ -541,12 +544,12 @@ class ProduceResponse(ApiMessage):
     ) -> None: ...
 
 class FetchRequest(ApiMessage):
-    class ReplicaState:
+    class ReplicaState(Structure):
         replica_id: int
         replica_epoch: int
         def __init__(self, *, replica_id: int = ..., replica_epoch: int = ...) -> None: ...
 
-    class FetchPartition:
+    class FetchPartition(Structure):
         partition: int
         current_leader_epoch: int
         fetch_offset: int
@@ -568,7 +571,7 @@ class FetchRequest(ApiMessage):
             high_watermark: int = ...,
         ) -> None: ...
 
-    class FetchTopic:
+    class FetchTopic(Structure):
         topic: str
         topic_id: Uuid
         partitions: list[FetchRequest.FetchPartition]
@@ -576,7 +579,7 @@ class FetchRequest(ApiMessage):
             self, *, topic: str = ..., topic_id: Uuid = ..., partitions: list[FetchRequest.FetchPartition] = ...
         ) -> None: ...
 
-    class ForgottenTopic:
+    class ForgottenTopic(Structure):
         topic: str
         topic_id: Uuid
         partitions: list[int]
@@ -612,27 +615,27 @@ class FetchRequest(ApiMessage):
     ) -> None: ...
 
 class FetchResponse(ApiMessage):
-    class EpochEndOffset:
+    class EpochEndOffset(Structure):
         epoch: int
         end_offset: int
         def __init__(self, *, epoch: int = ..., end_offset: int = ...) -> None: ...
 
-    class LeaderIdAndEpoch:
+    class LeaderIdAndEpoch(Structure):
         leader_id: int
         leader_epoch: int
         def __init__(self, *, leader_id: int = ..., leader_epoch: int = ...) -> None: ...
 
-    class SnapshotId:
+    class SnapshotId(Structure):
         end_offset: int
         epoch: int
         def __init__(self, *, end_offset: int = ..., epoch: int = ...) -> None: ...
 
-    class AbortedTransaction:
+    class AbortedTransaction(Structure):
         producer_id: int
         first_offset: int
         def __init__(self, *, producer_id: int = ..., first_offset: int = ...) -> None: ...
 
-    class PartitionData:
+    class PartitionData(Structure):
         partition_index: int
         error_code: int
         high_watermark: int
@@ -660,7 +663,7 @@ class FetchResponse(ApiMessage):
             records: bytes | bytearray | memoryview | FileRegion | None = ...,
         ) -> None: ...
 
-    class FetchableTopicResponse:
+    class FetchableTopicResponse(Structure):
         topic: str
         topic_id: Uuid
         partitions: list[FetchResponse.PartitionData]
@@ -668,7 +671,7 @@ class FetchResponse(ApiMessage):
             self, *, topic: str = ..., topic_id: Uuid = ..., partitions: list[FetchResponse.PartitionData] = ...
         ) -> None: ...
 
-    class NodeEndpoint:
+    class NodeEndpoint(Structure):
         node_id: int
         host: str
         port: int
@@ -691,7 +694,7 @@ class FetchResponse(ApiMessage):
     ) -> None: ...
 
 class ListOffsetsRequest(ApiMessage):
-    class ListOffsetsPartition:
+    class ListOffsetsPartition(Structure):
         partition_index: int
         current_leader_epoch: int
         timestamp: int
@@ -705,7 +708,7 @@ class ListOffsetsRequest(ApiMessage):
             max_num_offsets: int = ...,
         ) -> None: ...
 
-    class ListOffsetsTopic:
+    class ListOffsetsTopic(Structure):
         name: str
         partitions: list[ListOffsetsRequest.ListOffsetsPartition]
         def __init__(
@@ -726,7 +729,7 @@ class ListOffsetsRequest(ApiMessage):
     ) -> None: ...
 
 class ListOffsetsResponse(ApiMessage):
-    class ListOffsetsPartitionResponse:
+    class ListOffsetsPartitionResponse(Structure):
         partition_index: int
         error_code: int
         old_style_offsets: list[int]
@@ -744,7 +747,7 @@ class ListOffsetsResponse(ApiMessage):
             leader_epoch: int = ...,
         ) -> None: ...
 
-    class ListOffsetsTopicResponse:
+    class ListOffsetsTopicResponse(Structure):
         name: str
         partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse]
         def __init__(
@@ -758,7 +761,7 @@ class ListOffsetsResponse(ApiMessage):
     ) -> None: ...
 
 class MetadataRequest(ApiMessage):
-    class MetadataRequestTopic:
+    class MetadataRequestTopic(Structure):
         topic_id: Uuid
         name: str | None
         def __init__(self, *, topic_id: Uuid = ..., name: str | None = ...) -> None: ...
@@ -777,14 +780,14 @@ class MetadataRequest(ApiMessage):
     ) -> None: ...
 
 class MetadataResponse(ApiMessage):
-    class MetadataResponseBroker:
+    class MetadataResponseBroker(Structure):
         node_id: int
         host: str
         port: int
         rack: str | None
         def __init__(self, *, node_id: int = ..., host: str = ..., port: int = ..., rack: str | None = ...) -> None: ...
 
-    class MetadataResponsePartition:
+    class MetadataResponsePartition(Structure):
         error_code: int
         partition_index: int
         leader_id: int
@@ -804,7 +807,7 @@ class MetadataResponse(ApiMessage):
             offline_replicas: list[int] = ...,
         ) -> None: ...
 
-    class MetadataResponseTopic:
+    class MetadataResponseTopic(Structure):
         error_code: int
         name: str | None
         topic_id: Uuid
@@ -842,7 +845,7 @@ class MetadataResponse(ApiMessage):
     ) -> None: ...
 
 class LeaderAndIsrRequest(ApiMessage):
-    class LeaderAndIsrPartitionState:
+    class LeaderAndIsrPartitionState(Structure):
         topic_name: str
         partition_index: int
         controller_epoch: int
@@ -872,7 +875,7 @@ class LeaderAndIsrRequest(ApiMessage):
             leader_recovery_state: int = ...,
         ) -> None: ...
 
-    class LeaderAndIsrTopicState:
+    class LeaderAndIsrTopicState(Structure):
         topic_name: str
         topic_id: Uuid
         partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState]
@@ -884,7 +887,7 @@ class LeaderAndIsrRequest(ApiMessage):
             partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState] = ...,
         ) -> None: ...
 
-    class LeaderAndIsrLiveLeader:
+    class LeaderAndIsrLiveLeader(Structure):
         broker_id: int
         host_name: str
         port: int
@@ -912,13 +915,13 @@ class LeaderAndIsrRequest(ApiMessage):
     ) -> None: ...
 
 class LeaderAndIsrResponse(ApiMessage):
-    class LeaderAndIsrPartitionError:
+    class LeaderAndIsrPartitionError(Structure):
         topic_name: str
         partition_index: int
         error_code: int
         def __init__(self, *, topic_name: str = ..., partition_index: int = ..., error_code: int = ...) -> None: ...
 
-    class LeaderAndIsrTopicError:
+    class LeaderAndIsrTopicError(Structure):
         topic_id: Uuid
         partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError]
         def __init__(
@@ -937,17 +940,17 @@ class LeaderAndIsrResponse(ApiMessage):
     ) -> None: ...
 
 class StopReplicaRequest(ApiMessage):
-    class StopReplicaPartitionV0:
+    class StopReplicaPartitionV0(Structure):
         topic_name: str
         partition_index: int
         def __init__(self, *, topic_name: str = ..., partition_index: int = ...) -> None: ...
 
-    class StopReplicaTopicV1:
+    class StopReplicaTopicV1(Structure):
         name: str
         partition_indexes: list[int]
         def __init__(self, *, name: str = ..., partition_indexes: list[int] = ...) -> None: ...
 
-    class StopReplicaPartitionState:
+    class StopReplicaPartitionState(Structure):
         partition_index: int
         leader_epoch: int
         delete_partition: bool
@@ -955,7 +958,7 @@ class StopReplicaRequest(ApiMessage):
             self, *, partition_index: int = ..., leader_epoch: int = ..., delete_partition: bool = ...
         ) -> None: ...
 
-    class StopReplicaTopicState:
+    class StopReplicaTopicState(Structure):
         topic_name: str
         partition_states: list[StopReplicaRequest.StopReplicaPartitionState]
         def __init__(
@@ -984,7 +987,7 @@ class StopReplicaRequest(ApiMessage):
     ) -> None: ...
 
 class StopReplicaResponse(ApiMessage):
-    class StopReplicaPartitionError:
+    class StopReplicaPartitionError(Structure):
         topic_name: str
         partition_index: int
         error_code: int
@@ -997,7 +1000,7 @@ class StopReplicaResponse(ApiMessage):
     ) -> None: ...
 
 class UpdateMetadataRequest(ApiMessage):
-    class UpdateMetadataPartitionState:
+    class UpdateMetadataPartitionState(Structure):
         topic_name: str
         partition_index: int
         controller_epoch: int
@@ -1021,7 +1024,7 @@ class UpdateMetadataRequest(ApiMessage):
             offline_replicas: list[int] = ...,
         ) -> None: ...
 
-    class UpdateMetadataTopicState:
+    class UpdateMetadataTopicState(Structure):
         topic_name: str
         topic_id: Uuid
         partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState]
@@ -1033,7 +1036,7 @@ class UpdateMetadataRequest(ApiMessage):
             partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState] = ...,
         ) -> None: ...
 
-    class UpdateMetadataEndpoint:
+    class UpdateMetadataEndpoint(Structure):
         port: int
         host: str
         listener: str
@@ -1042,7 +1045,7 @@ class UpdateMetadataRequest(ApiMessage):
             self, *, port: int = ..., host: str = ..., listener: str = ..., security_protocol: int = ...
         ) -> None: ...
 
-    class UpdateMetadataBroker:
+    class UpdateMetadataBroker(Structure):
         id: int
         v0_host: str
         v0_port: int
@@ -1089,7 +1092,7 @@ class ControlledShutdownRequest(ApiMessage):
     def __init__(self, *, broker_id: int = ..., broker_epoch: int = ...) -> None: ...
 
 class ControlledShutdownResponse(ApiMessage):
-    class RemainingPartition:
+    class RemainingPartition(Structure):
         topic_name: str
         partition_index: int
         def __init__(self, *, topic_name: str = ..., partition_index: int = ...) -> None: ...
@@ -1101,7 +1104,7 @@ class ControlledShutdownResponse(ApiMessage):
     ) -> None: ...
 
 class OffsetCommitRequest(ApiMessage):
-    class OffsetCommitRequestPartition:
+    class OffsetCommitRequestPartition(Structure):
         partition_index: int
         committed_offset: int
         committed_leader_epoch: int
@@ -1117,7 +1120,7 @@ class OffsetCommitRequest(ApiMessage):
             committed_metadata: str | None = ...,
         ) -> None: ...
 
-    class OffsetCommitRequestTopic:
+    class OffsetCommitRequestTopic(Structure):
         name: str
         topic_id: Uuid
         partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition]
@@ -1147,12 +1150,12 @@ class OffsetCommitRequest(ApiMessage):
     ) -> None: ...
 
 class OffsetCommitResponse(ApiMessage):
-    class OffsetCommitResponsePartition:
+    class OffsetCommitResponsePartition(Structure):
         partition_index: int
         error_code: int
         def __init__(self, *, partition_index: int = ..., error_code: int = ...) -> None: ...
 
-    class OffsetCommitResponseTopic:
+    class OffsetCommitResponseTopic(Structure):
         name: str
         topic_id: Uuid
         partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition]
@@ -1171,18 +1174,18 @@ class OffsetCommitResponse(ApiMessage):
     ) -> None: ...
 
 class OffsetFetchRequest(ApiMessage):
-    class OffsetFetchRequestTopic:
+    class OffsetFetchRequestTopic(Structure):
         name: str
         partition_indexes: list[int]
         def __init__(self, *, name: str = ..., partition_indexes: list[int] = ...) -> None: ...
 
-    class OffsetFetchRequestTopics:
+    class OffsetFetchRequestTopics(Structure):
         name: str
         topic_id: Uuid
         partition_indexes: list[int]
         def __init__(self, *, name: str = ..., topic_id: Uuid = ..., partition_indexes: list[int] = ...) -> None: ...
 
-    class OffsetFetchRequestGroup:
+    class OffsetFetchRequestGroup(Structure):
         group_id: str
         member_id: str | None
         member_epoch: int
@@ -1210,7 +1213,7 @@ class OffsetFetchRequest(ApiMessage):
     ) -> None: ...
 
 class OffsetFetchResponse(ApiMessage):
-    class OffsetFetchResponsePartition:
+    class OffsetFetchResponsePartition(Structure):
         partition_index: int
         committed_offset: int
         committed_leader_epoch: int
@@ -1226,14 +1229,14 @@ class OffsetFetchResponse(ApiMessage):
             error_code: int = ...,
         ) -> None: ...
 
-    class OffsetFetchResponseTopic:
+    class OffsetFetchResponseTopic(Structure):
         name: str
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition]
         def __init__(
             self, *, name: str = ..., partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition] = ...
         ) -> None: ...
 
-    class OffsetFetchResponsePartitions:
+    class OffsetFetchResponsePartitions(Structure):
         partition_index: int
         committed_offset: int
         committed_leader_epoch: int
@@ -1249,7 +1252,7 @@ class OffsetFetchResponse(ApiMessage):
             error_code: int = ...,
         ) -> None: ...
 
-    class OffsetFetchResponseTopics:
+    class OffsetFetchResponseTopics(Structure):
         name: str
         topic_id: Uuid
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions]
@@ -1261,7 +1264,7 @@ class OffsetFetchResponse(ApiMessage):
             partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = ...,
         ) -> None: ...
 
-    class OffsetFetchResponseGroup:
+    class OffsetFetchResponseGroup(Structure):
         group_id: str
         topics: list[OffsetFetchResponse.OffsetFetchResponseTopics]
         error_code: int
@@ -1293,7 +1296,7 @@ class FindCoordinatorRequest(ApiMessage):
     def __init__(self, *, key: str = ..., key_type: int = ..., coordinator_keys: list[str] = ...) -> None: ...
 
 class FindCoordinatorResponse(ApiMessage):
-    class Coordinator:
+    class Coordinator(Structure):
         key: str
         node_id: int
         host: str
@@ -1331,7 +1334,7 @@ class FindCoordinatorResponse(ApiMessage):
     ) -> None: ...
 
 class JoinGroupRequest(ApiMessage):
-    class JoinGroupRequestProtocol:
+    class JoinGroupRequestProtocol(Structure):
         name: str
         metadata: bytes
         def __init__(self, *, name: str = ..., metadata: bytes = ...) -> None: ...
@@ -1358,7 +1361,7 @@ class JoinGroupRequest(ApiMessage):
     ) -> None: ...
 
 class JoinGroupResponse(ApiMessage):
-    class JoinGroupResponseMember:
+    class JoinGroupResponseMember(Structure):
         member_id: str
         group_instance_id: str | None
         metadata: bytes
@@ -1409,7 +1412,7 @@ class HeartbeatResponse(ApiMessage):
     def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ...) -> None: ...
 
 class LeaveGroupRequest(ApiMessage):
-    class MemberIdentity:
+    class MemberIdentity(Structure):
         member_id: str
         group_instance_id: str | None
         reason: str | None
@@ -1425,7 +1428,7 @@ class LeaveGroupRequest(ApiMessage):
     ) -> None: ...
 
 class LeaveGroupResponse(ApiMessage):
-    class MemberResponse:
+    class MemberResponse(Structure):
         member_id: str
         group_instance_id: str | None
         error_code: int
@@ -1445,7 +1448,7 @@ class LeaveGroupResponse(ApiMessage):
     ) -> None: ...
 
 class SyncGroupRequest(ApiMessage):
-    class SyncGroupRequestAssignment:
+    class SyncGroupRequestAssignment(Structure):
         member_id: str
         assignment: bytes
         def __init__(self, *, member_id: str = ..., assignment: bytes = ...) -> None: ...
@@ -1491,7 +1494,7 @@ class DescribeGroupsRequest(ApiMessage):
     def __init__(self, *, groups: list[str] = ..., include_authorized_operations: bool = ...) -> None: ...
 
 class DescribeGroupsResponse(ApiMessage):
-    class DescribedGroupMember:
+    class DescribedGroupMember(Structure):
         member_id: str
         group_instance_id: str | None
         client_id: str
@@ -1509,7 +1512,7 @@ class DescribeGroupsResponse(ApiMessage):
             member_assignment: bytes = ...,
         ) -> None: ...
 
-    class DescribedGroup:
+    class DescribedGroup(Structure):
         error_code: int
         error_message: str | None
         group_id: str
@@ -1543,7 +1546,7 @@ class ListGroupsRequest(ApiMessage):
     def __init__(self, *, states_filter: list[str] = ..., types_filter: list[str] = ...) -> None: ...
 
 class ListGroupsResponse(ApiMessage):
-    class ListedGroup:
+    class ListedGroup(Structure):
         group_id: str
         protocol_type: str
         group_state: str
@@ -1583,19 +1586,19 @@ class ApiVersionsRequest(ApiMessage):
     ) -> None: ...
 
 class ApiVersionsResponse(ApiMessage):
-    class ApiVersion:
+    class ApiVersion(Structure):
         api_key: int
         min_version: int
         max_version: int
         def __init__(self, *, api_key: int = ..., min_version: int = ..., max_version: int = ...) -> None: ...
 
-    class SupportedFeatureKey:
+    class SupportedFeatureKey(Structure):
         name: str
         min_version: int
         max_version: int
         def __init__(self, *, name: str = ..., min_version: int = ..., max_version: int = ...) -> None: ...
 
-    class FinalizedFeatureKey:
+    class FinalizedFeatureKey(Structure):
         name: str
         max_version_level: int
         min_version_level: int
@@ -1621,17 +1624,17 @@ class ApiVersionsResponse(ApiMessage):
     ) -> None: ...
 
 class CreateTopicsRequest(ApiMessage):
-    class CreatableReplicaAssignment:
+    class CreatableReplicaAssignment(Structure):
         partition_index: int
         broker_ids: list[int]
         def __init__(self, *, partition_index: int = ..., broker_ids: list[int] = ...) -> None: ...
 
-    class CreatableTopicConfig:
+    class CreatableTopicConfig(Structure):
         name: str
         value: str | None
         def __init__(self, *, name: str = ..., value: str | None = ...) -> None: ...
 
-    class CreatableTopic:
+    class CreatableTopic(Structure):
         name: str
         num_partitions: int
         replication_factor: int
@@ -1659,7 +1662,7 @@ class CreateTopicsRequest(ApiMessage):
     ) -> None: ...
 
 class CreateTopicsResponse(ApiMessage):
-    class CreatableTopicConfigs:
+    class CreatableTopicConfigs(Structure):
         name: str
         value: str | None
         read_only: bool
@@ -1675,7 +1678,7 @@ class CreateTopicsResponse(ApiMessage):
             is_sensitive: bool = ...,
         ) -> None: ...
 
-    class CreatableTopicResult:
+    class CreatableTopicResult(Structure):
         name: str
         topic_id: Uuid
         error_code: int
@@ -1704,7 +1707,7 @@ class CreateTopicsResponse(ApiMessage):
     ) -> None: ...
 
 class DeleteTopicsRequest(ApiMessage):
-    class DeleteTopicState:
+    class DeleteTopicState(Structure):
         name: str | None
         topic_id: Uuid
         def __init__(self, *, name: str | None = ..., topic_id: Uuid = ...) -> None: ...
@@ -1721,7 +1724,7 @@ class DeleteTopicsRequest(ApiMessage):
     ) -> None: ...
 
 class DeleteTopicsResponse(ApiMessage):
-    class DeletableTopicResult:
+    class DeletableTopicResult(Structure):
         name: str | None
         topic_id: Uuid
         error_code: int
@@ -1742,12 +1745,12 @@ class DeleteTopicsResponse(ApiMessage):
     ) -> None: ...
 
 class DeleteRecordsRequest(ApiMessage):
-    class DeleteRecordsPartition:
+    class DeleteRecordsPartition(Structure):
         partition_index: int
         offset: int
         def __init__(self, *, partition_index: int = ..., offset: int = ...) -> None: ...
 
-    class DeleteRecordsTopic:
+    class DeleteRecordsTopic(Structure):
         name: str
         partitions: list[DeleteRecordsRequest.DeleteRecordsPartition]
         def __init__(
@@ -1761,13 +1764,13 @@ class DeleteRecordsRequest(ApiMessage):
     ) -> None: ...
 
 class DeleteRecordsResponse(ApiMessage):
-    class DeleteRecordsPartitionResult:
+    class DeleteRecordsPartitionResult(Structure):
         partition_index: int
         low_watermark: int
         error_code: int
         def __init__(self, *, partition_index: int = ..., low_watermark: int = ..., error_code: int = ...) -> None: ...
 
-    class DeleteRecordsTopicResult:
+    class DeleteRecordsTopicResult(Structure):
         name: str
         partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult]
         def __init__(
@@ -1817,7 +1820,7 @@ class InitProducerIdResponse(ApiMessage):
     ) -> None: ...
 
 class OffsetForLeaderEpochRequest(ApiMessage):
-    class OffsetForLeaderPartition:
+    class OffsetForLeaderPartition(Structure):
         partition: int
         current_leader_epoch: int
         leader_epoch: int
@@ -1825,7 +1828,7 @@ class OffsetForLeaderEpochRequest(ApiMessage):
             self, *, partition: int = ..., current_leader_epoch: int = ..., leader_epoch: int = ...
         ) -> None: ...
 
-    class OffsetForLeaderTopic:
+    class OffsetForLeaderTopic(Structure):
         topic: str
         partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition]
         def __init__(
@@ -1839,7 +1842,7 @@ class OffsetForLeaderEpochRequest(ApiMessage):
     ) -> None: ...
 
 class OffsetForLeaderEpochResponse(ApiMessage):
-    class EpochEndOffset:
+    class EpochEndOffset(Structure):
         error_code: int
         partition: int
         leader_epoch: int
@@ -1848,7 +1851,7 @@ class OffsetForLeaderEpochResponse(ApiMessage):
             self, *, error_code: int = ..., partition: int = ..., leader_epoch: int = ..., end_offset: int = ...
         ) -> None: ...
 
-    class OffsetForLeaderTopicResult:
+    class OffsetForLeaderTopicResult(Structure):
         topic: str
         partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset]
         def __init__(
@@ -1865,12 +1868,12 @@ class OffsetForLeaderEpochResponse(ApiMessage):
     ) -> None: ...
 
 class AddPartitionsToTxnRequest(ApiMessage):
-    class AddPartitionsToTxnTopic:
+    class AddPartitionsToTxnTopic(Structure):
         name: str
         partitions: list[int]
         def __init__(self, *, name: str = ..., partitions: list[int] = ...) -> None: ...
 
-    class AddPartitionsToTxnTransaction:
+    class AddPartitionsToTxnTransaction(Structure):
         transactional_id: str
         producer_id: int
         producer_epoch: int
@@ -1902,12 +1905,12 @@ class AddPartitionsToTxnRequest(ApiMessage):
     ) -> None: ...
 
 class AddPartitionsToTxnResponse(ApiMessage):
-    class AddPartitionsToTxnPartitionResult:
+    class AddPartitionsToTxnPartitionResult(Structure):
         partition_index: int
         partition_error_code: int
         def __init__(self, *, partition_index: int = ..., partition_error_code: int = ...) -> None: ...
 
-    class AddPartitionsToTxnTopicResult:
+    class AddPartitionsToTxnTopicResult(Structure):
         name: str
         results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult]
         def __init__(
@@ -1917,7 +1920,7 @@ class AddPartitionsToTxnResponse(ApiMessage):
             results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = ...,
         ) -> None: ...
 
-    class AddPartitionsToTxnResult:
+    class AddPartitionsToTxnResult(Structure):
         transactional_id: str
         topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]
         def __init__(
@@ -1973,12 +1976,12 @@ class EndTxnResponse(ApiMessage):
     ) -> None: ...
 
 class WriteTxnMarkersRequest(ApiMessage):
-    class WritableTxnMarkerTopic:
+    class WritableTxnMarkerTopic(Structure):
         name: str
         partition_indexes: list[int]
         def __init__(self, *, name: str = ..., partition_indexes: list[int] = ...) -> None: ...
 
-    class WritableTxnMarker:
+    class WritableTxnMarker(Structure):
         producer_id: int
         producer_epoch: int
         transaction_result: bool
@@ -2000,19 +2003,19 @@ class WriteTxnMarkersRequest(ApiMessage):
     def __init__(self, *, markers: list[WriteTxnMarkersRequest.WritableTxnMarker] = ...) -> None: ...
 
 class WriteTxnMarkersResponse(ApiMessage):
-    class WritableTxnMarkerPartitionResult:
+    class WritableTxnMarkerPartitionResult(Structure):
         partition_index: int
         error_code: int
         def __init__(self, *, partition_index: int = ..., error_code: int = ...) -> None: ...
 
-    class WritableTxnMarkerTopicResult:
+    class WritableTxnMarkerTopicResult(Structure):
         name: str
         partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]
         def __init__(
             self, *, name: str = ..., partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = ...
         ) -> None: ...
 
-    class WritableTxnMarkerResult:
+    class WritableTxnMarkerResult(Structure):
         producer_id: int
         topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult]
         def __init__(
@@ -2023,7 +2026,7 @@ class WriteTxnMarkersResponse(ApiMessage):
     def __init__(self, *, markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult] = ...) -> None: ...
 
 class TxnOffsetCommitRequest(ApiMessage):
-    class TxnOffsetCommitRequestPartition:
+    class TxnOffsetCommitRequestPartition(Structure):
         partition_index: int
         committed_offset: int
         committed_leader_epoch: int
@@ -2037,7 +2040,7 @@ class TxnOffsetCommitRequest(ApiMessage):
             committed_metadata: str | None = ...,
         ) -> None: ...
 
-    class TxnOffsetCommitRequestTopic:
+    class TxnOffsetCommitRequestTopic(Structure):
         name: str
         topic_id: Uuid
         partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]
@@ -2071,12 +2074,12 @@ class TxnOffsetCommitRequest(ApiMessage):
     ) -> None: ...
 
 class TxnOffsetCommitResponse(ApiMessage):
-    class TxnOffsetCommitResponsePartition:
+    class TxnOffsetCommitResponsePartition(Structure):
         partition_index: int
         error_code: int
         def __init__(self, *, partition_index: int = ..., error_code: int = ...) -> None: ...
 
-    class TxnOffsetCommitResponseTopic:
+    class TxnOffsetCommitResponseTopic(Structure):
         name: str
         topic_id: Uuid
         partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition]
@@ -2115,7 +2118,7 @@ class DescribeAclsRequest(ApiMessage):
     ) -> None: ...
 
 class DescribeAclsResponse(ApiMessage):
-    class AclDescription:
+    class AclDescription(Structure):
         principal: str
         host: str
         operation: int
@@ -2124,7 +2127,7 @@ class DescribeAclsResponse(ApiMessage):
             self, *, principal: str = ..., host: str = ..., operation: int = ..., permission_type: int = ...
         ) -> None: ...
 
-    class DescribeAclsResource:
+    class DescribeAclsResource(Structure):
         resource_type: int
         resource_name: str
         pattern_type: int
@@ -2152,7 +2155,7 @@ class DescribeAclsResponse(ApiMessage):
     ) -> None: ...
 
 class CreateAclsRequest(ApiMessage):
-    class AclCreation:
+    class AclCreation(Structure):
         resource_type: int
         resource_name: str
         resource_pattern_type: int
@@ -2176,7 +2179,7 @@ class CreateAclsRequest(ApiMessage):
     def __init__(self, *, creations: list[CreateAclsRequest.AclCreation] = ...) -> None: ...
 
 class CreateAclsResponse(ApiMessage):
-    class AclCreationResult:
+    class AclCreationResult(Structure):
         error_code: int
         error_message: str | None
         def __init__(self, *, error_code: int = ..., error_message: str | None = ...) -> None: ...
@@ -2188,7 +2191,7 @@ class CreateAclsResponse(ApiMessage):
     ) -> None: ...
 
 class DeleteAclsRequest(ApiMessage):
-    class DeleteAclsFilter:
+    class DeleteAclsFilter(Structure):
         resource_type_filter: int
         resource_name_filter: str | None
         pattern_type_filter: int
@@ -2212,7 +2215,7 @@ class DeleteAclsRequest(ApiMessage):
     def __init__(self, *, filters: list[DeleteAclsRequest.DeleteAclsFilter] = ...) -> None: ...
 
 class DeleteAclsResponse(ApiMessage):
-    class DeleteAclsMatchingAcl:
+    class DeleteAclsMatchingAcl(Structure):
         error_code: int
         error_message: str | None
         resource_type: int
@@ -2236,7 +2239,7 @@ class DeleteAclsResponse(ApiMessage):
             permission_type: int = ...,
         ) -> None: ...
 
-    class DeleteAclsFilterResult:
+    class DeleteAclsFilterResult(Structure):
         error_code: int
         error_message: str | None
         matching_acls: list[DeleteAclsResponse.DeleteAclsMatchingAcl]
@@ -2255,7 +2258,7 @@ class DeleteAclsResponse(ApiMessage):
     ) -> None: ...
 
 class DescribeConfigsRequest(ApiMessage):
-    class DescribeConfigsResource:
+    class DescribeConfigsResource(Structure):
         resource_type: int
         resource_name: str
         configuration_keys: list[str] | None
@@ -2275,13 +2278,13 @@ class DescribeConfigsRequest(ApiMessage):
     ) -> None: ...
 
 class DescribeConfigsResponse(ApiMessage):
-    class DescribeConfigsSynonym:
+    class DescribeConfigsSynonym(Structure):
         name: str
         value: str | None
         source: int
         def __init__(self, *, name: str = ..., value: str | None = ..., source: int = ...) -> None: ...
 
-    class DescribeConfigsResourceResult:
+    class DescribeConfigsResourceResult(Structure):
         name: str
         value: str | None
         read_only: bool
@@ -2305,7 +2308,7 @@ class DescribeConfigsResponse(ApiMessage):
             documentation: str | None = ...,
         ) -> None: ...
 
-    class DescribeConfigsResult:
+    class DescribeConfigsResult(Structure):
         error_code: int
         error_message: str | None
         resource_type: int
@@ -2328,12 +2331,12 @@ class DescribeConfigsResponse(ApiMessage):
     ) -> None: ...
 
 class AlterConfigsRequest(ApiMessage):
-    class AlterableConfig:
+    class AlterableConfig(Structure):
         name: str
         value: str | None
         def __init__(self, *, name: str = ..., value: str | None = ...) -> None: ...
 
-    class AlterConfigsResource:
+    class AlterConfigsResource(Structure):
         resource_type: int
         resource_name: str
         configs: list[AlterConfigsRequest.AlterableConfig]
@@ -2352,7 +2355,7 @@ class AlterConfigsRequest(ApiMessage):
     ) -> None: ...
 
 class AlterConfigsResponse(ApiMessage):
-    class AlterConfigsResourceResponse:
+    class AlterConfigsResourceResponse(Structure):
         error_code: int
         error_message: str | None
         resource_type: int
@@ -2373,12 +2376,12 @@ class AlterConfigsResponse(ApiMessage):
     ) -> None: ...
 
 class AlterReplicaLogDirsRequest(ApiMessage):
-    class AlterReplicaLogDirTopic:
+    class AlterReplicaLogDirTopic(Structure):
         name: str
         partitions: list[int]
         def __init__(self, *, name: str = ..., partitions: list[int] = ...) -> None: ...
 
-    class AlterReplicaLogDir:
+    class AlterReplicaLogDir(Structure):
         path: str
         topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic]
         def __init__(
@@ -2389,12 +2392,12 @@ class AlterReplicaLogDirsRequest(ApiMessage):
     def __init__(self, *, dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir] = ...) -> None: ...
 
 class AlterReplicaLogDirsResponse(ApiMessage):
-    class AlterReplicaLogDirPartitionResult:
+    class AlterReplicaLogDirPartitionResult(Structure):
         partition_index: int
         error_code: int
         def __init__(self, *, partition_index: int = ..., error_code: int = ...) -> None: ...
 
-    class AlterReplicaLogDirTopicResult:
+    class AlterReplicaLogDirTopicResult(Structure):
         topic_name: str
         partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]
         def __init__(
@@ -2414,7 +2417,7 @@ class AlterReplicaLogDirsResponse(ApiMessage):
     ) -> None: ...
 
 class DescribeLogDirsRequest(ApiMessage):
-    class DescribableLogDirTopic:
+    class DescribableLogDirTopic(Structure):
         topic: str
         partitions: list[int]
         def __init__(self, *, topic: str = ..., partitions: list[int] = ...) -> None: ...
@@ -2423,7 +2426,7 @@ class DescribeLogDirsRequest(ApiMessage):
     def __init__(self, *, topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None = ...) -> None: ...
 
 class DescribeLogDirsResponse(ApiMessage):
-    class DescribeLogDirsPartition:
+    class DescribeLogDirsPartition(Structure):
         partition_index: int
         partition_size: int
         offset_lag: int
@@ -2437,14 +2440,14 @@ class DescribeLogDirsResponse(ApiMessage):
             is_future_key: bool = ...,
         ) -> None: ...
 
-    class DescribeLogDirsTopic:
+    class DescribeLogDirsTopic(Structure):
         name: str
         partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition]
         def __init__(
             self, *, name: str = ..., partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition] = ...
         ) -> None: ...
 
-    class DescribeLogDirsResult:
+    class DescribeLogDirsResult(Structure):
         error_code: int
         log_dir: str
         topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic]
@@ -2492,11 +2495,11 @@ class SaslAuthenticateResponse(ApiMessage):
     ) -> None: ...
 
 class CreatePartitionsRequest(ApiMessage):
-    class CreatePartitionsAssignment:
+    class CreatePartitionsAssignment(Structure):
         broker_ids: list[int]
         def __init__(self, *, broker_ids: list[int] = ...) -> None: ...
 
-    class CreatePartitionsTopic:
+    class CreatePartitionsTopic(Structure):
         name: str
         count: int
         assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None
@@ -2520,7 +2523,7 @@ class CreatePartitionsRequest(ApiMessage):
     ) -> None: ...
 
 class CreatePartitionsResponse(ApiMessage):
-    class CreatePartitionsTopicResult:
+    class CreatePartitionsTopicResult(Structure):
         name: str
         error_code: int
         error_message: str | None
@@ -2533,7 +2536,7 @@ class CreatePartitionsResponse(ApiMessage):
     ) -> None: ...
 
 class CreateDelegationTokenRequest(ApiMessage):
-    class CreatableRenewers:
+    class CreatableRenewers(Structure):
         principal_type: str
         principal_name: str
         def __init__(self, *, principal_type: str = ..., principal_name: str = ...) -> None: ...
@@ -2606,7 +2609,7 @@ class ExpireDelegationTokenResponse(ApiMessage):
     ) -> None: ...
 
 class DescribeDelegationTokenRequest(ApiMessage):
-    class DescribeDelegationTokenOwner:
+    class DescribeDelegationTokenOwner(Structure):
         principal_type: str
         principal_name: str
         def __init__(self, *, principal_type: str = ..., principal_name: str = ...) -> None: ...
@@ -2617,12 +2620,12 @@ class DescribeDelegationTokenRequest(ApiMessage):
     ) -> None: ...
 
 class DescribeDelegationTokenResponse(ApiMessage):
-    class DescribedDelegationTokenRenewer:
+    class DescribedDelegationTokenRenewer(Structure):
         principal_type: str
         principal_name: str
         def __init__(self, *, principal_type: str = ..., principal_name: str = ...) -> None: ...
 
-    class DescribedDelegationToken:
+    class DescribedDelegationToken(Structure):
         principal_type: str
         principal_name: str
         token_requester_principal_type: str
@@ -2664,7 +2667,7 @@ class DeleteGroupsRequest(ApiMessage):
     def __init__(self, *, groups_names: list[str] = ...) -> None: ...
 
 class DeleteGroupsResponse(ApiMessage):
-    class DeletableGroupResult:
+    class DeletableGroupResult(Structure):
         group_id: str
         error_code: int
         error_message: str | None
@@ -2677,7 +2680,7 @@ class DeleteGroupsResponse(ApiMessage):
     ) -> None: ...
 
 class ElectLeadersRequest(ApiMessage):
-    class TopicPartitions:
+    class TopicPartitions(Structure):
         topic: str
         partitions: list[int]
         def __init__(self, *, topic: str = ..., partitions: list[int] = ...) -> None: ...
@@ -2694,7 +2697,7 @@ class ElectLeadersRequest(ApiMessage):
     ) -> None: ...
 
 class ElectLeadersResponse(ApiMessage):
-    class PartitionResult:
+    class PartitionResult(Structure):
         partition_id: int
         error_code: int
         error_message: str | None
@@ -2702,7 +2705,7 @@ class ElectLeadersResponse(ApiMessage):
             self, *, partition_id: int = ..., error_code: int = ..., error_message: str | None = ...
         ) -> None: ...
 
-    class ReplicaElectionResult:
+    class ReplicaElectionResult(Structure):
         topic: str
         partition_result: list[ElectLeadersResponse.PartitionResult]
         def __init__(
@@ -2721,13 +2724,13 @@ class ElectLeadersResponse(ApiMessage):
     ) -> None: ...
 
 class IncrementalAlterConfigsRequest(ApiMessage):
-    class AlterableConfig:
+    class AlterableConfig(Structure):
         name: str
         config_operation: int
         value: str | None
         def __init__(self, *, name: str = ..., config_operation: int = ..., value: str | None = ...) -> None: ...
 
-    class AlterConfigsResource:
+    class AlterConfigsResource(Structure):
         resource_type: int
         resource_name: str
         configs: list[IncrementalAlterConfigsRequest.AlterableConfig]
@@ -2746,7 +2749,7 @@ class IncrementalAlterConfigsRequest(ApiMessage):
     ) -> None: ...
 
 class IncrementalAlterConfigsResponse(ApiMessage):
-    class AlterConfigsResourceResponse:
+    class AlterConfigsResourceResponse(Structure):
         error_code: int
         error_message: str | None
         resource_type: int
@@ -2770,12 +2773,12 @@ class IncrementalAlterConfigsResponse(ApiMessage):
     ) -> None: ...
 
 class AlterPartitionReassignmentsRequest(ApiMessage):
-    class ReassignablePartition:
+    class ReassignablePartition(Structure):
         partition_index: int
         replicas: list[int] | None
         def __init__(self, *, partition_index: int = ..., replicas: list[int] | None = ...) -> None: ...
 
-    class ReassignableTopic:
+    class ReassignableTopic(Structure):
         name: str
         partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition]
         def __init__(
@@ -2794,7 +2797,7 @@ class AlterPartitionReassignmentsRequest(ApiMessage):
     ) -> None: ...
 
 class AlterPartitionReassignmentsResponse(ApiMessage):
-    class ReassignablePartitionResponse:
+    class ReassignablePartitionResponse(Structure):
         partition_index: int
         error_code: int
         error_message: str | None
@@ -2802,7 +2805,7 @@ class AlterPartitionReassignmentsResponse(ApiMessage):
             self, *, partition_index: int = ..., error_code: int = ..., error_message: str | None = ...
         ) -> None: ...
 
-    class ReassignableTopicResponse:
+    class ReassignableTopicResponse(Structure):
         name: str
         partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse]
         def __init__(
@@ -2828,7 +2831,7 @@ class AlterPartitionReassignmentsResponse(ApiMessage):
     ) -> None: ...
 
 class ListPartitionReassignmentsRequest(ApiMessage):
-    class ListPartitionReassignmentsTopics:
+    class ListPartitionReassignmentsTopics(Structure):
         name: str
         partition_indexes: list[int]
         def __init__(self, *, name: str = ..., partition_indexes: list[int] = ...) -> None: ...
@@ -2843,7 +2846,7 @@ class ListPartitionReassignmentsRequest(ApiMessage):
     ) -> None: ...
 
 class ListPartitionReassignmentsResponse(ApiMessage):
-    class OngoingPartitionReassignment:
+    class OngoingPartitionReassignment(Structure):
         partition_index: int
         replicas: list[int]
         adding_replicas: list[int]
@@ -2857,7 +2860,7 @@ class ListPartitionReassignmentsResponse(ApiMessage):
             removing_replicas: list[int] = ...,
         ) -> None: ...
 
-    class OngoingTopicReassignment:
+    class OngoingTopicReassignment(Structure):
         name: str
         partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment]
         def __init__(
@@ -2881,11 +2884,11 @@ class ListPartitionReassignmentsResponse(ApiMessage):
     ) -> None: ...
 
 class OffsetDeleteRequest(ApiMessage):
-    class OffsetDeleteRequestPartition:
+    class OffsetDeleteRequestPartition(Structure):
         partition_index: int
         def __init__(self, *, partition_index: int = ...) -> None: ...
 
-    class OffsetDeleteRequestTopic:
+    class OffsetDeleteRequestTopic(Structure):
         name: str
         partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition]
         def __init__(
@@ -2899,12 +2902,12 @@ class OffsetDeleteRequest(ApiMessage):
     ) -> None: ...
 
 class OffsetDeleteResponse(ApiMessage):
-    class OffsetDeleteResponsePartition:
+    class OffsetDeleteResponsePartition(Structure):
         partition_index: int
         error_code: int
         def __init__(self, *, partition_index: int = ..., error_code: int = ...) -> None: ...
 
-    class OffsetDeleteResponseTopic:
+    class OffsetDeleteResponseTopic(Structure):
         name: str
         partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition]
         def __init__(
@@ -2923,7 +2926,7 @@ class OffsetDeleteResponse(ApiMessage):
     ) -> None: ...
 
 class DescribeClientQuotasRequest(ApiMessage):
-    class ComponentData:
+    class ComponentData(Structure):
         entity_type: str
         match_type: int
         match: str | None
@@ -2936,17 +2939,17 @@ class DescribeClientQuotasRequest(ApiMessage):
     ) -> None: ...
 
 class DescribeClientQuotasResponse(ApiMessage):
-    class EntityData:
+    class EntityData(Structure):
         entity_type: str
         entity_name: str | None
         def __init__(self, *, entity_type: str = ..., entity_name: str | None = ...) -> None: ...
 
-    class ValueData:
+    class ValueData(Structure):
         key: str
         value: float
         def __init__(self, *, key: str = ..., value: float = ...) -> None: ...
 
-    class EntryData:
+    class EntryData(Structure):
         entity: list[DescribeClientQuotasResponse.EntityData]
         values: list[DescribeClientQuotasResponse.ValueData]
         def __init__(
@@ -2970,18 +2973,18 @@ class DescribeClientQuotasResponse(ApiMessage):
     ) -> None: ...
 
 class AlterClientQuotasRequest(ApiMessage):
-    class EntityData:
+    class EntityData(Structure):
         entity_type: str
         entity_name: str | None
         def __init__(self, *, entity_type: str = ..., entity_name: str | None = ...) -> None: ...
 
-    class OpData:
+    class OpData(Structure):
         key: str
         value: float
         remove: bool
         def __init__(self, *, key: str = ..., value: float = ..., remove: bool = ...) -> None: ...
 
-    class EntryData:
+    class EntryData(Structure):
         entity: list[AlterClientQuotasRequest.EntityData]
         ops: list[AlterClientQuotasRequest.OpData]
         def __init__(
@@ -2998,12 +3001,12 @@ class AlterClientQuotasRequest(ApiMessage):
     ) -> None: ...
 
 class AlterClientQuotasResponse(ApiMessage):
-    class EntityData:
+    class EntityData(Structure):
         entity_type: str
         entity_name: str | None
         def __init__(self, *, entity_type: str = ..., entity_name: str | None = ...) -> None: ...
 
-    class EntryData:
+    class EntryData(Structure):
         error_code: int
         error_message: str | None
         entity: list[AlterClientQuotasResponse.EntityData]
@@ -3022,7 +3025,7 @@ class AlterClientQuotasResponse(ApiMessage):
     ) -> None: ...
 
 class DescribeUserScramCredentialsRequest(ApiMessage):
-    class UserName:
+    class UserName(Structure):
         name: str
         def __init__(self, *, name: str = ...) -> None: ...
 
@@ -3030,12 +3033,12 @@ class DescribeUserScramCredentialsRequest(ApiMessage):
     def __init__(self, *, users: list[DescribeUserScramCredentialsRequest.UserName] | None = ...) -> None: ...
 
 class DescribeUserScramCredentialsResponse(ApiMessage):
-    class CredentialInfo:
+    class CredentialInfo(Structure):
         mechanism: int
         iterations: int
         def __init__(self, *, mechanism: int = ..., iterations: int = ...) -> None: ...
 
-    class DescribeUserScramCredentialsResult:
+    class DescribeUserScramCredentialsResult(Structure):
         user: str
         error_code: int
         error_message: str | None
@@ -3063,12 +3066,12 @@ class DescribeUserScramCredentialsResponse(ApiMessage):
     ) -> None: ...
 
 class AlterUserScramCredentialsRequest(ApiMessage):
-    class ScramCredentialDeletion:
+    class ScramCredentialDeletion(Structure):
         name: str
         mechanism: int
         def __init__(self, *, name: str = ..., mechanism: int = ...) -> None: ...
 
-    class ScramCredentialUpsertion:
+    class ScramCredentialUpsertion(Structure):
         name: str
         mechanism: int
         iterations: int
@@ -3094,7 +3097,7 @@ class AlterUserScramCredentialsRequest(ApiMessage):
     ) -> None: ...
 
 class AlterUserScramCredentialsResponse(ApiMessage):
-    class AlterUserScramCredentialsResult:
+    class AlterUserScramCredentialsResult(Structure):
         user: str
         error_code: int
         error_message: str | None
@@ -3110,12 +3113,12 @@ class AlterUserScramCredentialsResponse(ApiMessage):
     ) -> None: ...
 
 class AlterPartitionRequest(ApiMessage):
-    class BrokerState:
+    class BrokerState(Structure):
         broker_id: int
         broker_epoch: int
         def __init__(self, *, broker_id: int = ..., broker_epoch: int = ...) -> None: ...
 
-    class PartitionData:
+    class PartitionData(Structure):
         partition_index: int
         leader_epoch: int
         new_isr: list[int]
@@ -3133,7 +3136,7 @@ class AlterPartitionRequest(ApiMessage):
             partition_epoch: int = ...,
         ) -> None: ...
 
-    class TopicData:
+    class TopicData(Structure):
         topic_name: str
         topic_id: Uuid
         partitions: list[AlterPartitionRequest.PartitionData]
@@ -3153,7 +3156,7 @@ class AlterPartitionRequest(ApiMessage):
     ) -> None: ...
 
 class AlterPartitionResponse(ApiMessage):
-    class PartitionData:
+    class PartitionData(Structure):
         partition_index: int
         error_code: int
         leader_id: int
@@ -3173,7 +3176,7 @@ class AlterPartitionResponse(ApiMessage):
             partition_epoch: int = ...,
         ) -> None: ...
 
-    class TopicData:
+    class TopicData(Structure):
         topic_name: str
         topic_id: Uuid
         partitions: list[AlterPartitionResponse.PartitionData]
@@ -3197,7 +3200,7 @@ class AlterPartitionResponse(ApiMessage):
     ) -> None: ...
 
 class UpdateFeaturesRequest(ApiMessage):
-    class FeatureUpdateKey:
+    class FeatureUpdateKey(Structure):
         feature: str
         max_version_level: int
         allow_downgrade: bool
@@ -3223,7 +3226,7 @@ class UpdateFeaturesRequest(ApiMessage):
     ) -> None: ...
 
 class UpdateFeaturesResponse(ApiMessage):
-    class UpdatableFeatureResult:
+    class UpdatableFeatureResult(Structure):
         feature: str
         error_code: int
         error_message: str | None
@@ -3255,7 +3258,7 @@ class DescribeClusterRequest(ApiMessage):
     ) -> None: ...
 
 class DescribeClusterResponse(ApiMessage):
-    class DescribeClusterBroker:
+    class DescribeClusterBroker(Structure):
         broker_id: int
         host: str
         port: int
@@ -3293,7 +3296,7 @@ class DescribeClusterResponse(ApiMessage):
     ) -> None: ...
 
 class DescribeProducersRequest(ApiMessage):
-    class TopicRequest:
+    class TopicRequest(Structure):
         name: str
         partition_indexes: list[int]
         def __init__(self, *, name: str = ..., partition_indexes: list[int] = ...) -> None: ...
@@ -3302,7 +3305,7 @@ class DescribeProducersRequest(ApiMessage):
     def __init__(self, *, topics: list[DescribeProducersRequest.TopicRequest] = ...) -> None: ...
 
 class DescribeProducersResponse(ApiMessage):
-    class ProducerState:
+    class ProducerState(Structure):
         producer_id: int
         producer_epoch: int
         last_sequence: int
@@ -3320,7 +3323,7 @@ class DescribeProducersResponse(ApiMessage):
             current_txn_start_offset: int = ...,
         ) -> None: ...
 
-    class PartitionResponse:
+    class PartitionResponse(Structure):
         partition_index: int
         error_code: int
         error_message: str | None
@@ -3334,7 +3337,7 @@ class DescribeProducersResponse(ApiMessage):
             active_producers: list[DescribeProducersResponse.ProducerState] = ...,
         ) -> None: ...
 
-    class TopicResponse:
+    class TopicResponse(Structure):
         name: str
         partitions: list[DescribeProducersResponse.PartitionResponse]
         def __init__(
@@ -3352,12 +3355,12 @@ class DescribeTransactionsRequest(ApiMessage):
     def __init__(self, *, transactional_ids: list[str] = ...) -> None: ...
 
 class DescribeTransactionsResponse(ApiMessage):
-    class TopicData:
+    class TopicData(Structure):
         topic: str
         partitions: list[int]
         def __init__(self, *, topic: str = ..., partitions: list[int] = ...) -> None: ...
 
-    class TransactionState:
+    class TransactionState(Structure):
         error_code: int
         transactional_id: str
         transaction_state: str
@@ -3403,7 +3406,7 @@ class ListTransactionsRequest(ApiMessage):
     ) -> None: ...
 
 class ListTransactionsResponse(ApiMessage):
-    class TransactionState:
+    class TransactionState(Structure):
         transactional_id: str
         producer_id: int
         transaction_state: str
@@ -3444,7 +3447,7 @@ class AllocateProducerIdsResponse(ApiMessage):
     ) -> None: ...
 
 class ConsumerGroupHeartbeatRequest(ApiMessage):
-    class TopicPartitions:
+    class TopicPartitions(Structure):
         topic_id: Uuid
         partitions: list[int]
         def __init__(self, *, topic_id: Uuid = ..., partitions: list[int] = ...) -> None: ...
@@ -3475,12 +3478,12 @@ class ConsumerGroupHeartbeatRequest(ApiMessage):
     ) -> None: ...
 
 class ConsumerGroupHeartbeatResponse(ApiMessage):
-    class TopicPartitions:
+    class TopicPartitions(Structure):
         topic_id: Uuid
         partitions: list[int]
         def __init__(self, *, topic_id: Uuid = ..., partitions: list[int] = ...) -> None: ...
 
-    class Assignment:
+    class Assignment(Structure):
         topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions]
         def __init__(self, *, topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions] = ...) -> None: ...
 
@@ -3509,17 +3512,17 @@ class ConsumerGroupDescribeRequest(ApiMessage):
     def __init__(self, *, group_ids: list[str] = ..., include_authorized_operations: bool = ...) -> None: ...
 
 class ConsumerGroupDescribeResponse(ApiMessage):
-    class TopicPartitions:
+    class TopicPartitions(Structure):
         topic_id: Uuid
         topic_name: str
         partitions: list[int]
         def __init__(self, *, topic_id: Uuid = ..., topic_name: str = ..., partitions: list[int] = ...) -> None: ...
 
-    class Assignment:
+    class Assignment(Structure):
         topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions]
         def __init__(self, *, topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions] = ...) -> None: ...
 
-    class Member:
+    class Member(Structure):
         member_id: str
         instance_id: str | None
         rack_id: str | None
@@ -3547,7 +3550,7 @@ class ConsumerGroupDescribeResponse(ApiMessage):
             member_type: int = ...,
         ) -> None: ...
 
-    class DescribedGroup:
+    class DescribedGroup(Structure):
         error_code: int
         error_message: str | None
         group_id: str
@@ -3631,7 +3634,7 @@ class ListConfigResourcesRequest(ApiMessage):
     def __init__(self, *, resource_types: list[int] = ...) -> None: ...
 
 class ListConfigResourcesResponse(ApiMessage):
-    class ConfigResource:
+    class ConfigResource(Structure):
         resource_name: str
         resource_type: int
         def __init__(self, *, resource_name: str = ..., resource_type: int = ...) -> None: ...
@@ -3648,11 +3651,11 @@ class ListConfigResourcesResponse(ApiMessage):
     ) -> None: ...
 
 class DescribeTopicPartitionsRequest(ApiMessage):
-    class TopicRequest:
+    class TopicRequest(Structure):
         name: str
         def __init__(self, *, name: str = ...) -> None: ...
 
-    class Cursor:
+    class Cursor(Structure):
         topic_name: str
         partition_index: int
         def __init__(self, *, topic_name: str = ..., partition_index: int = ...) -> None: ...
@@ -3669,7 +3672,7 @@ class DescribeTopicPartitionsRequest(ApiMessage):
     ) -> None: ...
 
 class DescribeTopicPartitionsResponse(ApiMessage):
-    class DescribeTopicPartitionsResponsePartition:
+    class DescribeTopicPartitionsResponsePartition(Structure):
         error_code: int
         partition_index: int
         leader_id: int
@@ -3693,7 +3696,7 @@ class DescribeTopicPartitionsResponse(ApiMessage):
             offline_replicas: list[int] = ...,
         ) -> None: ...
 
-    class DescribeTopicPartitionsResponseTopic:
+    class DescribeTopicPartitionsResponseTopic(Structure):
         error_code: int
         name: str | None
         topic_id: Uuid
@@ -3711,7 +3714,7 @@ class DescribeTopicPartitionsResponse(ApiMessage):
             topic_authorized_operations: int = ...,
         ) -> None: ...
 
-    class Cursor:
+    class Cursor(Structure):
         topic_name: str
         partition_index: int
         def __init__(self, *, topic_name: str = ..., partition_index: int = ...) -> None: ...

@@ -51,18 +51,14 @@ async def alter_resources(
     twice = await _named_twice(resources, turns)
     for resource in resources:
         await turns.next()
-        fields: dict[str, Any] = {
-            "resource_type": resource.resource_type,
-            "resource_name": resource.resource_name,
-            "error_message": None,
-        }
-        answer: Any = answer_type(**fields)
+        refusal: dict[str, Any] = {"error_message": None}
         try:
             _check(resource, twice, delete_operation)
             await alter(resource)
         except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message or None
-        answers.append(answer)
+            refusal = {"error_code": error.code, "error_message": error.message or None}
+        resource_fields = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+        answers.append(answer_type(**resource_fields, **refusal))
     return answers
 
 

@@ -89,8 +89,7 @@ def encoded_topic(state: TopicState, answered: Answered, version: int) -> Steps[
     out = bytearray(around[: at - found.length_bytes])
     _write_length(out, len(indexes), version)
     for begin in range(0, len(indexes), PARTITIONS_PER_PIECE):
-        part = answered(state, indexes[begin : begin + PARTITIONS_PER_PIECE])
-        part.name = ""
+        part = answered(state, indexes[begin : begin + PARTITIONS_PER_PIECE]).replaced(name="")
         data = MetadataResponse(topics=[part]).encode(version)
         out += data[found.partitions_at + found.length_bytes : len(data) - found.after_topics - found.after_partitions]
         yield None

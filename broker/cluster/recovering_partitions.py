@@ -9,8 +9,7 @@ these go to `on_deferred_response` when their logs are loaded. A controller on a
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.storage.log.log import Log
 
-MessageT = TypeVar("MessageT")
+
 RequestAboutReplicas = LeaderAndIsrRequest | StopReplicaRequest
 
 
@@ -31,13 +30,13 @@ class _Kept(NamedTuple):
     """A partition's part of a request."""
 
     request: RequestAboutReplicas
-    topic: object
-    state: object
+    topic: Any
+    state: Any
 
     def alone(self) -> RequestAboutReplicas:
         """Return the request about this partition alone."""
-        topic = _copy_with(self.topic, partition_states=[self.state])
-        return _copy_with(self.request, topic_states=[topic])
+        topic = self.topic.replaced(partition_states=[self.state])
+        return self.request.replaced(topic_states=[topic])
 
 
 class RecoveringPartitions:
@@ -69,8 +68,8 @@ class RecoveringPartitions:
                     ready.append(state)
             # A topic without partitions stays in: its settings are read before its logs are opened.
             whole = len(ready) == len(topic.partition_states)
-            topics.append(topic if whole else _copy_with(topic, partition_states=ready))
-        return _copy_with(request, topic_states=topics)
+            topics.append(topic if whole else topic.replaced(partition_states=ready))
+        return request.replaced(topic_states=topics)
 
     def loaded(self, log: Log, min_request_epoch: int) -> None:
         """Apply the controller's last request about a log that can be served from now on, unless the request was sent
@@ -96,11 +95,3 @@ class RecoveringPartitions:
             self.must_notify_controller = True
         for listener in self.on_deferred_response:
             listener(request, response)
-
-
-def _copy_with(message: MessageT, **fields: object) -> MessageT:
-    """Return a copy of a message in which these fields have other values."""
-    copied = copy(message)
-    for name, value in fields.items():
-        setattr(copied, name, value)
-    return copied

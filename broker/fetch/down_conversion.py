@@ -49,9 +49,9 @@ async def fetch_converted(broker: FetchPathContext, request: FetchRequest, call:
     requested_bytes = {(wanted.topic, wanted.index): wanted.max_bytes for wanted in context.partitions}
     for wanted in context.partitions:
         wanted.limit_bytes(AT_ONCE_BYTES)
-    request.min_bytes = min(request.min_bytes, AT_ONCE_BYTES)
+    request = request.replaced(min_bytes=min(request.min_bytes, AT_ONCE_BYTES))
     if call.version >= ANSWER_LIMIT_FROM:
-        request.max_bytes = min(request.max_bytes, ANSWER_BYTES)
+        request = request.replaced(max_bytes=min(request.max_bytes, ANSWER_BYTES))
     over = broker.loop.time() + max(0, request.max_wait_ms) / 1000
     while True:
         response = await _fetch(broker, request, call, context)
@@ -69,7 +69,7 @@ async def fetch_converted(broker: FetchPathContext, request: FetchRequest, call:
             or not conversion.skip_what_was_read()
         ):
             return response
-        request.max_wait_ms = left_ms
+        request = request.replaced(max_wait_ms=left_ms)
 
 
 async def _fetch(broker: FetchPathContext, request: FetchRequest, call: Call, context: FetchContext) -> FetchResponse:

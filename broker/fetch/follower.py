@@ -72,8 +72,8 @@ class FollowerRead(RepeatedRead):
         session = self.session
         return session.row(MAX_PARTITIONS if session.id else len(session.positions))
 
-    def arrived(self, now_ms: int) -> None:
-        """Record the follower's positions, from the request."""
+    def arrived(self, now_ms: int, broker_epoch: int) -> None:
+        """Record the follower's positions, from the request. `broker_epoch`: of its registration, -1 for none."""
         session = self.session
         replica_id = session.replica_id
         for position in self._row():
@@ -94,7 +94,7 @@ class FollowerRead(RepeatedRead):
                     position.offset,
                     now_ms,
                     log_start_offset=position.log_start_offset,
-                    broker_epoch=session.replica_epoch,
+                    broker_epoch=broker_epoch,
                 )
                 if replica_id not in partition.in_sync.isr:
                     propose_expansion(self._propose_isr, partition, replica_id)

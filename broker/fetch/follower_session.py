@@ -140,7 +140,6 @@ class FollowerSession:
         self.notifies_at_once = notifies_at_once
         self.epoch = INITIAL_EPOCH
         self.replica_id = replica_id
-        self.replica_epoch = -1
         self.uses_ids = uses_ids
         self.fetcher: tuple[int, str | None] = replica_id, None
         self.last_fetch_ms = 0
@@ -194,6 +193,10 @@ class FollowerSession:
     def park(self, fetch: WaitingRequest) -> None:
         """Notify `fetch` of changes from now on."""
         self.waiting = fetch
+
+    def fetched(self, now_ms: int) -> None:
+        """Note that a fetch of the session has arrived, and that its positions are recorded."""
+        self.last_fetch_ms = now_ms
 
     def unpark(self, fetch: WaitingRequest) -> None:
         """Stop notifying `fetch`, if no later one has replaced it. A session without an id ends with its fetch."""

@@ -76,10 +76,9 @@ class FollowerSessions:
             self._update(session, request)
         except KafkaError as error:
             return FetchResponse(error_code=error.code)
-        session.replica_epoch = request.replica_state.replica_epoch if call.version >= STATE_FROM else -1
         read = FollowerRead(broker, session, request, call, incremental, self.propose_isr, self.throttle)
-        read.arrived(now_ms)
-        session.last_fetch_ms = now_ms
+        read.arrived(now_ms, request.replica_state.replica_epoch if call.version >= STATE_FROM else -1)
+        session.fetched(now_ms)
         read.collect()
         if not read.missing and (read.satisfied or request.max_wait_ms <= 0):
             response = read.response()

@@ -96,18 +96,15 @@ async def metadata(
     if request.include_topic_authorized_operations:
         operations: _Operations = partial(authorized_operations, broker.authorizer, call, ResourceType.TOPIC)
         kind: object = _rights(broker, call), tuple(leaders.items())
-        for topic in found:
-            # A topic that does not exist has them too, unless its name is unknown or hidden.
-            if isinstance(topic, Topic) and topic.name is not None and topic.error_code not in _WITHOUT_OPERATIONS:
-                topic.topic_authorized_operations = operations(topic.name)
+        found = [_with_operations(one, operations) if isinstance(one, Topic) else one for one in found]
     else:
         operations, kind = _no_operations, tuple(leaders.items())
     answered = partial(_known, leaders, operations, call.version < DEAD_REPLICAS_FROM)
-    answer = _answer(broker, request, call)
     few = found[: MANY_PARTITIONS + 1]
     if sum(1 if isinstance(one, Topic) else len(one.partitions) for one in few) <= MANY_PARTITIONS:
-        answer.topics = [one if isinstance(one, Topic) else answered(one, sorted(one.partitions)) for one in found]
-        return answer
+        topics = [one if isinstance(one, Topic) else answered(one, sorted(one.partitions)) for one in found]
+        return _answer(broker, request, call, topics)
+    answer = _answer(broker, request, call, [])
     work = broker.encoded_topics.collect(found, answered, call.version, kind, broker.metadata.topics_count)
     encoded = encoded_answer(answer, await broker.gate.run(work), len(found), call.version)
     turns = broker.gate.turns()
@@ -117,9 +114,18 @@ async def metadata(
     return encoded
 
 
-def _answer(broker: EncodedMetadataContext, request: MetadataRequest, call: Call) -> MetadataResponse:
-    """Make the response without its topics."""
+def _with_operations(topic: Topic, operations: _Operations) -> Topic:
+    """A topic that does not exist has authorized operations too, unless its name is unknown or hidden."""
+    if topic.name is None or topic.error_code in _WITHOUT_OPERATIONS:
+        return topic
+    return topic.replaced(topic_authorized_operations=operations(topic.name))
+
+
+def _answer(
+    broker: EncodedMetadataContext, request: MetadataRequest, call: Call, topics: list[Topic]
+) -> MetadataResponse:
     return MetadataResponse(
+        topics=topics,
         brokers=[
             MetadataResponse.MetadataResponseBroker(
                 node_id=node_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack
@@ -320,9 +326,8 @@ def _alive_only(
 ) -> MetadataResponse.MetadataResponsePartition:
     """Omit replicas that are not alive: clients of version 0 need each among the brokers of the response."""
     answer = _partition(index, state, leaders)
-    answer.replica_nodes = [node for node in state.replicas if leaders.get(node) == ErrorCode.NONE]
-    answer.isr_nodes = [node for node in state.isr if leaders.get(node) == ErrorCode.NONE]
-    lacking = len(answer.replica_nodes) < len(state.replicas) or len(answer.isr_nodes) < len(state.isr)
-    if lacking and not answer.error_code:
-        answer.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
-    return answer
+    replicas = [node for node in state.replicas if leaders.get(node) == ErrorCode.NONE]
+    isr = [node for node in state.isr if leaders.get(node) == ErrorCode.NONE]
+    is_whole = len(replicas) == len(state.replicas) and len(isr) == len(state.isr)
+    error = answer.error_code or (ErrorCode.NONE if is_whole else ErrorCode.REPLICA_NOT_AVAILABLE)
+    return answer.replaced(error_code=error, replica_nodes=replicas, isr_nodes=isr)

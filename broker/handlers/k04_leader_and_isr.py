@@ -37,18 +37,19 @@ async def leader_and_isr(
         topics: dict[str, _Topic] = {}
         for state in request.ungrouped_partition_states:
             topics.setdefault(state.topic_name, _Topic(topic_name=state.topic_name)).partition_states.append(state)
-        request.topic_states = list(topics.values())
+        request = request.replaced(topic_states=list(topics.values()))
     response = await requests.handle(request, call.connection.number)
     assert isinstance(response, LeaderAndIsrResponse)
     if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
-        response.topics = [_stale(topic) for topic in request.topic_states]
+        response = response.replaced(topics=[_stale(topic) for topic in request.topic_states])
     if call.version < ANSWERED_BY_TOPIC_FROM and response.topics:
         # The response has the topics in the order of the request.
-        for topic, answered in zip(request.topic_states, response.topics, strict=True):
-            for partition in answered.partition_errors:
-                partition.topic_name = topic.topic_name
-                response.partition_errors.append(partition)
-        response.topics = []
+        errors = [
+            partition.replaced(topic_name=topic.topic_name)
+            for topic, answered in zip(request.topic_states, response.topics, strict=True)
+            for partition in answered.partition_errors
+        ]
+        return response.replaced(topics=[], partition_errors=errors)
     return response
 
 

@@ -46,7 +46,7 @@ async def stop_replica(
             topics.setdefault(name, _Topic(topic_name=name)).partition_states.append(
                 _Partition(partition_index=index, delete_partition=request.delete_partitions)
             )
-        request.topic_states = list(topics.values())
+        request = request.replaced(topic_states=list(topics.values()))
     response = await requests.handle(request, call.connection.number)
     assert isinstance(response, StopReplicaResponse)
     return response

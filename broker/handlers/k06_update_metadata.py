@@ -39,15 +39,20 @@ async def update_metadata(
         topics: dict[str, _Topic] = {}
         for state in request.ungrouped_partition_states:
             topics.setdefault(state.topic_name, _Topic(topic_name=state.topic_name)).partition_states.append(state)
-        request.topic_states = list(topics.values())
+        request = request.replaced(topic_states=list(topics.values()))
     if call.version < LISTENERS_FROM:
-        for one in request.live_brokers:
-            if call.version < ENDPOINTS_FROM:
-                one.endpoints = [_Endpoint(host=one.v0_host, port=one.v0_port)]
-            if call.version < RACKS_FROM:
-                one.rack = None
-            for endpoint in one.endpoints:
-                endpoint.listener = _PROTOCOL_NAMES.get(endpoint.security_protocol, "PLAINTEXT")
+        request = request.replaced(live_brokers=[_with_listeners(one, call.version) for one in request.live_brokers])
     response = await requests.handle(request, call.connection.number)
     assert isinstance(response, UpdateMetadataResponse)
     return response
+
+
+def _with_listeners(
+    broker: UpdateMetadataRequest.UpdateMetadataBroker, version: int
+) -> UpdateMetadataRequest.UpdateMetadataBroker:
+    """Return a broker of an old version as LISTENERS_FROM has it: a listener bears the name of its protocol."""
+    endpoints = broker.endpoints
+    if version < ENDPOINTS_FROM:
+        endpoints = [_Endpoint(host=broker.v0_host, port=broker.v0_port)]
+    named = [one.replaced(listener=_PROTOCOL_NAMES.get(one.security_protocol, "PLAINTEXT")) for one in endpoints]
+    return broker.replaced(endpoints=named, rack=None if version < RACKS_FROM else broker.rack)

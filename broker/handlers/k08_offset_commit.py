@@ -97,7 +97,7 @@ async def _commit(broker: GroupContext, request: OffsetCommitRequest, call: Call
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if call.version >= TOPIC_IDS_FROM:
             name = broker.metadata.topic_name(topic.topic_id)
-            topic.name = name or ""
+            topic = topic.replaced(name=name or "")
             error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else error
         count = broker.metadata.partition_count(topic.name)
         unknown = []
@@ -118,22 +118,26 @@ async def _commit(broker: GroupContext, request: OffsetCommitRequest, call: Call
                     name=topic.name, topic_id=topic.topic_id, partitions=unknown
                 )
             )
-            topic.partitions = present
+            topic = topic.replaced(partitions=present)
         if topic.partitions:
             known.append(topic)
     if not known and refused:
         return OffsetCommitResponse(topics=refused)
-    request.topics = known
+    request = request.replaced(topics=known)
     if call.version < COORDINATOR_FROM:
         response = await _commit_to_nodes(broker, request)
     else:
         response = await broker.groups.offset_commit(request, call.version)
-    for answered in response.topics:
-        state = broker.metadata.topic(answered.name)
-        if state is not None:
-            answered.topic_id = state.topic_id
-    response.topics.extend(refused)
-    return response
+    answers = [_identified(broker, answered) for answered in response.topics]
+    return response.replaced(topics=[*answers, *refused])
+
+
+def _identified(
+    broker: GroupContext, answered: OffsetCommitResponse.OffsetCommitResponseTopic
+) -> OffsetCommitResponse.OffsetCommitResponseTopic:
+    """Return the answer with the id of its topic, if the topic exists."""
+    state = broker.metadata.topic(answered.name)
+    return answered if state is None else answered.replaced(topic_id=state.topic_id)
 
 
 async def _commit_to_nodes(broker: GroupContext, request: OffsetCommitRequest) -> OffsetCommitResponse:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,40 +34,44 @@ async def offset_fetch(broker: GroupContext, request: OffsetFetchRequest, call: 
         return await broker.groups.offset_fetch(request, call.version)
     turns = broker.gate.turns()
     unknown = {}
+    wanted = []
     for group in request.groups:
         await turns.next()
-        unknown[group.group_id] = _name_topics(broker, group)
-    response = await broker.groups.offset_fetch(request, call.version)
+        named, unknown[group.group_id] = _by_name(broker, group)
+        wanted.append(named)
+    response = await broker.groups.offset_fetch(request.replaced(groups=wanted), call.version)
+    answers = []
     for answered in response.groups:
         await turns.next()
-        if answered.error_code:
-            continue
-        # A deleted topic has no id under which it could be named.
-        answered.topics = [topic for topic in answered.topics if _identify(broker, topic)]
-        answered.topics.extend(unknown.get(answered.group_id, []))
-    return response
+        if not answered.error_code:
+            topics = [*_identified(broker, answered.topics), *unknown.get(answered.group_id, [])]
+            answered = answered.replaced(topics=topics)
+        answers.append(answered)
+    return response.replaced(groups=answers)
 
 
-def _identify(broker: GroupContext, topic: OffsetFetchResponse.OffsetFetchResponseTopics) -> bool:
-    state = broker.metadata.topic(topic.name)
-    if state is not None:
-        topic.topic_id = state.topic_id
-    return state is not None
+def _identified(
+    broker: GroupContext, topics: Iterable[OffsetFetchResponse.OffsetFetchResponseTopics]
+) -> Iterator[OffsetFetchResponse.OffsetFetchResponseTopics]:
+    """Yield the answers with the ids of their topics: a deleted topic has no id under which it could be named."""
+    for topic in topics:
+        state = broker.metadata.topic(topic.name)
+        if state is not None:
+            yield topic.replaced(topic_id=state.topic_id)
 
 
-def _name_topics(
+def _by_name(
     broker: GroupContext, group: OffsetFetchRequest.OffsetFetchRequestGroup
-) -> list[OffsetFetchResponse.OffsetFetchResponseTopics]:
-    """Set the names of topics that are requested by id; return the answers for ids that are unknown."""
+) -> tuple[OffsetFetchRequest.OffsetFetchRequestGroup, list[OffsetFetchResponse.OffsetFetchResponseTopics]]:
+    """Return the group with the names of topics that are requested by id, and the answers for ids that are unknown."""
     if group.topics is None:
-        return []
+        return group, []
     unknown = []
     named = []
     for topic in group.topics:
         name = broker.metadata.topic_name(topic.topic_id)
         if name is not None:
-            topic.name = name
-            named.append(topic)
+            named.append(topic.replaced(name=name))
             continue
         partitions = [
             OffsetFetchResponse.OffsetFetchResponsePartitions(
@@ -79,8 +84,7 @@ def _name_topics(
             for index in topic.partition_indexes
         ]
         unknown.append(OffsetFetchResponse.OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
-    group.topics = named
-    return unknown
+    return group.replaced(topics=named), unknown
 
 
 async def _fetch_from_nodes(broker: GroupContext, request: OffsetFetchRequest) -> OffsetFetchResponse:

@@ -22,10 +22,12 @@ async def describe_groups(broker: GroupContext, request: DescribeGroupsRequest, 
     response = await broker.groups.describe_groups(request, call.version)
     if request.include_authorized_operations:
         turns = broker.gate.turns()
+        groups = []
         for group in response.groups:
             await turns.next()
             if not group.error_code:
-                group.authorized_operations = authorized_operations(
-                    broker.authorizer, call, ResourceType.GROUP, group.group_id
-                )
+                operations = authorized_operations(broker.authorizer, call, ResourceType.GROUP, group.group_id)
+                group = group.replaced(authorized_operations=operations)
+            groups.append(group)
+        return response.replaced(groups=groups)
     return response

@@ -51,10 +51,8 @@ async def add_partitions_to_txn(
             )
     if refused and not known:
         return AddPartitionsToTxnResponse(results_by_transaction=refused)
-    request.transactions = known
-    response = await broker.transactions.add_partitions(request, call.version)
-    response.results_by_transaction += refused
-    return response
+    response = await broker.transactions.add_partitions(request.replaced(transactions=known), call.version)
+    return response.replaced(results_by_transaction=[*response.results_by_transaction, *refused])
 
 
 async def _refusal(broker: TransactionContext, topics: Collection[_Topic], turns: Turns) -> list[_TopicResult] | None:

@@ -45,9 +45,11 @@ class ReplicaTransactions(TransactionContext, Protocol):
 async def txn_offset_commit(
     broker: ReplicaTransactions, request: TxnOffsetCommitRequest, call: Call
 ) -> TxnOffsetCommitResponse:
-    refused = await _separate_unknown(broker, request, call.version)
-    if not request.topics:
+    known, refused = await _separate_unknown(broker, request, call.version)
+    if not known:
         return TxnOffsetCommitResponse(topics=refused)
+
+    request = request.replaced(topics=known)
 
     async def verify(partition: int) -> object:
         return await _verify(broker, request, call.version, partition)
@@ -58,14 +60,16 @@ async def txn_offset_commit(
     for topic in refused:
         present = answered.get((topic.name, topic.topic_id))
         if present is not None:
-            present.partitions += topic.partitions
+            present.partitions.extend(topic.partitions)
         else:
             response.topics.append(topic)
     return response
 
 
-async def _separate_unknown(broker: ReplicaTransactions, request: TxnOffsetCommitRequest, version: int) -> list[_Topic]:
-    """Leave those partitions in the request that exist, with the names of topics; return the answers for the others."""
+async def _separate_unknown(
+    broker: ReplicaTransactions, request: TxnOffsetCommitRequest, version: int
+) -> tuple[list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic], list[_Topic]]:
+    """Return the topics with those partitions that exist, by name, and the answers for the others."""
     turns = broker.gate.turns()
     known = []
     refused = []
@@ -73,7 +77,7 @@ async def _separate_unknown(broker: ReplicaTransactions, request: TxnOffsetCommi
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if version >= TOPIC_IDS_FROM:
             name = broker.metadata.topic_name(topic.topic_id)
-            topic.name = name or ""
+            topic = topic.replaced(name=name or "")
             error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else error
         count = broker.metadata.partition_count(topic.name)
         present = []
@@ -86,11 +90,10 @@ async def _separate_unknown(broker: ReplicaTransactions, request: TxnOffsetCommi
                 unknown.append(_Partition(partition_index=part.partition_index, error_code=error))
         if unknown:
             refused.append(_Topic(name=topic.name, topic_id=topic.topic_id, partitions=unknown))
-            topic.partitions = present
+            topic = topic.replaced(partitions=present)
         if topic.partitions:
             known.append(topic)
-    request.topics = known
-    return refused
+    return known, refused
 
 
 async def _verify(broker: ReplicaTransactions, request: TxnOffsetCommitRequest, version: int, index: int) -> object:

@@ -34,7 +34,7 @@ async def describe_log_dirs(
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     folders = broker.logs.folders
-    results = {folder.path: Result(log_dir=folder.absolute_path) for folder in folders}
+    topics_of: dict[str, list[Topic]] = {folder.path: [] for folder in folders}
     topics: dict[tuple[str, str], Topic] = {}
     turns = broker.gate.turns()
     for path, topic, index, size_bytes, offset_lag, is_future in broker.logs.describe():
@@ -42,7 +42,7 @@ async def describe_log_dirs(
             described = topics.get((path, topic))
             if described is None:
                 described = topics[path, topic] = Topic(name=topic)
-                results[path].topics.append(described)
+                topics_of[path].append(described)
             described.partitions.append(
                 Partition(
                     partition_index=index, partition_size=size_bytes, offset_lag=offset_lag, is_future_key=is_future
@@ -50,14 +50,15 @@ async def describe_log_dirs(
             )
         await turns.next()
     volumes = await broker.background.run(_volumes, folders)
+    results = []
     for folder, volume in zip(folders, volumes, strict=True):
-        result = results[folder.path]
+        name = folder.absolute_path
         if folder.failure is not None or volume is None:
-            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            result.topics = []
+            results.append(Result(log_dir=name, error_code=ErrorCode.KAFKA_STORAGE_ERROR))
         else:
-            result.total_bytes, result.usable_bytes = volume
-    return DescribeLogDirsResponse(results=list(results.values()))
+            total, usable = volume
+            results.append(Result(log_dir=name, topics=topics_of[folder.path], total_bytes=total, usable_bytes=usable))
+    return DescribeLogDirsResponse(results=results)
 
 
 def _volumes(folders: Sequence[DataFolder]) -> list[tuple[int, int] | None]:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gregor.broker.quotas.mutations import change_quota, throttle
 from gregor.broker.registry import handles
@@ -45,7 +45,7 @@ async def create_partitions(
     answers: dict[str, CreatePartitionsResponse.CreatePartitionsTopicResult] = {}
     for topic in request.topics:
         await turns.next()
-        answers[topic.name] = CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name)
+        refusal: dict[str, Any] = {}
         try:
             if named[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "named twice")
@@ -58,8 +58,8 @@ async def create_partitions(
                 count_changes=None if quota is None else quota.record,
             )
         except KafkaError as error:
-            answers[topic.name].error_code = error.code
-            answers[topic.name].error_message = error.message or None
+            refusal = {"error_code": error.code, "error_message": error.message or None}
+        answers[topic.name] = CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name, **refusal)
     response = CreatePartitionsResponse(results=list(answers.values()))
     throttle(quota, response, call)
     return response

@@ -49,7 +49,7 @@ async def offset_delete(broker: GroupContext, request: OffsetDeleteRequest, call
         by_name = {topic.name: topic for topic in response.topics}
         for refused in unknown:
             if refused.name in by_name:
-                by_name[refused.name].partitions += refused.partitions
+                by_name[refused.name].partitions.extend(refused.partitions)
             else:
                 response.topics.append(refused)
     return response

@@ -36,10 +36,12 @@ async def consumer_group_describe(
         return ConsumerGroupDescribeResponse(groups=refused)
     response = await broker.groups.consumer_group_describe(request)
     if request.include_authorized_operations:
+        groups = []
         for group in response.groups:
             await turns.next()
             if not group.error_code:
-                group.authorized_operations = authorized_operations(
-                    broker.authorizer, call, ResourceType.GROUP, group.group_id
-                )
+                operations = authorized_operations(broker.authorizer, call, ResourceType.GROUP, group.group_id)
+                group = group.replaced(authorized_operations=operations)
+            groups.append(group)
+        return response.replaced(groups=groups)
     return response

@@ -22,7 +22,7 @@ from gregor.coordinator.partitioner import partition_of
 from gregor.coordinator.ports import LogLoader, LogWriter
 from gregor.coordinator.result import Producer, Result, answered, coordinator_error
 from gregor.coordinator.runtime import CoordinatorRuntime, RecordFormat, RuntimeSettings
-from gregor.protocol.deferred import Deferred, completed
+from gregor.protocol.deferred import Deferred, completed, transformed
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -177,7 +177,7 @@ class GroupCoordinator:
         else:
             answer = answered(self._runtime.start(partition, lambda shard, now: shard.join(joiner, now)), refuse)
         if version >= NULL_PROTOCOL_FROM:
-            answer.then(_name_no_protocol)
+            return transformed(answer, _name_no_protocol)
         return answer
 
     def _check_join(self, request: JoinGroupRequest) -> None:
@@ -371,7 +371,7 @@ class GroupCoordinator:
                 if part.error_code:
                     raise KafkaError(ErrorCode(part.error_code))
                 if fetched.topics and part.topics and fetched.topics[-1].name == part.topics[0].name:
-                    fetched.topics[-1].partitions += part.topics.pop(0).partitions
+                    fetched.topics[-1].partitions.extend(part.topics.pop(0).partitions)
                 fetched.topics += part.topics
         except KafkaError as error:
             return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group_id, error_code=error.code)
@@ -480,10 +480,8 @@ def _fetch_piece(
     return offsets.fetch(wanted, require_stable)
 
 
-def _name_no_protocol(answer: Deferred[JoinGroupResponse]) -> None:
-    response = answer.value
-    if response is not None and not response.protocol_name:
-        response.protocol_name = None
+def _name_no_protocol(response: JoinGroupResponse) -> JoinGroupResponse:
+    return response if response.protocol_name else response.replaced(protocol_name=None)
 
 
 def _refused_sync(error: KafkaError) -> SyncGroupResponse:

@@ -234,10 +234,9 @@ class Joining:
         value = membership.to_metadata({member.member_id: member.assignment for member in members}, members, leader)
         response = generation_response(membership, new.member_id)
         if joiner.version >= 9:
-            response.leader = leader or ""
-            response.skip_assignment = leads
+            response = response.replaced(leader=leader or "", skip_assignment=leads)
             if leads:
-                response.members = described(members, membership.protocol)
+                response = response.replaced(members=described(members, membership.protocol))
         # Before v9 the leader in the response is the old id, so that a leader that came back does not assign anew.
         membership.candidates[new.member_id] = new
         self._rebalances.cancel_session(old)

@@ -4,7 +4,6 @@ An operation of a shard cannot be interrupted; between the pieces other work pro
 """
 
 from collections.abc import Awaitable, Callable, Iterator
-from copy import copy
 from typing import Any
 
 from gregor.coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET
@@ -39,16 +38,13 @@ async def commit_in_pieces(request: Any, commit: Callable[[Any], Awaitable[Any]]
     for topic in request.topics:
         answered = None
         for first in range(0, max(1, len(topic.partitions)), PARTITIONS_PER_COMMIT):
-            some = copy(topic)
-            some.partitions = topic.partitions[first : first + PARTITIONS_PER_COMMIT]
-            piece = copy(request)
-            piece.topics = [some]
-            part = (await commit(piece)).topics[0]
+            some = topic.replaced(partitions=topic.partitions[first : first + PARTITIONS_PER_COMMIT])
+            part = (await commit(request.replaced(topics=[some]))).topics[0]
             if answered is None:
                 answered = part
                 topics.append(part)
             else:
-                answered.partitions += part.partitions
+                answered.partitions.extend(part.partitions)
             await turns.next()
     return topics
 
@@ -85,9 +81,7 @@ def about(
     wanted: OffsetFetchRequest.OffsetFetchRequestGroup, topics: list[OffsetFetchRequest.OffsetFetchRequestTopics]
 ) -> OffsetFetchRequest.OffsetFetchRequestGroup:
     """The same question of the same member about other topics."""
-    piece = copy(wanted)
-    piece.topics = topics
-    return piece
+    return wanted.replaced(topics=topics)
 
 
 async def for_one_group(

@@ -46,15 +46,14 @@ class Summaries:
         yield None
         value = self._value(rebalance, [*causes, *_assignor_cause(rebalance, causes)])
         after = yield from _decoded(rebalance, rebalance.assigned)
-        value.members = _members(rebalance, after)
-        if rebalance.outcome is not Outcome.SUPERSEDED:
-            if before is None or after is None:
-                self._unowned.pop(rebalance.group_id)
-                value.moved = _changed(rebalance)
-            else:
-                comparison = yield from self._compare(rebalance, before, after)
-                _fill(value, comparison)
-        return value
+        value = value.replaced(members=_members(rebalance, after))
+        if rebalance.outcome is Outcome.SUPERSEDED:
+            return value
+        if before is None or after is None:
+            self._unowned.pop(rebalance.group_id)
+            return value.replaced(moved=_changed(rebalance))
+        comparison = yield from self._compare(rebalance, before, after)
+        return _with_comparison(value, comparison)
 
     def _value_of_epoch(self, rebalance: Rebalance) -> Steps[RebalanceValue]:
         """The same of an epoch of the consumer protocol, whose partitions are known step by step."""
@@ -69,10 +68,8 @@ class Summaries:
             counts[topic] = max(counts.get(topic, 0), number + 1)
         added = {move.topic for move in comparison.moves if move.topic not in counts}
         value = self._value(rebalance, [with_topics(cause, counts, added, self._facts) for cause in rebalance.causes])
-        value.members = _members(rebalance, None)
-        if rebalance.outcome is not Outcome.SUPERSEDED:
-            _fill(value, comparison)
-        return value
+        value = value.replaced(members=_members(rebalance, None))
+        return value if rebalance.outcome is Outcome.SUPERSEDED else _with_comparison(value, comparison)
 
     def _name_of(self, topic_id: Uuid) -> str:
         return self._facts.topic_name(topic_id) or uuid_to_text(topic_id)
@@ -151,15 +148,13 @@ def _changed(rebalance: Rebalance) -> int:
     return sum(before.get(name) != assignment for name, assignment in rebalance.assigned)
 
 
-def _fill(value: RebalanceValue, found: Comparison) -> None:
-    value.partitions = found.partitions
-    value.moved, value.added, value.removed = found.moved, found.added, found.removed
-    value.without_owner, value.without_owner_ms = found.without_owner, found.without_owner_ms
+def _with_comparison(value: RebalanceValue, found: Comparison) -> RebalanceValue:
+    moves = []
     room = MAX_MOVED_PARTITIONS
     for move, numbers in found.moves.items():
         if room <= 0:
             break
-        value.moves.append(
+        moves.append(
             RebalanceValue.Move(
                 topic=move.topic,
                 from_member=_nullable(move.from_member),
@@ -168,6 +163,15 @@ def _fill(value: RebalanceValue, found: Comparison) -> None:
             )
         )
         room -= len(numbers)
+    return value.replaced(
+        partitions=found.partitions,
+        moved=found.moved,
+        added=found.added,
+        removed=found.removed,
+        without_owner=found.without_owner,
+        without_owner_ms=found.without_owner_ms,
+        moves=moves,
+    )
 
 
 def _cause(cause: Cause) -> RebalanceValue.Cause:

@@ -137,8 +137,7 @@ class TransactionCoordinator:
             )
         except KafkaError as error:
             return InitProducerIdResponse(error_code=error.code, producer_epoch=NO_PRODUCER_EPOCH)
-        response.error_code = _known(ErrorCode(response.error_code), fenced_known=version >= 4)
-        return response
+        return response.replaced(error_code=_known(ErrorCode(response.error_code), fenced_known=version >= 4))
 
     def _check_init(self, request: InitProducerIdRequest) -> None:
         if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
@@ -299,8 +298,7 @@ class TransactionCoordinator:
             )
         except KafkaError as error:
             return EndTxnResponse(error_code=error.code)
-        response.error_code = _known(ErrorCode(response.error_code), fenced_known=version >= 2)
-        return response
+        return response.replaced(error_code=_known(ErrorCode(response.error_code), fenced_known=version >= 2))
 
     async def end_new_protocol(self) -> None:
         """Abort the open transactions of clients of the new protocol, before the feature is downgraded, and wait until
@@ -393,7 +391,7 @@ class TransactionCoordinator:
                 await turns.next()
                 some = transactional_ids[first : first + ITEMS_PER_STEP]
                 queries = self._runtime.shard(partition).queries
-                response.transaction_states += queries.list(some, filters, self._clock_ms())
+                response.transaction_states.extend(queries.list(some, filters, self._clock_ms()))
         except KafkaError as error:
             if error.code is not ErrorCode.NOT_COORDINATOR:
                 raise

@@ -1,7 +1,8 @@
 """Python classes of messages, made from the schemas: slotted, with keyword arguments, for all versions at once."""
 
 from collections.abc import Callable
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 from gregor.protocol.codec.compiler import Codec, decode_with, encode_with
 from gregor.protocol.codec.model import Field, Message
@@ -22,6 +23,16 @@ class Structure:
     def __repr__(self) -> str:
         class_ = _plain_class(self)
         return f"{class_.__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in class_.__slots__)})"
+
+    def replaced(self, **fields: object) -> Self:
+        """Return a copy with other values for these fields; all other values are shared with this object.
+
+        Raises AttributeError for a name that is not a field.
+        """
+        changed = copy(self)
+        for name, value in fields.items():
+            setattr(changed, name, value)
+        return changed
 
 
 class ApiMessage(Structure):

@@ -37,7 +37,10 @@ from gregor.protocol.ids import Uuid
 APIS: dict[int, str]
 OTHERS: dict[str, str]
 
-class ApiMessage:
+class Structure:
+    def replaced(self, **fields: object) -> Self: ...
+
+class ApiMessage(Structure):
     API_KEY: ClassVar[int]
     MIN_VERSION: ClassVar[int]
     MAX_VERSION: ClassVar[int]
@@ -74,7 +77,7 @@ def _class(message: Message) -> Iterator[str]:
     yield f"class {message.name}(ApiMessage):"
     # Kafka's struct names are unique in a message: all classes of structs are directly in its class.
     for struct in message.structs:
-        yield f"    class {struct.name}:"
+        yield f"    class {struct.name}(Structure):"
         yield from _body(message, struct, 8)
         yield ""
     yield from _body(message, message, 4)

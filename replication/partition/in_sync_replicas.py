@@ -44,8 +44,11 @@ class FollowerState:
         self.last_fetch_ms = 0
         self.last_caught_up_ms = 0
 
-    def fetched(self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Record a fetch at `offset` made while the leader's log ended at `leader_end_offset`."""
+    def fetched(
+        self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int, broker_epoch: int = -1
+    ) -> None:
+        """Record a fetch at `offset` made while the leader's log ended at `leader_end_offset`. `broker_epoch`: of the
+        follower's registration, -1 where the fetch does not contain it."""
         if self.last_fetch_ms > now_ms or self.last_caught_up_ms > now_ms:
             self._clock_set_back(now_ms)
         if offset >= leader_end_offset:
@@ -54,6 +57,7 @@ class FollowerState:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset
+        self.broker_epoch = broker_epoch
         self.last_fetch_leader_end_offset = max(leader_end_offset, self.last_fetch_leader_end_offset)
         self.last_fetch_ms = now_ms
 
@@ -186,7 +190,7 @@ class InSyncReplicas:
         """
         follower = self.followers.get(replica_id)
         if follower is not None and follower.log_end_offset == offset:
-            follower.fetched(offset, follower.log_start_offset, offset, last_fetch_ms)
+            follower.fetched(offset, follower.log_start_offset, offset, last_fetch_ms, follower.broker_epoch)
 
     def broker_epoch(self, replica_id: int) -> int:
         """Return the broker epoch with which a follower fetched last, -1 where it is not known."""

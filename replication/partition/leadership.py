@@ -111,8 +111,7 @@ class Leadership:
             self.check_follows(replica_id)
             return
         before, start_before = follower.log_end_offset, follower.log_start_offset
-        follower.fetched(offset, log_start_offset, log.offsets.log_end_offset, now_ms)
-        follower.broker_epoch = broker_epoch
+        follower.fetched(offset, log_start_offset, log.offsets.log_end_offset, now_ms, broker_epoch)
         moved = before != offset and in_sync.advance_high_watermark(log, now_ms)
         if (moved or log_start_offset != start_before) and self._delayed.active:
             self._delayed.run(self.verdict)

@@ -318,7 +318,7 @@ class Appender:
             return self._roller.make_room(size_bytes, *offsets, max_timestamp, now_ms)
         except KafkaError:
             if entry is not None:
-                entry.lost_sequence = first_sequence
+                entry.lose(first_sequence)
             raise
 
     def _write_run(self, view: memoryview, run: list[BatchHeader], markers: dict[int, EndMarker | None]) -> None:
@@ -367,7 +367,8 @@ class Appender:
         aborted = aborted_by(producers.entries.get(batch.producer_id), producers.transactions, batch, marker)
         if aborted is not None:
             try:
-                self._segments.names_changed |= segment.transaction_index is None
+                if segment.transaction_index is None:
+                    self._segments.note_new_names()
                 segment.append_aborted(aborted)
             except OSError as error:
                 self._undo_write(segment, position, error)
@@ -383,7 +384,7 @@ class Appender:
     ) -> NoReturn:
         """Undo a write that has failed half way, of a batch of this producer with this first sequence."""
         if entry is not None:
-            entry.lost_sequence = lost_sequence
+            entry.lose(lost_sequence)
         try:
             segment.truncate_to(position, self._offsets.log_end_offset)
         except OSError as second:

@@ -231,7 +231,7 @@ class Log:
 
     def names_changed(self) -> None:
         """Files were made or renamed in the log's folder: the next flush syncs that, too."""
-        self._segments.names_changed = True
+        self._segments.note_new_names()
 
     # Leader epochs
 

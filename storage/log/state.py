@@ -89,6 +89,10 @@ class Segments:
         self.bases[indexes] = [segment.base_offset]
         self.names_changed = True
 
+    def note_new_names(self) -> None:
+        """Note that files were created or renamed in the folder by another part than this list."""
+        self.names_changed = True
+
     def sync_planned(self) -> None:
         """Note that a flush is planned that syncs the folder."""
         self.names_changed = False

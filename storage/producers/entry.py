@@ -57,6 +57,10 @@ class ProducerEntry:
         self.coordinator_epoch = -1
         self.transaction_first_offset = -1
 
+    def lose(self, sequence: int) -> None:
+        """Note that the batch with this first sequence could not be written."""
+        self.lost_sequence = sequence
+
     def add(self, epoch: int, batch: tuple[int, int, int, int]) -> None:
         """Note that a batch (the fields of an AppendedBatch) was appended. A new epoch drops the batches of the old
         one."""

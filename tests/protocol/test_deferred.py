@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gregor.protocol.deferred import Deferred, DeferredCancelled, outcome_of
+from gregor.protocol.deferred import Deferred, DeferredCancelled, completed, outcome_of, transformed
 
 
 def test_a_callback_gets_the_result_whether_it_was_added_before_or_after() -> None:
@@ -133,3 +133,32 @@ def test_failed_result_leaves_no_reference_cycle() -> None:
         assert [reference() for reference in references] == [None, None]
     finally:
         gc.enable()
+
+
+def test_transformed_result_comes_with_the_source() -> None:
+    source = Deferred[int]()
+    text = transformed(source, str)
+    assert not text.done
+    source.complete(1)
+    assert text.result() == "1"
+    assert transformed(completed(2), str).result() == "2"
+
+
+def test_transformed_result_fails_with_the_source_and_with_the_change() -> None:
+    source = Deferred[str]()
+    number, unused = transformed(source, int), Deferred[str]()
+    source.complete("one")
+    assert isinstance(number.error, ValueError)
+    failed = transformed(unused, int)
+    unused.fail(KeyError("k"))
+    assert isinstance(failed.error, KeyError)
+
+
+def test_cancellation_of_a_transformed_result_cancels_the_source() -> None:
+    source = Deferred[int]()
+    transformed(source, str).cancel()
+    assert source.cancelled
+    other = Deferred[int]()
+    text = transformed(other, str)
+    other.cancel()
+    assert text.cancelled

@@ -147,3 +147,17 @@ def test_import_loads_no_schema_and_no_compiler() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['gregor.protocol.messages'] ['gregor.protocol.schema.k12_heartbeat']\n"
+
+
+def test_replaced_fields_change_a_copy_alone() -> None:
+    request = OffsetCommitKey(group="g", topic="t", partition=1)
+    assert request.replaced(topic="u", partition=2) == OffsetCommitKey(group="g", topic="u", partition=2)
+    assert request == OffsetCommitKey(group="g", topic="t", partition=1)
+    with pytest.raises(AttributeError):
+        request.replaced(offset=1)
+
+
+def test_replaced_shared_default_is_an_ordinary_object() -> None:
+    shared = FetchRequest().replica_state
+    assert shared.replaced(replica_epoch=3).replica_epoch == 3
+    assert FetchRequest().replica_state.replica_epoch == -1

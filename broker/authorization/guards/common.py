@@ -8,12 +8,11 @@ never changes one: it passes on a copy.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from copy import copy
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gregor.broker.authorization.model import CLUSTER_NAME, Operation, ResourceType
-from gregor.protocol.deferred import Deferred
+from gregor.protocol.deferred import Deferred, transformed
 from gregor.protocol.ids import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 Serve = Callable[[Any], Any]
 """Serves a request by the plain handler, and returns the handler's outcome."""
 Guard = Callable[[Any, Any, "Call", Serve], Any]
-RequestT = TypeVar("RequestT")
 PartT = TypeVar("PartT")
 
 
@@ -42,52 +40,28 @@ def allows_on_cluster(broker: GuardContext, call: Call, operation: Operation, *,
     return broker.authorizer.allows(call, operation, ResourceType.CLUSTER, CLUSTER_NAME, logs_denial=logs_denial)
 
 
-def narrowed(request: RequestT, **fields: Any) -> RequestT:
-    """Return a copy of a request with other values for these fields."""
-    changed = copy(request)
-    for name, value in fields.items():
-        setattr(changed, name, value)
-    return changed
+def extended(**answers: Sequence[Any]) -> Callable[[Any], Any]:
+    """Return the change that adds answers to the named lists of a response."""
+
+    def extend(response: Any) -> Any:
+        return response.replaced(**{name: [*getattr(response, name), *more] for name, more in answers.items()})
+
+    return extend
 
 
-def after(outcome: Any, change: Callable[[Any], None]) -> Any:
-    """Apply `change` to the response of a handler's outcome, at once or when it is complete. A handler that sends no
-    response returns None, which stays."""
+def after(outcome: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a handler's outcome with `change(response)` in place of its response, at once or when it is complete. A
+    handler that sends no response returns None, which stays."""
     if isinstance(outcome, Deferred):
-        return _after_deferred(outcome, change)
+        return transformed(outcome, lambda response: None if response is None else change(response))
     if isinstance(outcome, Awaitable):
         return _after_awaitable(outcome, change)
-    if outcome is not None:
-        change(outcome)
-    return outcome
+    return None if outcome is None else change(outcome)
 
 
-def _after_deferred(source: Deferred[Any], change: Callable[[Any], None]) -> Deferred[Any]:
-    changed: Deferred[Any] = Deferred()
-
-    def complete(source: Deferred[Any]) -> None:
-        if source.error is not None:
-            changed.fail(source.error)
-            return
-        try:
-            if source.value is not None:
-                change(source.value)
-        except Exception as error:  # a bug: the connection fails, not the party that completes the response
-            changed.fail(error)
-        else:
-            changed.complete(source.value)
-
-    # A cancellation of either one cancels the other.
-    changed.then(lambda changed: source.cancel() if changed.cancelled else None)
-    source.then(complete)
-    return changed
-
-
-async def _after_awaitable(outcome: Awaitable[Any], change: Callable[[Any], None]) -> Any:
+async def _after_awaitable(outcome: Awaitable[Any], change: Callable[[Any], Any]) -> Any:
     response = await outcome
-    if response is not None:
-        change(response)
-    return response
+    return None if response is None else change(response)
 
 
 def split(

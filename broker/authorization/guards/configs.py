@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gregor.broker.authorization.guards.common import GuardContext, Serve, after, allows_on_cluster, narrowed
+from gregor.broker.authorization.guards.common import GuardContext, Serve, after, allows_on_cluster, extended
 from gregor.broker.authorization.model import CLUSTER_NAME, Operation, ResourceType
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
@@ -85,10 +85,8 @@ def _served(broker: GuardContext, request: Any, call: Call, serve: Serve, operat
     if not answers:
         return serve(request)
 
-    def complete(response: Any) -> None:
-        (response.results if operation is Operation.DESCRIBE_CONFIGS else response.responses).extend(answers)
-
-    return after(serve(narrowed(request, resources=allowed)), complete)
+    answered = "results" if operation is Operation.DESCRIBE_CONFIGS else "responses"
+    return after(serve(request.replaced(resources=allowed)), extended(**{answered: answers}))
 
 
 def _refusal(broker: GuardContext, call: Call, operation: Operation, resource: Any) -> ErrorCode:

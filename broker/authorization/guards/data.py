@@ -14,7 +14,7 @@ from gregor.broker.authorization.guards.common import (
     Serve,
     after,
     allows_on_cluster,
-    narrowed,
+    extended,
     split,
     topic_name,
 )
@@ -69,10 +69,10 @@ def produce(broker: GuardContext, request: ProduceRequest, call: Call, serve: Se
     if not allowed and request.acks != 0:
         return ProduceResponse(responses=answers)
     # The append happens before this returns, as the order of the requests of a connection demands.
-    outcome = serve(narrowed(request, topic_data=allowed)) if allowed else None
+    outcome = serve(request.replaced(topic_data=allowed)) if allowed else None
     if request.acks == 0:
         _fail(call)
-    return after(outcome, lambda response: response.responses.extend(answers))
+    return after(outcome, extended(responses=answers))
 
 
 def _fail(call: Call) -> None:
@@ -120,7 +120,7 @@ def list_offsets(broker: GuardContext, request: ListOffsetsRequest, call: Call, 
         )
         for topic in refused
     ]
-    return after(serve(narrowed(request, topics=allowed)), lambda response: response.topics.extend(answers))
+    return after(serve(request.replaced(topics=allowed)), extended(topics=answers))
 
 
 def offset_for_leader_epoch(
@@ -144,7 +144,7 @@ def offset_for_leader_epoch(
         )
         for topic in refused
     ]
-    return after(serve(narrowed(request, topics=allowed)), lambda response: response.topics.extend(answers))
+    return after(serve(request.replaced(topics=allowed)), extended(topics=answers))
 
 
 def delete_records(broker: GuardContext, request: DeleteRecordsRequest, call: Call, serve: Serve) -> Any:
@@ -167,7 +167,7 @@ def delete_records(broker: GuardContext, request: DeleteRecordsRequest, call: Ca
         )
         for name, indexes in partitions.items()
     ]
-    return after(serve(narrowed(request, topics=allowed)), lambda response: response.topics.extend(answers))
+    return after(serve(request.replaced(topics=allowed)), extended(topics=answers))
 
 
 def describe_producers(broker: GuardContext, request: DescribeProducersRequest, call: Call, serve: Serve) -> Any:
@@ -185,4 +185,4 @@ def describe_producers(broker: GuardContext, request: DescribeProducersRequest, 
         )
         for topic in refused
     ]
-    return after(serve(narrowed(request, topics=allowed)), lambda response: response.topics.extend(answers))
+    return after(serve(request.replaced(topics=allowed)), extended(topics=answers))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gregor.broker.authorization.guards.common import NAME, GuardContext, Serve, after, narrowed, split, topic_name
+from gregor.broker.authorization.guards.common import NAME, GuardContext, Serve, after, extended, split, topic_name
 from gregor.broker.authorization.guards.groups import DENIED, may
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.protocol.errors import ErrorCode
@@ -66,7 +66,7 @@ def _commit(broker: GuardContext, request: Any, call: Call, serve: Serve, respon
     answers = _refused_commits(response_class, refused, _TOPIC_DENIED)
     if not allowed:
         return response_class(topics=answers)
-    return after(serve(narrowed(request, topics=allowed)), lambda response: response.topics.extend(answers))
+    return after(serve(request.replaced(topics=allowed)), extended(topics=answers))
 
 
 def _refused_commits(response_class: Any, topics: Iterable[Any], error: ErrorCode) -> list[Any]:
@@ -117,19 +117,19 @@ def offset_fetch(broker: GuardContext, request: OffsetFetchRequest, call: Call, 
             groups.append(group)
             continue
         topics, hidden = _visible(broker, call, group.topics)
-        groups.append(narrowed(group, topics=topics) if hidden else group)
+        groups.append(group.replaced(topics=topics) if hidden else group)
         refused_topics[group.group_id] = [_refused_topic(topic) for topic in hidden]
 
-    def complete(response: OffsetFetchResponse) -> None:
-        for group in response.groups:
-            if group.error_code:
-                continue
-            if group.group_id in all_topics:
-                group.topics = list(_visible(broker, call, group.topics)[0])
-            group.topics.extend(refused_topics.get(group.group_id, ()))
-        response.groups.extend(answers)
+    def completed(group: OffsetFetchResponse.OffsetFetchResponseGroup) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+        if group.error_code:
+            return group
+        shown = _visible(broker, call, group.topics)[0] if group.group_id in all_topics else group.topics
+        return group.replaced(topics=[*shown, *refused_topics.get(group.group_id, ())])
 
-    return after(serve(narrowed(request, groups=groups)), complete)
+    def complete(response: OffsetFetchResponse) -> OffsetFetchResponse:
+        return response.replaced(groups=[*map(completed, response.groups), *answers])
+
+    return after(serve(request.replaced(groups=groups)), complete)
 
 
 def _visible(broker: GuardContext, call: Call, topics: Sequence[Any]) -> tuple[Sequence[Any], list[Any]]:
@@ -167,8 +167,8 @@ def _fetch_of_one(broker: GuardContext, request: OffsetFetchRequest, call: Call,
         return OffsetFetchResponse(topics=[_old_refused_topic(topic, DENIED) for topic in request.topics or ()])
     if request.topics is None:
 
-        def hide(response: OffsetFetchResponse) -> None:
-            response.topics = list(_visible_names(broker, call, response.topics)[0])
+        def hide(response: OffsetFetchResponse) -> OffsetFetchResponse:
+            return response.replaced(topics=list(_visible_names(broker, call, response.topics)[0]))
 
         return after(serve(request), hide)
     allowed, refused = _visible_names(broker, call, request.topics)
@@ -178,11 +178,13 @@ def _fetch_of_one(broker: GuardContext, request: OffsetFetchRequest, call: Call,
     if not allowed:
         return OffsetFetchResponse(topics=answers)
 
-    def complete(response: OffsetFetchResponse) -> None:
-        if not response.error_code:
-            response.topics.extend(answers)
+    return after(serve(request.replaced(topics=allowed)), _with_topics(answers))
 
-    return after(serve(narrowed(request, topics=allowed)), complete)
+
+def _with_topics(answers: Sequence[Any]) -> Callable[[Any], Any]:
+    """Return the change that adds the answers of topics to a response, unless it is an error as a whole."""
+    change = extended(topics=answers)
+    return lambda response: response if response.error_code else change(response)
 
 
 def _visible_names(broker: GuardContext, call: Call, topics: Sequence[Any]) -> tuple[Sequence[Any], list[Any]]:
@@ -224,8 +226,4 @@ def offset_delete(broker: GuardContext, request: OffsetDeleteRequest, call: Call
         for topic in refused
     ]
 
-    def complete(response: OffsetDeleteResponse) -> None:
-        if not response.error_code:
-            response.topics.extend(answers)
-
-    return after(serve(narrowed(request, topics=allowed)), complete)
+    return after(serve(request.replaced(topics=allowed)), _with_topics(answers))

@@ -13,7 +13,7 @@ from gregor.broker.authorization.guards.common import (
     Serve,
     after,
     allows_on_cluster,
-    narrowed,
+    extended,
     split,
 )
 from gregor.broker.authorization.model import Operation, ResourceType
@@ -80,16 +80,16 @@ def describe_groups(broker: GuardContext, request: DescribeGroupsRequest, call: 
     answers = [DescribeGroupsResponse.DescribedGroup(group_id=name, error_code=DENIED) for name in refused]
     if not allowed:
         return DescribeGroupsResponse(groups=answers)
-    return after(serve(narrowed(request, groups=allowed)), lambda response: response.groups.extend(answers))
+    return after(serve(request.replaced(groups=allowed)), extended(groups=answers))
 
 
 def list_groups(broker: GuardContext, request: ListGroupsRequest, call: Call, serve: Serve) -> Any:
     """DESCRIBE on the cluster shows all groups; else the response has those on which the client has it."""
 
-    def hide(response: ListGroupsResponse) -> None:
+    def hide(response: ListGroupsResponse) -> ListGroupsResponse:
         names = [group.group_id for group in response.groups]
         visible = broker.authorizer.allowed(call, Operation.DESCRIBE, ResourceType.GROUP, names, logs_denial=False)
-        response.groups = [group for group in response.groups if group.group_id in visible]
+        return response.replaced(groups=[group for group in response.groups if group.group_id in visible])
 
     if allows_on_cluster(broker, call, Operation.DESCRIBE, logs_denial=False):
         return serve(request)
@@ -105,7 +105,7 @@ def delete_groups(broker: GuardContext, request: DeleteGroupsRequest, call: Call
     ]
     if not allowed:
         return DeleteGroupsResponse(results=answers)
-    return after(serve(narrowed(request, groups_names=allowed)), lambda response: response.results.extend(answers))
+    return after(serve(request.replaced(groups_names=allowed)), extended(results=answers))
 
 
 def consumer_group_heartbeat(
@@ -127,22 +127,23 @@ def consumer_group_describe(
 ) -> Any:
     """A group whose members have topics that the client may not describe shows an error in place of its members."""
 
-    def hide(response: ConsumerGroupDescribeResponse) -> None:
+    def hide(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
         topics = {group.group_id: _assigned_topics(group) for group in response.groups}
         names = set().union(*topics.values())
         visible = broker.authorizer.allowed(call, Operation.DESCRIBE, ResourceType.TOPIC, names) if names else names
-        for group in response.groups:
-            if not topics[group.group_id] <= visible:
-                group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                group.error_message = HIDDEN_TOPICS_TEXT
-                group.members = []
-        response.groups.extend(answers)
+        hidden = {
+            "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "error_message": HIDDEN_TOPICS_TEXT,
+            "members": [],
+        }
+        groups = [group if topics[group.group_id] <= visible else group.replaced(**hidden) for group in response.groups]
+        return response.replaced(groups=[*groups, *answers])
 
     allowed, refused = split(broker, call, Operation.DESCRIBE, ResourceType.GROUP, request.group_ids, str)
     answers = [ConsumerGroupDescribeResponse.DescribedGroup(group_id=name, error_code=DENIED) for name in refused]
     if refused and not allowed:
         return ConsumerGroupDescribeResponse(groups=answers)
-    return after(serve(narrowed(request, group_ids=allowed) if refused else request), hide)
+    return after(serve(request.replaced(group_ids=allowed) if refused else request), hide)
 
 
 def _assigned_topics(group: ConsumerGroupDescribeResponse.DescribedGroup) -> set[str]:

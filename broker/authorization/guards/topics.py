@@ -14,7 +14,7 @@ from gregor.broker.authorization.guards.common import (
     after,
     allows_on_cluster,
     by_name,
-    narrowed,
+    extended,
 )
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.protocol.errors import ErrorCode
@@ -56,18 +56,19 @@ def create_topics(broker: GuardContext, request: CreateTopicsRequest, call: Call
         for name in sorted(denied)
     ]
 
-    def hide(response: CreateTopicsResponse) -> None:
+    def hide(response: CreateTopicsResponse) -> CreateTopicsResponse:
         created = {topic.name for topic in response.topics if not topic.error_code}
         shown = authorizer.allowed(call, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, created, logs_denial=False)
-        for topic in response.topics:
-            if topic.name in created and topic.name not in shown:
-                topic.topic_config_error_code = _DENIED
-                topic.num_partitions = topic.replication_factor = -1
-                topic.configs = []
-        response.topics.extend(answers)
+        topics = [
+            topic.replaced(topic_config_error_code=_DENIED, num_partitions=-1, replication_factor=-1, configs=[])
+            if topic.name in created and topic.name not in shown
+            else topic
+            for topic in response.topics
+        ]
+        return response.replaced(topics=[*topics, *answers])
 
     if denied:
-        request = narrowed(request, topics=[topic for topic in request.topics if topic.name not in denied])
+        request = request.replaced(topics=[topic for topic in request.topics if topic.name not in denied])
         if not request.topics:
             return CreateTopicsResponse(topics=answers)
     return after(serve(request), hide)
@@ -85,7 +86,7 @@ def delete_topics(broker: GuardContext, request: DeleteTopicsRequest, call: Call
         if not refused:
             return serve(request)
         left = [name for name in request.topic_names if name not in refused]
-        request = narrowed(request, topic_names=left)
+        request = request.replaced(topic_names=left)
     else:
         named = {}
         times = Counter((topic.name, topic.topic_id) for topic in request.topics)
@@ -99,11 +100,11 @@ def delete_topics(broker: GuardContext, request: DeleteTopicsRequest, call: Call
         if not refused:
             return serve(request)
         left = [topic for topic in request.topics if (topic.name, topic.topic_id) not in refused]
-        request = narrowed(request, topics=left)
+        request = request.replaced(topics=left)
     answers = list(refused.values())
     if not left:
         return DeleteTopicsResponse(responses=answers)
-    return after(serve(request), lambda response: response.responses.extend(answers))
+    return after(serve(request), extended(responses=answers))
 
 
 def _refused(broker: GuardContext, call: Call, named: dict[Any, tuple[str, bytes]]) -> dict[Any, _Deleted]:
@@ -136,4 +137,4 @@ def create_partitions(broker: GuardContext, request: CreatePartitionsRequest, ca
     left = [topic for topic in request.topics if topic.name not in denied]
     if not left:
         return CreatePartitionsResponse(results=answers)
-    return after(serve(narrowed(request, topics=left)), lambda response: response.results.extend(answers))
+    return after(serve(request.replaced(topics=left)), extended(results=answers))

@@ -14,7 +14,7 @@ from gregor.broker.authorization.guards.common import (
     Serve,
     after,
     allows_on_cluster,
-    narrowed,
+    extended,
     split,
 )
 from gregor.broker.authorization.guards.groups import may
@@ -83,9 +83,7 @@ def find_coordinator(broker: GuardContext, request: FindCoordinatorRequest, call
     answers = [_no_coordinator(key, error) for key in refused]
     if not allowed:
         return FindCoordinatorResponse(coordinators=answers)
-    return after(
-        serve(narrowed(request, coordinator_keys=allowed)), lambda response: response.coordinators.extend(answers)
-    )
+    return after(serve(request.replaced(coordinator_keys=allowed)), extended(coordinators=answers))
 
 
 def _no_coordinator(key: str, error: ErrorCode) -> FindCoordinatorResponse.Coordinator:
@@ -202,13 +200,15 @@ def write_txn_markers(broker: GuardContext, request: WriteTxnMarkersRequest, cal
 def describe_transactions(broker: GuardContext, request: DescribeTransactionsRequest, call: Call, serve: Serve) -> Any:
     """DESCRIBE on each transactional id; the topics of a transaction are those that the client may describe."""
 
-    def hide(response: DescribeTransactionsResponse) -> None:
-        names = {topic.topic for state in response.transaction_states for topic in state.topics}
+    def hide(response: DescribeTransactionsResponse) -> DescribeTransactionsResponse:
+        states = response.transaction_states
+        names = {topic.topic for state in states for topic in state.topics}
         if names:
             visible = broker.authorizer.allowed(call, Operation.DESCRIBE, ResourceType.TOPIC, names)
-            for state in response.transaction_states:
-                state.topics = [topic for topic in state.topics if topic.topic in visible]
-        response.transaction_states.extend(answers)
+            states = [
+                state.replaced(topics=[topic for topic in state.topics if topic.topic in visible]) for state in states
+            ]
+        return response.replaced(transaction_states=[*states, *answers])
 
     allowed, refused = split(
         broker, call, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, request.transactional_ids, str
@@ -218,16 +218,16 @@ def describe_transactions(broker: GuardContext, request: DescribeTransactionsReq
     ]
     if refused and not allowed:
         return DescribeTransactionsResponse(transaction_states=answers)
-    return after(serve(narrowed(request, transactional_ids=allowed) if refused else request), hide)
+    return after(serve(request.replaced(transactional_ids=allowed) if refused else request), hide)
 
 
 def list_transactions(broker: GuardContext, request: ListTransactionsRequest, call: Call, serve: Serve) -> Any:
     """Omit the transactional ids that the client may not describe."""
 
-    def hide(response: ListTransactionsResponse) -> None:
+    def hide(response: ListTransactionsResponse) -> ListTransactionsResponse:
         states = response.transaction_states
         names = {state.transactional_id for state in states}
         visible = broker.authorizer.allowed(call, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, names)
-        response.transaction_states = [state for state in states if state.transactional_id in visible]
+        return response.replaced(transaction_states=[state for state in states if state.transactional_id in visible])
 
     return after(serve(request), hide)

@@ -70,8 +70,8 @@ def describe_delegation_token(broker: GuardContext, request: Any, call: Call, se
             or authorizer.allows(call, Operation.DESCRIBE_TOKENS, ResourceType.USER, str(owner), logs_denial=False)
         )
 
-    def hide(response: Any) -> None:
-        response.tokens = [token for token in response.tokens if is_visible(token)]
+    def hide(response: Any) -> Any:
+        return response.replaced(tokens=[token for token in response.tokens if is_visible(token)])
 
     return after(serve(request), hide)
 

@@ -232,7 +232,8 @@ class ConsumerGroup:
         if member is None:
             member = self._add(member_id)
         self._discount(member)
-        member.subscription = subscription = Subscription.from_record(value)
+        subscription = Subscription.from_record(value)
+        member.subscribe(subscription)
         _count(self._name_counts, subscription.topics, 1)
         if subscription.regex:
             _count(self.regex_counts, (subscription.regex,), 1)
@@ -299,7 +300,7 @@ class ConsumerGroup:
         present = member.assignment
         self._disown(present.assigned, member.member_id)
         self._disown(present.pending_revocation, member.member_id)
-        member.assignment = assignment
+        member.assign(assignment)
         self._own(assignment.assigned, member.member_id)
         self._own(assignment.pending_revocation, member.member_id)
         self._state = None

@@ -7,7 +7,6 @@ GroupMetadataManager.consumerGroupHeartbeat and consumerGroupLeave.
 
 import logging
 from collections.abc import Callable, Mapping
-from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -123,8 +122,7 @@ class Heartbeats:
         gathers = joining and member.replaces is None
         assignment = self.advance(advance, now_ms, may_wait=not resumed, gathers=gathers)
         if assignment is None:
-            request = copy(request)
-            request.member_id = member.member_id
+            request = request.replaced(member_id=member.member_id)
             return self.park(group, partial(self._beat_again, request, sender), records, gathers=gathers)
         known = group.members.get(member.member_id)
         if known is not None:

@@ -133,6 +133,14 @@ class ConsumerMember:
         self.session_key = session_key(group_id, member_id)
         self.rebalance_key = rebalance_key(group_id, member_id)
 
+    def subscribe(self, subscription: Subscription) -> None:
+        """Apply the replay of a record of key 5."""
+        self.subscription = subscription
+
+    def assign(self, assignment: MemberAssignment) -> None:
+        """Apply the replay of a record of key 8."""
+        self.assignment = assignment
+
     @property
     def epoch(self) -> int:
         """The member epoch; -2 while a static member is away."""

@@ -330,7 +330,7 @@ def test_topics_of_members_are_hidden(world: Harness) -> None:
 
 def test_a_response_that_comes_later_is_changed_when_it_comes() -> None:
     source: Deferred[list[int]] = Deferred()
-    outcome = after(source, lambda response: response.append(2))
+    outcome = after(source, lambda response: [*response, 2])
     assert not outcome.done
     source.complete([1])
     assert outcome.result() == [1, 2]
@@ -338,8 +338,8 @@ def test_a_response_that_comes_later_is_changed_when_it_comes() -> None:
     async def handler() -> list[int]:
         return [3]
 
-    assert asyncio.run(after(handler(), lambda response: response.append(4))) == [3, 4]
-    assert after(None, lambda response: response.append(5)) is None
+    assert asyncio.run(after(handler(), lambda response: [*response, 4])) == [3, 4]
+    assert after(None, lambda response: [*response, 5]) is None
 
 
 def test_a_cancelled_response_cancels_its_source() -> None:
