@@ -281,9 +281,9 @@ class Outbound:
             while position < end:
                 try:
                     if is_cached is None:
-                        sent = self._send_by_buffer(out, source, position, end)
+                        sent, offered = self._send_by_buffer(out, source, position, end)
                     else:
-                        sent = self._send_by_sendfile(out, source, position, burst_end, is_cached)
+                        sent, offered = self._send_by_sendfile(out, source, position, burst_end, is_cached)
                 except NotCached as missing:
                     self._wait_for_disk(source, missing.size_bytes, position)
                     return False
@@ -295,7 +295,7 @@ class Outbound:
                     return True
                 position += sent
                 self._region_sent = position - start
-                if burst_end <= position < end:
+                if sent < offered or burst_end <= position < end:  # the socket is full, or others wait
                     raise BlockingIOError
         except BlockingIOError:
             self.blocked = True
@@ -306,19 +306,19 @@ class Outbound:
             self._transport.abort()
         return True
 
-    def _send_by_buffer(self, out: socket.socket, source: int, position: int, end: int) -> int:
-        """Return the sent bytes; 0 at the end of the file. Raises BlockingIOError when the socket has no room, and
-        NotCached."""
+    def _send_by_buffer(self, out: socket.socket, source: int, position: int, end: int) -> tuple[int, int]:
+        """Return how many bytes were sent, and how many were offered to the socket: 0 at the end of the file. Raises
+        BlockingIOError when the socket has no room, and NotCached."""
         view = window()[: min(self._window_bytes, end - position)]
         try:
             got = read_cached(source, view, position)
         except BlockingIOError:
             raise NotCached(len(view)) from None
         if got == 0:
-            return 0
+            return 0, 0
         sent = self._send_with_next(out, view[:got], b"", ends=position + got == end)
         self._fit_window(sent, got)
-        return sent
+        return sent, got
 
     def _fit_window(self, sent: int, read: int) -> None:
         """Read no more at once than the socket accepts, or the rest would have to be read again."""
@@ -348,7 +348,9 @@ class Outbound:
             del queue[1]
         return size_bytes
 
-    def _send_by_sendfile(self, out: socket.socket, source: int, position: int, end: int, is_cached: CacheProbe) -> int:
+    def _send_by_sendfile(
+        self, out: socket.socket, source: int, position: int, end: int, is_cached: CacheProbe
+    ) -> tuple[int, int]:
         """Send as `_send_by_buffer`. Bytes that were read ahead are sent without a probe: some file systems keep
         nothing in the page cache. Raises _SendfileRefused, too."""
         sendable_end = min(end, max(self._cached_end, self._read_ahead_end))
@@ -356,11 +358,12 @@ class Outbound:
             sendable_end = end
             if not is_cached(source, position, end - position):
                 if end > os.fstat(source).st_size:
-                    return 0
+                    return 0, 0
                 raise NotCached(min(WINDOW_BYTES, end - position))
             self._cached_end = end
+        offered = sendable_end - position
         try:
-            return os.sendfile(out.fileno(), source, position, sendable_end - position)
+            return os.sendfile(out.fileno(), source, position, offered), offered
         except OSError as error:
             if error.errno in (errno.EINVAL, errno.ENOSYS):  # a file system without it
                 raise _SendfileRefused from None

@@ -173,6 +173,35 @@ def test_the_bytes_around_a_file_piece_leave_in_the_same_call(
     run(test())
 
 
+@pytest.mark.parametrize("by_sendfile", [False, True])
+def test_after_a_short_send_the_socket_is_not_tried_again_before_it_has_room(
+    tmp_path: Path, by_sendfile: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        async with connected() as (server, _):
+            size, room = SENDFILE_MIN_BYTES + 1000, 300_000
+            path = tmp_path / "large"
+            path.write_bytes(bytes(size))
+            tries: list[int] = []
+
+            def send(self: Outbound, out: object, source: int, position: int, end: int, *_: object) -> tuple[int, int]:
+                tries.append(position)
+                return (room, end - position) if end - position > room else (end - position, end - position)
+
+            monkeypatch.setattr(Outbound, "_send_by_sendfile" if by_sendfile else "_send_by_buffer", send)
+            probe = (lambda *_: True) if by_sendfile else None
+            monkeypatch.setattr(outbound, "cache_probe", lambda: probe)
+            monkeypatch.setattr(Outbound, "_watch", lambda self, on: None)
+            piece = Piece(path, 0, size)
+            server.outbound.send([piece])
+            assert tries == [0] and server.outbound.blocked
+            while server.outbound.blocked:
+                server.outbound.transport_resumed()
+            assert tries == list(range(0, size, room)) and piece.released
+
+    run(test())
+
+
 class _Transport:
     """Notes what is written, and beside it in the list of all calls."""
 
