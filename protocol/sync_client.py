@@ -127,13 +127,14 @@ class SyncConnection:
         return self._receive(size)
 
     def _receive(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            part = self.socket.recv(min(size - len(data), _RECEIVED_AT_ONCE_BYTES))
+        parts, received = [], 0
+        while received < size:
+            part = self.socket.recv(min(size - received, _RECEIVED_AT_ONCE_BYTES))
             if not part:
-                raise ConnectionEnded(f"after {len(data)} of {size} bytes")
-            data += part
-        return bytes(data)
+                raise ConnectionEnded(f"after {received} of {size} bytes")
+            parts.append(part)
+            received += len(part)
+        return b"".join(parts)
 
     def close(self) -> None:
         self.socket.close()

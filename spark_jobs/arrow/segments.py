@@ -177,10 +177,15 @@ class Segment:
     def windows(self, position: int) -> Iterator[memoryview]:
         """Read the complete batches from a position on, a window at a time. It ends at the end of the segment, also
         if a broker has reserved space with zeros behind it. Raises Unreadable where no batch begins, or a part of one:
-        it is damaged, or being appended."""
+        it is damaged, or being appended. The bytes of a window are right until the next one is read: all windows are
+        read into the same memory, because new memory costs more than the bytes do."""
         window_bytes = MIN_WINDOW_BYTES
+        memory = bytearray()
         while True:
-            data = memoryview(os.pread(self._descriptor, window_bytes, position))
+            if len(memory) < window_bytes:
+                memory = bytearray(window_bytes)
+            whole = memoryview(memory)
+            data = whole[: os.preadv(self._descriptor, [whole[:window_bytes]], position)]
             end, next_bytes = _whole_batches(data)
             if end:
                 yield data[:end]

@@ -264,7 +264,7 @@ def test_zeros_behind_the_last_batch_are_the_end(served: Served) -> None:
     with path.open("ab") as file:
         file.write(bytes(5000))
     with Segment(served.path, 0) as segment:
-        assert b"".join(segment.windows(0)) == path.read_bytes()[:-5000]
+        assert b"".join(map(bytes, segment.windows(0))) == path.read_bytes()[:-5000]
 
 
 @pytest.mark.parametrize("length", [0, 1, -5, 10**6, 2**31 - 1])
