@@ -78,6 +78,23 @@ class Figures:
         self.partitions = self.leaders = self.under_replicated = self.under_min_isr = self.at_min_isr = 0
         self.offline = self.delayed_produce = self.delayed_fetch = 0
 
+    def add_replicas(self, replicas: int, *, offline: int) -> None:
+        """Count replicas, and those of them without a log."""
+        self.partitions += replicas
+        self.offline += offline
+
+    def add_led(self, values: Sequence[int]) -> None:
+        """Count a partition that this broker leads, by its values in the order of LEADER_FAMILIES."""
+        self.leaders += 1
+        self.under_replicated += values[_UNDER_REPLICATED]
+        self.under_min_isr += values[_UNDER_MIN_ISR]
+        self.at_min_isr += values[_AT_MIN_ISR]
+
+    def add_delayed(self, produce: int, fetch: int) -> None:
+        """Count delayed operations of a partition."""
+        self.delayed_produce += produce
+        self.delayed_fetch += fetch
+
     def add(self, other: Figures) -> None:
         """Add the sums over other partitions, but for those of delayed operations."""
         self.partitions += other.partitions
@@ -127,8 +144,7 @@ class PartitionLines:
             for _, partition in items:
                 delayed = partition.delayed
                 if delayed.active and partition.log is not None:
-                    figures.delayed_produce += delayed.commits_count
-                    figures.delayed_fetch += delayed.watchers_count
+                    figures.add_delayed(delayed.commits_count, delayed.watchers_count)
             yield None
         self._known = blocks
         yield from self._of_logs.end(page)
@@ -148,12 +164,8 @@ class PartitionLines:
                 values = _values(state)
                 led_keys.append(key)
                 led_rows.append(values)
-                figures.under_replicated += values[_UNDER_REPLICATED]
-                figures.under_min_isr += values[_UNDER_MIN_ISR]
-                figures.at_min_isr += values[_AT_MIN_ISR]
-        figures.partitions = len(block.items)
-        figures.offline = figures.partitions - len(keys)
-        figures.leaders = len(led_keys)
+                figures.add_led(values)
+        figures.add_replicas(len(block.items), offline=len(block.items) - len(keys))
         self._of_logs.put(keys, rows)
         self._of_led.put(led_keys, led_rows)
 

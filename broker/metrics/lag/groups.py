@@ -79,7 +79,7 @@ _Key = tuple[str, str, int]
 class _Series:
     """Of a group in a partition, from scrape to scrape: the window of its positions, and the texts that stay."""
 
-    __slots__ = ("_labels", "_status", "_position", "_status_line", "seconds", "window")
+    __slots__ = ("_labels", "_position", "_status", "_status_line", "seconds", "window")
 
     def __init__(self, key: _Key, offset: int) -> None:
         self.window = Window()
@@ -107,12 +107,12 @@ class _Series:
 class _Block:
     """Some partitions of a topic with an offset of a group, from scrape to scrape: names and series, in order."""
 
-    __slots__ = ("keys", "partitions", "places", "series")
+    __slots__ = ("keys", "partitions", "series", "topic_partitions")
 
     def __init__(self, keys: list[_Key], series: list[_Series]) -> None:
         self.keys = keys
         self.partitions = [partition for _, _, partition in keys]
-        self.places: list[TopicPartitionKey] = [(topic, partition) for _, topic, partition in keys]
+        self.topic_partitions: list[TopicPartitionKey] = [(topic, partition) for _, topic, partition in keys]
         self.series = series
 
 
@@ -131,8 +131,8 @@ class _Blocks:
 
     def block(self, group_id: str, topic: str, number: int, commits: Sequence[tuple[int, CommittedOffset]]) -> _Block:
         """Return a block of a topic by its number in it."""
-        place = group_id, topic, number
-        block = self._known.get(place)
+        block_id = group_id, topic, number
+        block = self._known.get(block_id)
         if block is None or block.partitions != [partition for partition, _ in commits]:
             known = self._known_series()
             keys = [(group_id, topic, partition) for partition, _ in commits]
@@ -141,7 +141,7 @@ class _Blocks:
                 for key, (_, committed) in zip(keys, commits, strict=True)
             ]
             block = _Block(keys, series)
-        self._blocks[place] = block
+        self._blocks[block_id] = block
         return block
 
     def _known_series(self) -> dict[_Key, _Series]:
@@ -278,7 +278,7 @@ class GroupView:
         lags, seconds, statuses = list[int](), list[str](), list[str]()
         ages_s = found.ages_s
         time_ms_of = self._time_ms_of
-        ends = list(map(self._end_of, block.places))
+        ends = list(map(self._end_of, block.topic_partitions))
         keys = (
             block.keys
             if None not in ends
