@@ -40,6 +40,7 @@ class KeptLines(Generic[KeyT]):
     def put(self, keys: list[KeyT], rows: Sequence[Sequence[float]]) -> None:
         """Add a block: its entities, and the values of each in the order of the families."""
         if not keys:
+            self._blocks.append(_Block([], [], []))
             return
         columns = list(zip(*rows, strict=True))
         index = len(self._blocks)
@@ -58,12 +59,16 @@ class KeptLines(Generic[KeyT]):
         ]
         self._blocks.append(_Block(keys, columns, lines))
 
+    def put_again(self) -> None:
+        """Add a block that has the entities and values of the last scrape's block at this place: as `put` with them."""
+        self._blocks.append(self._known[len(self._blocks)])
+
     def end(self, page: Page) -> Steps[None]:
         """Add the lines of all blocks to the page, a family in each step; they are kept for the next scrape."""
         blocks = self._known = self._blocks
         self._blocks = []
         for number, name in enumerate(self._names):
-            page.extend(name, [block.lines[number] for block in blocks])
+            page.extend(name, [block.lines[number] for block in blocks if block.keys])
             yield None
 
 

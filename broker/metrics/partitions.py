@@ -5,7 +5,9 @@ Each series of a partition but those of its log comes from the leader alone, so 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from gregor.broker.metrics.family import GAUGE, Family
 from gregor.broker.metrics.kept_lines import KeptLines, batched
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from gregor.broker.metrics.page import Page
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
-    from gregor.storage.log.log import Log
 
 _LABELS = ("topic", "partition")
 _AT_LEADER = "shown by the leader"
@@ -77,48 +78,117 @@ class Figures:
         self.partitions = self.leaders = self.under_replicated = self.under_min_isr = self.at_min_isr = 0
         self.offline = self.delayed_produce = self.delayed_fetch = 0
 
+    def add_replicas(self, replicas: int, *, offline: int) -> None:
+        """Count replicas, and those of them without a log."""
+        self.partitions += replicas
+        self.offline += offline
+
+    def add_led(self, values: Sequence[int]) -> None:
+        """Count a partition that this broker leads, by its values in the order of LEADER_FAMILIES."""
+        self.leaders += 1
+        self.under_replicated += values[_UNDER_REPLICATED]
+        self.under_min_isr += values[_UNDER_MIN_ISR]
+        self.at_min_isr += values[_AT_MIN_ISR]
+
+    def add_delayed(self, produce: int, fetch: int) -> None:
+        """Count delayed operations of a partition."""
+        self.delayed_produce += produce
+        self.delayed_fetch += fetch
+
+    def add(self, other: Figures) -> None:
+        """Add the sums over other partitions, but for those of delayed operations."""
+        self.partitions += other.partitions
+        self.leaders += other.leaders
+        self.under_replicated += other.under_replicated
+        self.under_min_isr += other.under_min_isr
+        self.at_min_isr += other.at_min_isr
+        self.offline += other.offline
+
+
+class _Block:
+    """Some partitions in the order of the scrape before, and what was read of them then."""
+
+    __slots__ = ("figures", "items", "states")
+
+    def __init__(self, items: _Items, states: list[_State | None]) -> None:
+        self.items = items
+        self.states = states
+        self.figures = Figures()
+
 
 class PartitionLines:
-    """Makes the lines of the partitions."""
+    """Makes the lines of the partitions. A block of which nothing has changed since the last scrape costs its
+    comparison: about 1 us for each partition, and 200 bytes of memory."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
         self._of_logs: KeptLines[TopicPartitionKey] = KeptLines(LOG_FAMILIES, _labels)
         self._of_led: KeptLines[TopicPartitionKey] = KeptLines(LEADER_FAMILIES, _labels)
+        self._known: list[_Block] = []
 
     def collect(self, page: Page) -> Steps[Figures]:
         """Add the lines of all partitions; return the sums."""
         figures = Figures()
-        for block in batched(list(self._replicas.partitions.items()), ITEMS_PER_STEP):
-            keys: list[TopicPartitionKey] = []
-            rows, led_keys, led_rows = [], [], []
-            for key, partition in block:
-                log = partition.log
-                figures.partitions += 1
-                if log is None:
-                    figures.offline += 1
-                    continue
-                keys.append(key)
-                rows.append(_values_of_log(log))
-                if partition.is_leader:
-                    values = _values(partition, log)
-                    led_keys.append(key)
-                    led_rows.append(values)
-                    figures.leaders += 1
-                    figures.under_replicated += values[_UNDER_REPLICATED]
-                    figures.under_min_isr += values[_UNDER_MIN_ISR]
-                    figures.at_min_isr += values[_AT_MIN_ISR]
+        known, blocks = self._known, list[_Block]()
+        for index, items in enumerate(batched(list(self._replicas.partitions.items()), ITEMS_PER_STEP)):
+            states = [None if partition.log is None else _state(partition) for _, partition in items]
+            block = known[index] if index < len(known) else None
+            if block is not None and block.states == states and block.items == items:
+                self._of_logs.put_again()
+                self._of_led.put_again()
+            else:
+                block = _Block(items, states)
+                self._put(block)
+            blocks.append(block)
+            figures.add(block.figures)
+            for _, partition in items:
                 delayed = partition.delayed
-                if delayed.active:
-                    figures.delayed_produce += delayed.commits_count
-                    figures.delayed_fetch += delayed.watchers_count
-            self._of_logs.put(keys, rows)
-            self._of_led.put(led_keys, led_rows)
+                if delayed.active and partition.log is not None:
+                    figures.add_delayed(delayed.commits_count, delayed.watchers_count)
             yield None
+        self._known = blocks
         yield from self._of_logs.end(page)
         yield from self._of_led.end(page)
         return figures
 
+    def _put(self, block: _Block) -> None:
+        """Make the lines of a block, and its sums."""
+        keys, rows, led_keys, led_rows = [], [], [], []
+        figures = block.figures
+        for (key, _), state in zip(block.items, block.states, strict=True):
+            if state is None:
+                continue
+            keys.append(key)
+            rows.append(state[:_LED])
+            if state[_LED] is not None:
+                values = _values(state)
+                led_keys.append(key)
+                led_rows.append(values)
+                figures.add_led(values)
+        figures.add_replicas(len(block.items), offline=len(block.items) - len(keys))
+        self._of_logs.put(keys, rows)
+        self._of_led.put(led_keys, led_rows)
+
+
+_Items = Sequence[tuple[TopicPartitionKey, "Partition"]]
+_State = tuple[Any, ...]
+_state: Callable[[Partition], _State] = attrgetter(
+    # The first ones are the values of LOG_FAMILIES.
+    "log.size_bytes",
+    "log.offsets.log_start_offset",
+    "log.offsets.log_end_offset",
+    "log.segments_count",
+    "leadership.log",
+    "log.offsets.high_watermark",
+    "log.last_stable_offset",
+    "local_id",
+    "replicas",
+    "in_sync.isr",
+    "in_sync.followers",
+    "log.config.min_insync_replicas",
+)
+"""Return what the lines of a partition with a log are made of. Its containers are replaced, never changed."""
+_LED = len(LOG_FAMILIES)
 
 _UNDER_REPLICATED, _UNDER_MIN_ISR, _AT_MIN_ISR = (
     index for index, family in enumerate(LEADER_FAMILIES) if family.name.endswith(("underreplicated", "minisr"))
@@ -129,31 +199,24 @@ def _labels(key: TopicPartitionKey) -> str:
     return f'{{topic="{key[0]}",partition="{key[1]}"}}'  # the characters of a topic's name need no escapes
 
 
-def _values_of_log(log: Log) -> tuple[int, ...]:
-    """Return the values in the order of LOG_FAMILIES."""
-    offsets = log.offsets
-    return log.size_bytes, offsets.log_start_offset, offsets.log_end_offset, log.segments_count
-
-
-def _values(partition: Partition, log: Log) -> tuple[int, ...]:
+def _values(state: _State) -> tuple[int, ...]:
     """Return the values in the order of LEADER_FAMILIES."""
-    offsets = log.offsets
-    in_sync = partition.in_sync
-    replicas, isr = len(partition.replicas), len(in_sync.isr)
+    _, start, _, _, _, high_watermark, stable, local_id, assigned, in_sync, followers, min_insync_replicas = state
+    replicas, isr = len(assigned), len(in_sync)
     under_replicated = int(isr < replicas)
-    min_isr = in_sync.effective_min_isr(log)
+    min_isr = min(min_insync_replicas, len(followers) + 1)
     return (
         replicas,
         isr,
         under_replicated,
         int(isr < min_isr),
         int(isr == min_isr),
-        0 if log.producers.transactions is None else offsets.high_watermark - log.last_stable_offset,
-        offsets.high_watermark,
-        offsets.log_start_offset,
-        partition.local_id,
+        high_watermark - stable,
+        high_watermark,
+        start,
+        local_id,
         replicas,
         isr,
-        int(partition.replicas[:1] == [partition.local_id]),
+        int(assigned[:1] == [local_id]),
         under_replicated,
     )

@@ -79,15 +79,22 @@ _Key = tuple[str, str, int]
 class _Series:
     """Of a group in a partition, from scrape to scrape: the window of its positions, and the texts that stay."""
 
-    __slots__ = ("_labels", "_status", "_status_line", "seconds", "window")
+    __slots__ = ("_labels", "_position", "_status", "_status_line", "seconds", "window")
 
-    def __init__(self, key: _Key) -> None:
+    def __init__(self, key: _Key, offset: int) -> None:
         self.window = Window()
+        self._position = Position(key[1], key[2], offset)
         self._labels = _labels("group", key)
         self.seconds = f"{_LAG_SECONDS}{self._labels} "
         """The beginning of the line of the lag in seconds."""
         self._status = Status.OK
         self._status_line = ""
+
+    def at(self, offset: int) -> Position:
+        """Return the position of a committed offset."""
+        if self._position.offset != offset:
+            self._position = self._position._replace(offset=offset)
+        return self._position
 
     def status_line(self, status: Status) -> str:
         """Return the line of a status that is not OK."""
@@ -95,6 +102,56 @@ class _Series:
             self._status = status
             self._status_line = f"{_PARTITION_STATUS}{self._labels[:-1]},{_status_labels(status)} 1\n"
         return self._status_line
+
+
+class _Block:
+    """Some partitions of a topic with an offset of a group, from scrape to scrape: names and series, in order."""
+
+    __slots__ = ("keys", "partitions", "series", "topic_partitions")
+
+    def __init__(self, keys: list[_Key], series: list[_Series]) -> None:
+        self.keys = keys
+        self.partitions = [partition for _, _, partition in keys]
+        self.topic_partitions: list[TopicPartitionKey] = [(topic, partition) for _, topic, partition in keys]
+        self.series = series
+
+
+class _Blocks:
+    """The blocks of a scrape and of the one before."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[str, str, int], _Block] = {}
+        self._known = self._blocks
+        self._series: dict[_Key, _Series] | None = None
+        """Those of the scrape before, once a block has other partitions than then."""
+
+    def begin(self) -> None:
+        """Begin a scrape: what it does not need is forgotten at the next one."""
+        self._known, self._blocks, self._series = self._blocks, {}, None
+
+    def block(self, group_id: str, topic: str, number: int, commits: Sequence[tuple[int, CommittedOffset]]) -> _Block:
+        """Return a block of a topic by its number in it."""
+        block_id = group_id, topic, number
+        block = self._known.get(block_id)
+        if block is None or block.partitions != [partition for partition, _ in commits]:
+            known = self._known_series()
+            keys = [(group_id, topic, partition) for partition, _ in commits]
+            series = [
+                known.get(key) or _Series(key, committed.offset)
+                for key, (_, committed) in zip(keys, commits, strict=True)
+            ]
+            block = _Block(keys, series)
+        self._blocks[block_id] = block
+        return block
+
+    def _known_series(self) -> dict[_Key, _Series]:
+        if self._series is None:
+            self._series = {
+                key: series
+                for block in self._known.values()
+                for key, series in zip(block.keys, block.series, strict=True)
+            }
+        return self._series
 
 
 class _Found:
@@ -136,9 +193,7 @@ class GroupView:
         self._offsets: KeptLines[_Key] = KeptLines(FAMILIES[:1], partial(_labels, "consumergroup"))
         self._lags: KeptLines[_Key] = KeptLines([_LAG_FAMILY], partial(_labels, "consumergroup"))
         self._exported: KeptLines[_Key] = KeptLines([_EXPORTED_LAG_FAMILY], partial(_labels, "group"))
-        self._series: dict[_Key, _Series] = {}
-        self._known_series = self._series
-        """Those of the scrape before."""
+        self._blocks = _Blocks()
 
     def partitions(self) -> Steps[dict[TopicPartitionKey, None]]:
         """Return the partitions in which a group has a committed offset."""
@@ -182,7 +237,7 @@ class GroupView:
 
     def collect(self, page: Page) -> Steps[None]:
         """Add the families of this module."""
-        self._known_series, self._series = self._series, {}
+        self._blocks.begin()
         for shard, group in self._all_groups():
             if group is None:
                 yield None
@@ -192,8 +247,9 @@ class GroupView:
             found = _Found()
             for topic, partitions in list(group.offsets.items()):
                 before = found.partitions, found.offsets, len(found.lags), sum(found.lags)
-                for block in batched(list(partitions.items()), ITEMS_PER_STEP):
-                    self._of_block(page, group.group_id, topic, block, found)
+                for number, commits in enumerate(batched(list(partitions.items()), ITEMS_PER_STEP)):
+                    block = self._blocks.block(group.group_id, topic, number, commits)
+                    self._of_block(page, block, commits, found)
                     yield None
                 labels = label_text(consumergroup=group.group_id, topic=topic)
                 page.add(f"{_PREFIX}current_offset_sum", found.offsets - before[1], labels)
@@ -212,29 +268,28 @@ class GroupView:
             page.add(_MAX_LAG_SECONDS, round(max(found.ages_s), 3), labels)
 
     def _of_block(
-        self, page: Page, group_id: str, topic: str, block: Sequence[tuple[int, CommittedOffset]], found: _Found
+        self, page: Page, block: _Block, commits: Sequence[tuple[int, CommittedOffset]], found: _Found
     ) -> None:
         """Add the series of some partitions, and what is found to that of the group."""
-        all_keys = [(group_id, topic, partition) for partition, _ in block]
-        self._offsets.put(all_keys, [(committed.offset,) for _, committed in block])
-        found.add_offsets([committed.offset for _, committed in block])
+        offsets = [committed.offset for _, committed in commits]
+        self._offsets.put(block.keys, [(offset,) for offset in offsets])
+        found.add_offsets(offsets)
         now_ms = self._clock_ms()
-        keys, lags, seconds, statuses = list[_Key](), list[int](), list[str](), list[str]()
+        lags, seconds, statuses = list[int](), list[str](), list[str]()
         ages_s = found.ages_s
-        known, kept = self._known_series, self._series
-        for key, (partition, committed) in zip(all_keys, block, strict=True):
-            end = self._end_of((topic, partition))
+        time_ms_of = self._time_ms_of
+        ends = list(map(self._end_of, block.topic_partitions))
+        keys = (
+            block.keys
+            if None not in ends
+            else [key for key, end in zip(block.keys, ends, strict=True) if end is not None]
+        )
+        for series, end, offset, (_, committed) in zip(block.series, ends, offsets, commits, strict=True):
             if end is None:
                 continue
-            offset = committed.offset
             lag = end - offset if end > offset else 0
-            keys.append(key)
             lags.append(lag)
-            series = known.get(key)
-            if series is None:
-                series = _Series(key)
-            kept[key] = series
-            time_ms = self._time_ms_of(Position(topic, partition, offset)) if lag else NO_RECORD
+            time_ms = time_ms_of(series.at(offset)) if lag else NO_RECORD
             if time_ms is not None:
                 # 0 without a record, and for a time ahead of this clock.
                 age_s = 0.0 if time_ms == NO_RECORD or time_ms > now_ms else (now_ms - time_ms) / 1000

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from gregor.broker.metrics.kept_lines import batched
 from gregor.broker.metrics.lag.leader_requests import LeaderRequests
 from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.errors import ErrorCode
@@ -52,9 +53,11 @@ class LogEnds:
 
     def of(self, key: TopicPartitionKey) -> int | None:
         """Return the high watermark of a partition; None where it is not known."""
-        partition = self._replicas.get(*key)
-        if partition is not None and partition.is_leader and partition.log is not None:
-            return partition.log.high_watermark
+        partition = self._replicas.partitions.get(key)
+        if partition is not None:
+            log = partition.leadership.log
+            if log is not None:
+                return log.offsets.high_watermark
         found = self._fetched.get(key)
         return None if found is None else found[0]
 
@@ -69,15 +72,18 @@ class LogEnds:
     def _request(self, keys: Iterable[TopicPartitionKey]) -> Steps[None]:
         known, self._fetched = self._fetched, {}
         oldest_s = self._clock_s() - MAX_AGE_S
-        for count, key in enumerate(keys, 1):
-            found = known.get(key)
-            if found is not None and found[1] >= oldest_s:
-                self._fetched.setdefault(key, found)
-            else:
-                self._add(key)
-            if not count % ITEMS_PER_STEP:
-                yield None
-        yield None
+        own = self._replicas.partitions
+        for block in batched(list(keys), ITEMS_PER_STEP):
+            for key in block:
+                partition = own.get(key)
+                if partition is not None and partition.leadership.log is not None:
+                    continue
+                found = known.get(key)
+                if found is not None and found[1] >= oldest_s:
+                    self._fetched.setdefault(key, found)
+                else:
+                    self._add(key)
+            yield None
 
     def _add(self, key: TopicPartitionKey) -> None:
         state = self._image.partition(*key)

@@ -93,8 +93,9 @@ def image_of(leaders: dict[int, int], ports: dict[int, int]) -> MetadataImage:
 
 def ends_of(image: MetadataImage, clock_s: Callable[[], float] = lambda: 0.0) -> LogEnds:
     """Broker OWN, which leads partition 0 of `t` with a high watermark of 50."""
-    own = SimpleNamespace(is_leader=True, log=SimpleNamespace(high_watermark=50))
-    replicas: Any = SimpleNamespace(broker_id=OWN, get=lambda *key: own if key == KEYS[0] else None)
+    log = SimpleNamespace(offsets=SimpleNamespace(high_watermark=50))
+    own = SimpleNamespace(leadership=SimpleNamespace(log=log))
+    replicas: Any = SimpleNamespace(broker_id=OWN, partitions={KEYS[0]: own})
     config = BrokerConfig({"broker.id": str(OWN)})
     return LogEnds(config, replicas, image, Background(LoopGate()), clock_s=clock_s)
 

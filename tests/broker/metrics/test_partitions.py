@@ -1,0 +1,51 @@
+"""The lines of partitions that are kept from scrape to scrape are those of a view that makes all of them anew."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from gregor.broker.metrics.page import Page
+from gregor.broker.metrics.partitions import PartitionLines
+from gregor.broker.metrics.table import FAMILIES
+from gregor.protocol.turns import run_all
+from gregor.replication.partition.replica_manager import ReplicaManager
+from tests.broker.harness import batch, running
+
+PARTITIONS = 150
+"""More than two blocks."""
+
+
+def shown(lines: PartitionLines) -> tuple[bytes, dict[str, int]]:
+    page = Page(FAMILIES)
+    figures = run_all(lines.collect(page))
+    return b"".join(run_all(page.render(openmetrics=False))), vars(figures)
+
+
+def slow_twin(replicas: ReplicaManager) -> tuple[bytes, dict[str, int]]:
+    return shown(PartitionLines(replicas))
+
+
+@pytest.mark.slow
+def test_kept_lines_of_partitions_are_those_that_would_be_made_anew(tmp_path: Path) -> None:
+    chosen = random.Random(5)
+    with running(tmp_path) as harness:
+        harness.create_topic("t", PARTITIONS)
+        replicas = harness.broker.replicas
+        kept = PartitionLines(replicas)
+        for _ in range(20):
+            for _ in range(chosen.randrange(3)):
+                harness.produce("t", batch(b"a"), partition=chosen.randrange(PARTITIONS))
+            assert shown(kept) == slow_twin(replicas)
+        text = shown(kept)[0]
+
+        # No partition of the first block is led any more, which leaves a place without lines.
+        for partition in list(replicas.partitions.values())[:64]:
+            partition.leadership.end()
+        assert shown(kept) == slow_twin(replicas)
+        assert shown(kept)[0] != text
+        for _ in range(3):
+            harness.produce("t", batch(b"a"), partition=PARTITIONS - 1)
+            assert shown(kept) == slow_twin(replicas)
