@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import Row
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -96,10 +97,18 @@ def records_of(progress: StreamingQueryProgress) -> int:
 
 def observed_counts(progress: StreamingQueryProgress) -> tuple[int, int] | None:
     """Return the records of a batch and the dead letters among them, by the observations; None without any."""
-    counts = [row for name, row in progress.observedMetrics.items() if name.startswith(DEAD_LETTERS)]
+    counts = [_named(row) for name, row in progress.observedMetrics.items() if name.startswith(DEAD_LETTERS)]
     if not counts:
         return None
     return sum(row["rows"] for row in counts), sum(row["records"] for row in counts)
+
+
+def _named(row: Row) -> dict[str, Any]:
+    """Return the values of a row by name; Spark Connect sends a row of the values and their schema in its place."""
+    found: dict[str, Any] = row.asDict()
+    if set(found) != {"schema", "values"}:
+        return found
+    return dict(zip([field["name"] for field in found["schema"]["fields"]], found["values"], strict=True))
 
 
 def offsets(progress: StreamingQueryProgress, name: str) -> list[Any]:

@@ -18,7 +18,7 @@ try:
     from gregor.spark_jobs.formats.types import canonical, ddl_of, struct_of
     from gregor.spark_jobs.jobs.common.checkpoint import kept_option
     from gregor.spark_jobs.jobs.common.dead_letters import counted
-    from gregor.spark_jobs.jobs.common.job import Job
+    from gregor.spark_jobs.jobs.common.job import Job, no_problem
     from gregor.spark_jobs.jobs.common.options import FIXED, add_pairs, add_transactional_id
     from gregor.spark_jobs.jobs.common.options import Options as CommonOptions
     from gregor.spark_jobs.jobs.common.sinks import Result, writer_of
@@ -223,6 +223,7 @@ JOB = Job(
     prepare=with_schema,
     sinks=("topic", "exactly-once"),
     topic_help=None,
+    connect_problem=no_problem,
 )
 
 if __name__ == "__main__":

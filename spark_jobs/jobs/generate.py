@@ -6,7 +6,6 @@ Run it as `gregor spark generate ...`, or from a checkout as `spark-submit spark
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ try:
     from gregor.spark_jobs.errors import JobError
     from gregor.spark_jobs.jobs.common.checkpoint import kept_option
     from gregor.spark_jobs.jobs.common.dead_letters import counted
-    from gregor.spark_jobs.jobs.common.job import Job
+    from gregor.spark_jobs.jobs.common.job import Job, no_problem
     from gregor.spark_jobs.jobs.common.options import FIXED, add_transactional_id, pair, positive
     from gregor.spark_jobs.jobs.common.options import Options as CommonOptions
     from gregor.spark_jobs.jobs.common.sinks import Result, writer_of
@@ -84,7 +83,6 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     interval_ms = interval_of(spark, options.interval)
     source = {
         "rowsPerBatch": rows_per_batch(options, interval_ms),
-        "numPartitions": spark.sparkContext.defaultParallelism,
         "startTimestamp": options.start_timestamp,
         "advanceMillisPerBatch": interval_ms,
     }
@@ -155,8 +153,10 @@ def ended(options: Options) -> Ended:
 
 def position_of(report: Any) -> int:
     """Return the number of the row at which the next batch begins."""
-    end = json.loads(report.json)["sources"][0]["endOffset"] or {}
-    return int(end.get("offset", 0))
+    from gregor.spark_jobs.progress import offsets
+
+    [end] = offsets(report, "endOffset")
+    return int((end or {}).get("offset", 0))
 
 
 def problem_of(options: Options) -> str | None:
@@ -259,6 +259,7 @@ JOB = Job(
     sinks=("topic", "exactly-once"),
     topic_help=None,
     done="generated",
+    connect_problem=no_problem,
     ended=ended,
 )
 

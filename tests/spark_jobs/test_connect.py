@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gregor.spark_jobs.connector import connector_jars
-from gregor.spark_jobs.installation import spark_home
-from gregor.spark_jobs.java import require_java
-from gregor.spark_jobs.session import SHORT_JOB
+from tests.spark_jobs.connect_server import PATIENCE_S, connect_server, run_through
 from tests.spark_jobs.jobs.running import json_rows
 from tests.spark_jobs.topics import Topics
-from tests.support.processes import clean_environment, free_port
+from tests.support.processes import clean_environment
 
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
 
-SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-PATIENCE_S = 240
-BUSY = "Timed out while waiting for the Python worker to connect back"
-"""The server gives a Python worker ten seconds to start, which no setting changes: too few on a busy machine."""
 CLIENT = """
 import sys
 from gregor.spark_jobs.session import open_session
@@ -41,48 +29,10 @@ spark.stop()
 """
 
 
-def answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port, folder = free_port(), tmp_path_factory.mktemp("connect")
-    jars = ",".join(str(jar) for jar in connector_jars(require_java()))
-    command = [str(spark_home() / "bin" / "spark-submit"), "--class", SERVER, "--master", "local[1]", "--jars", jars]
-    settings = {
-        "spark.connect.grpc.binding.port": port,
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-    }
-    command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
-    # Batches run in the Python of the server: that of the tests, which has gregor. From the archive in Spark's path
-    # PySpark would be compiled at each start of a worker, for which it has ten seconds.
-    python = folder / "python"
-    python.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec "{sys.executable}" "$@"\n')
-    python.chmod(0o755)
-    environment = {**clean_environment(), "SPARK_SUBMIT_OPTS": SHORT_JOB, "PYSPARK_PYTHON": str(python)}
-    log = folder / "server.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            start_new_session=True,
-        )  # fmt: skip
-    try:
-        deadline = time.monotonic() + PATIENCE_S
-        while not answers(port):
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
-            threading.Event().wait(0.2)
-        yield f"sc://127.0.0.1:{port}"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    with connect_server(tmp_path_factory.mktemp("connect")) as address:
+        yield address
 
 
 def test_topic_is_read_through_a_connect_server(server: str, topics: Topics, tmp_path: Path) -> None:
@@ -100,18 +50,11 @@ def test_a_job_runs_through_a_connect_server(server: str, topics: Topics, tmp_pa
     source, target = topics.create(1), topics.create(1)
     topics.produce(source, ["x"] * 6, 0, "k", timestamp_ms=60_000)
 
+    job = ["--once", "-b", topics.bootstrap, "--topic", source, "--source", "gregor", "--max-offsets-per-trigger", "4"]
+    job += ["--checkpoint", str(tmp_path / "checkpoint"), "--conf", "spark.sql.shuffle.partitions=1"]
+
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "gregor.spark_jobs.cli", "windows", "--remote", server, "--once"]
-        command += ["-b", topics.bootstrap, "--topic", source, "--source", "gregor", "--max-offsets-per-trigger", "4"]
-        command += ["--checkpoint", str(tmp_path / "checkpoint"), "--conf", "spark.sql.shuffle.partitions=1"]
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            done = subprocess.run(
-                [*command, *arguments],
-                cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=PATIENCE_S,
-            )  # fmt: skip
-            if BUSY not in done.stderr or time.monotonic() > deadline:
-                return done
+        return run_through(server, "windows", *job, *arguments, folder=tmp_path)
 
     to_target = ["--sink", "topic", "--output-topic", target]
     done = run(*to_target)
