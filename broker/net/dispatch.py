@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gregor.broker.context import Call, ClientConnection
 from gregor.broker.log import logger
-from gregor.broker.net.repeats.requests import NumberedRequest, RepeatedRequest
+from gregor.broker.net.repeats.eager_requests import EagerRequests
 from gregor.broker.net.request_turns import LARGE_REQUEST_BYTES, serve_large
 from gregor.broker.net.responses import (
     EncodedResponse,
@@ -22,7 +21,6 @@ from gregor.broker.net.responses import (
     deferred_task,
     encode_in_steps,
     encode_response,
-    run_to_first_wait,
 )
 from gregor.broker.registry import entry_of
 from gregor.broker.security.session import refusal_of
@@ -30,7 +28,7 @@ from gregor.broker.security.token_receiver import RAW_TOKEN
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, MalformedMessage
-from gregor.protocol.framing import HEAD_BYTES, SIZE_BYTES, FramingError, Receiver, ResponseQueue, request_header
+from gregor.protocol.framing import HEAD_BYTES, FramingError, Receiver, ResponseQueue, request_header
 from gregor.protocol.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
 
 _FETCH = ApiKey.FETCH.value
 _PRODUCE = ApiKey.PRODUCE.value
-_INT32 = Struct(">i")
 
 
 class Client(ClientConnection, Protocol):
@@ -71,10 +68,9 @@ class Dispatcher:
     __slots__ = (
         "_broker",
         "_client",
+        "_eager",
         "_inbound",
-        "_numbered",
         "_outbound",
-        "_repeated",
         "_routes",
         "handlers",
         "responses",
@@ -88,8 +84,7 @@ class Dispatcher:
         self._routes = routes
         self._inbound = inbound
         self._outbound = outbound
-        self._repeated: RepeatedRequest | None = None
-        self._numbered: NumberedRequest | None = None
+        self._eager = EagerRequests(client, broker)
         self.handlers = broker.handlers
         """The served APIs: before authentication only those that lead to it."""
         self.responses: ResponseQueue[Chunk] = ResponseQueue()
@@ -131,7 +126,7 @@ class Dispatcher:
                         handler = metering.handler_of(entry.key, handler)
                     result = handler(broker, entry.decoders[version](view[:stop], position)[0], call)
             elif broker.request_turns.admits(stop - start):
-                result = self._begin(entry, view, start, stop, version, correlation_id)
+                result = self._eager.begin(entry, view, start, stop, version, correlation_id)
             else:
                 if metering is not None:
                     metering.end()
@@ -189,93 +184,7 @@ class Dispatcher:
             self._broker.background.keep(task)
         return deferred_task(task)
 
-    # ---- requests of eager handlers -------------------------------------------------------------------------------
-
-    def _begin(self, entry: Entry, view: memoryview, start: int, stop: int, version: int, correlation_id: int) -> Any:
-        """Return what the handler returns for a request, or what remains after its first wait. Where clients repeat the
-        same bytes, the decoded request is kept, and the frame of the response if it can be renewed: then no guard and
-        no quota has to see the request."""
-        begin = start + HEAD_BYTES
-        if entry.numbers is not None:
-            return self._begin_numbered(entry, view, begin, stop, version, correlation_id)
-        repeated, is_repeated = self._repeated, False
-        data = bytes(view[begin:stop]) if entry.repeats else b""
-        if repeated is not None and repeated.data == data and repeated.entry is entry and repeated.version == version:
-            if (renew := repeated.renew) is not None:
-                if self._may_renew(repeated.generation) and renew():
-                    frame = repeated.frame
-                    _INT32.pack_into(frame, SIZE_BYTES, correlation_id)
-                    return bytearray(frame)
-                repeated.forget_renewal()
-            client_id, request, is_repeated = repeated.client_id, repeated.request, entry.renewal is not None
-        else:
-            client_id, position = request_header(view, begin, stop, entry.header_versions[version][0])
-            request = entry.decoders[version](view[:stop], position)[0]
-            if entry.repeats:
-                self._repeated = RepeatedRequest(entry, version, data, client_id, request)
-        call = Call(self._client, entry.key.value, version, correlation_id, client_id)
-        result = self._handle(entry, request, call)
-        if is_repeated and repeated is not None and type(result) is entry.response_class:
-            self._learn_renewal(repeated, call, result)
-        return result
-
-    def _begin_numbered(
-        self, entry: Entry, view: memoryview, begin: int, stop: int, version: int, correlation_id: int
-    ) -> Any:
-        """As `_begin`, for a request that clients repeat with other numbers."""
-        data = bytes(view[begin:stop])
-        before = self._numbered
-        if (
-            before is not None
-            and before.entry is entry
-            and before.version == version
-            and self._may_renew(before.generation)
-            and (frame := before.serve(data, correlation_id)) is not None
-        ):
-            return frame
-        client_id, position = request_header(view, begin, stop, entry.header_versions[version][0])
-        request = entry.decoders[version](view[:stop], position)[0]
-        call = Call(self._client, entry.key.value, version, correlation_id, client_id)
-        result = self._handle(entry, request, call)
-        self._numbered = None
-        if type(result) is Deferred and result.done and type(result.value) is entry.response_class:
-            numbered = NumberedRequest(entry, version, client_id, request)
-            if numbered.is_short:
-                self._numbered = numbered
-                if before is not None and before.is_repeated_by(numbered):
-                    self._learn_numbers(numbered, call, request, result.value, data)
-        return result
-
-    def _handle(self, entry: Entry, request: Any, call: Call) -> Any:
-        quotas = self._broker.quotas
-        handler = entry.handler if quotas is None else quotas.metering.handler_of(entry.key, entry.handler)
-        return run_to_first_wait(handler(self._broker, request, call))
-
-    def _may_renew(self, generation: int) -> bool:
-        """Return whether the rules of the authorizer are those of this generation, and no time is measured."""
-        authorizer, quotas = self._broker.authorizer, self._broker.quotas
-        return (authorizer is None or authorizer.generation == generation) and (
-            quotas is None or not quotas.measures_time
-        )
-
-    def _learn_numbers(self, numbered: NumberedRequest, call: Call, request: Any, response: Any, data: bytes) -> None:
-        """Keep what serves a request that has come twice, with other numbers."""
-        quotas, authorizer, numbers = self._broker.quotas, self._broker.authorizer, numbered.entry.numbers
-        if numbers is None or (quotas is not None and quotas.measures_time):
-            return
-        renew = numbers.renewal(self._broker, request, call, response)
-        if renew is not None:
-            numbered.learn(response, renew, data, 0 if authorizer is None else authorizer.generation)
-
-    def _learn_renewal(self, repeated: RepeatedRequest, call: Call, response: Any) -> None:
-        """Keep what serves a request that has come twice, and the response, if both are the same the next time."""
-        quotas, authorizer, entry = self._broker.quotas, self._broker.authorizer, repeated.entry
-        if entry.renewal is None or (quotas is not None and quotas.measures_time):
-            return
-        renew = entry.renewal(self._broker, repeated.request, call, response)
-        if renew is not None:
-            frame = bytearray(b"".join(encode_response(entry, call.version, 0, response)))  # type: ignore[arg-type]
-            repeated.learn(renew, frame, 0 if authorizer is None else authorizer.generation)
+    # ---- requests that wait for their turn ---------------------------------------------------------------------------
 
     def _postpone(self, entry: Entry, data: memoryview, version: int, correlation_id: int) -> None:
         """Serve a request after those of other connections that wait already. No later one of this connection is
@@ -302,7 +211,7 @@ class Dispatcher:
             metering.begin()
         self._inbound.end_work()
         try:
-            result = self._begin(entry, data, 0, len(data), version, correlation_id)
+            result = self._eager.begin(entry, data, 0, len(data), version, correlation_id)
         except Exception as error:
             if metering is not None:
                 metering.end()

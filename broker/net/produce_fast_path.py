@@ -24,7 +24,7 @@ from struct import Struct
 from time import perf_counter_ns, time
 from typing import TYPE_CHECKING, TypeGuard
 
-from gregor.broker.authorization.model import Operation, ResourceType
+from gregor.broker.authorization.model import Authorizer, Operation, ResourceType
 from gregor.broker.context import Call
 from gregor.broker.quotas.quotas import NO_METERS
 from gregor.protocol.api_keys import ApiKey
@@ -312,7 +312,7 @@ class ProduceRoutes:
         client_id: str | None = None,
     ) -> None:
         """Store the route of a decoded request, if the request is plain and the client may write to its topic."""
-        if not self._may_write(request, version):
+        if self._authorizer is not None and not self._may_write(self._authorizer, request, version):
             return
         if version < ROUTES_FROM or request.transactional_id is not None or len(request.topic_data) != 1:
             return
@@ -363,10 +363,7 @@ class ProduceRoutes:
             client_id,
         )
 
-    def _may_write(self, request: ProduceRequest, version: int) -> bool:
-        authorizer = self._authorizer
-        if authorizer is None:
-            return True
+    def _may_write(self, authorizer: Authorizer, request: ProduceRequest, version: int) -> bool:
         if authorizer.generation != self._rules_generation:
             self.clear()
             self._rules_generation = authorizer.generation

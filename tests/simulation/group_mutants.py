@@ -74,7 +74,7 @@ GROUP_MUTANTS = (
     Mutant(
         "a member that was removed commits offsets",
         (Edit("coordinator", "commit_error", "return ErrorCode.UNKNOWN_MEMBER_ID", "return ErrorCode.NONE"),),
-        seed=97,
+        seed=203,
     ),
     Mutant(
         "the first commit for a partition counts, not the last",

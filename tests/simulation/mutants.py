@@ -29,6 +29,7 @@ RARE = frozenset(
         "a commit of an older member epoch counts for every partition",
         "a group that is classic again has no rebalance",
         "a heartbeat confirms a revocation whatever the member still owns",
+        "a leader does not compare epochs",
         "a log deleted after its check is told to nobody",
         "a partition that is not known yet counts as deleted",
         "a proposal that is repeated names a follower's present life",
