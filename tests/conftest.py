@@ -22,6 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="HOST:PORT",
         help="run the tests that use the `bootstrap` fixture against this broker (say, Apache Kafka) instead of gregor",
     )
+    parser.addoption("--every-case", action="store_true", help="all cases where tests run some of them, by the day")
     parser.addoption("--rounds", type=int, default=7, help="rounds of faults in tests that kill clients and brokers")
     parser.addoption(
         "--transaction-rounds",

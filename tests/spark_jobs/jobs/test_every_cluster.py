@@ -2,10 +2,14 @@
 
 The jobs share one cluster of one worker, one server and one topic. Each has its result compared with what the topic
 contains; a job that cannot run through Spark Connect refuses it with a line of its own.
+
+Three cases of each kind run, other ones on other days; `--every-case` runs all.
 """
 
 from __future__ import annotations
 
+import datetime
+import random
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -36,6 +40,7 @@ from tests.support.processes import ROOT
 
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
 
+CASES_OF_A_DAY = 3
 HOUR = 60 * MINUTE
 START = 1_700_000_000_000 // HOUR * HOUR
 EVENTS = [
@@ -86,7 +91,7 @@ class Case(NamedTuple):
     arguments: Callable[[Ground], list[str]]
     check: Callable[[Ground], None]
     refused: str | None = None
-    """What Spark Connect is refused with."""
+    """The line with which the job refuses Spark Connect."""
 
 
 def check_wordcount(ground: Ground) -> None:
@@ -199,6 +204,20 @@ CASES = {
 }
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "number" in metafunc.fixturenames:
+        every = metafunc.config.getoption("--every-case")
+        metafunc.parametrize("number", range(len(CASES) if every else CASES_OF_A_DAY))
+
+
+@pytest.fixture
+def case(number: int) -> Case:
+    """Numbers stand for the same cases all day: those of all workers are the same."""
+    names = list(CASES)
+    random.Random(datetime.date.today().toordinal()).shuffle(names)
+    return CASES[names[number]]
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     with SparkCluster(Settings(workers=1, cores=1, memory="512m"), tmp_path_factory.mktemp("cluster")) as running:
@@ -232,9 +251,7 @@ def test_every_job_has_a_case() -> None:
     assert {case.job for case in CASES.values()} == set(JOBS)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_as_a_file_under_spark_submit_on_a_cluster(cluster: SparkCluster, ground: Ground, name: str) -> None:
-    case = CASES[name]
+def test_as_a_file_under_spark_submit_on_a_cluster(cluster: SparkCluster, ground: Ground, case: Case) -> None:
     program = ROOT / "spark_jobs" / "jobs" / f"{JOBS[case.job][0]}.py"
     settings = {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": SHORT_JOB}
     conf = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
@@ -243,9 +260,7 @@ def test_as_a_file_under_spark_submit_on_a_cluster(cluster: SparkCluster, ground
     case.check(ground)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_through_spark_connect_or_refused_with_one_line(server: str, ground: Ground, name: str) -> None:
-    case = CASES[name]
+def test_through_spark_connect_or_refused_with_one_line(server: str, ground: Ground, case: Case) -> None:
     done = run_through(server, case.job, *arguments_of(case, ground), folder=ground.folder)
     if case.refused is None:
         assert done.returncode == 0, done.stderr
