@@ -27,7 +27,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.faults import KINDS, WHOLE_TIMEOUT_S, Fault, Scene, plan
 from tests.cluster.history import History
 from tests.cluster.judge import different_replicas, judge, longest_gaps_ms
-from tests.cluster.metrics_judge import judge_lives, judge_sessions, judge_sums
+from tests.cluster.metrics_judge import closings, judge_lives, judge_sessions, judge_sums
 from tests.cluster.scrapes import Life, Scraper
 from tests.cluster.security import PLAINTEXT, PROTOCOLS, leaked, refusals
 from tests.cluster.servers import KINDS as BROKER_KINDS
@@ -61,6 +61,8 @@ class Outcome:
     records: int = 0
     scrapes: int = 0
     """The pages of metrics that brokers answered."""
+    closed_sessions: int = 0
+    """Sessions of ZooKeeper that watchers, and brokers that started again, have closed."""
     stuck: dict[str, int] = field(default_factory=dict)
     """client -> how often its library had locked itself up, so that the client was replaced."""
 
@@ -199,7 +201,9 @@ class Run:
         printed = {(life.broker, life.start): brokers[life.broker].printed(life.start) for life in lives}
         outcome.violations += judge_lives(lives)
         outcome.violations += judge_sums(lives, RECORDS_IN, acked_ms, outcome.records, faults_ms)
-        outcome.violations += judge_sessions(lives, printed)
+        closed = closings(lives, printed)
+        outcome.closed_sessions = len(closed)
+        outcome.violations += judge_sessions(closed)
 
 
 def _exposures(cluster: Cluster, load: Load, scrapers: list[Scraper]) -> list[str]:
@@ -216,6 +220,7 @@ def report(outcome: Outcome) -> list[str]:
     lines = [
         f"records: {outcome.records} in the log, {len(history.acks)} acknowledged, {len(history.failed)} given up",
         f"faults: {len(outcome.happened)}, pages of metrics: {outcome.scrapes}",
+        f"sessions that were closed from outside: {outcome.closed_sessions}, each of a dead process unless named below",
     ]
     for name, group in history.groups.items():
         failed = sum(group.failed_commits.values())

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
 
 from tests.cluster.judge import rule
 from tests.cluster.scrapes import Life, Scrape
@@ -19,8 +21,15 @@ STEADY = 3
 """A state is judged where so many scrapes in a row have it: it may change between the two requests of one."""
 AROUND_MS = 1000
 """An acknowledgement reaches a client, and is counted here, at most this much later than the append."""
-_WATCHER = re.compile(r"The broker \(pid (\d+)\) has ended without closing its ZooKeeper session (0x[0-9a-f]+); the")
-_RESTARTED = re.compile(r"Closed the ZooKeeper session (0x[0-9a-f]+), which this broker's last process has left open")
+DIES_WITHIN_MS = 500
+"""A death is noted here at most this much later than it happens: a watcher notices it at once."""
+_TIME = r"(?m)^\[([-\d]+ [:\d]+,\d{3})\] [^\n]*?"
+_WATCHER = re.compile(
+    _TIME + r"The broker \(pid (\d+)\) has ended without closing its ZooKeeper session (0x[0-9a-f]+); the"
+)
+_RESTARTED = re.compile(
+    _TIME + r"Closed the ZooKeeper session (0x[0-9a-f]+), which this broker's last process has left open"
+)
 _OPENED = re.compile(r"(?:Connected to ZooKeeper, session|A new ZooKeeper session,) (0x[0-9a-f]+)")
 
 
@@ -46,28 +55,51 @@ def judge_sums(
     return []
 
 
-def judge_sessions(lives: Sequence[Life], printed: Mapping[tuple[str, int], str]) -> list[str]:
-    """Check each session that was closed from outside. `printed`: (broker, start) -> the lines of that life, and of its
-    session watcher."""
+class Closing(NamedTuple):
+    """A session that was closed by another process than its broker, and by which one."""
+
+    session: str
+    at_ms: int
+    owner: Life | None
+    """None: of no life whose session that process may close."""
+    by: str
+
+
+def closings(lives: Sequence[Life], printed: Mapping[tuple[str, int], str]) -> list[Closing]:
+    """Return the sessions that were closed from outside. `printed`: (broker, start) -> the lines of that life, and of
+    its session watcher. A watcher may close the session of its own broker, a broker that of an earlier life."""
     opened = {
         session: life for life in lives for session in _OPENED.findall(printed.get((life.broker, life.start), ""))
     }
-    return rule("sessions that were closed from outside", _closed_alive(lives, printed, opened))
-
-
-def _closed_alive(
-    lives: Sequence[Life], printed: Mapping[tuple[str, int], str], opened: Mapping[str, Life]
-) -> Iterable[str]:
-    pids = {(life.broker, life.pid): life for life in lives}
+    found = []
     for (broker, start), text in printed.items():
-        for pid, session in _WATCHER.findall(text):
-            life = pids.get((broker, int(pid)))
-            if life is None or life.ended_ms is None or opened.get(session) not in (None, life):
-                yield f"{session} of {broker} by the watcher of process {pid}"
-        for session in _RESTARTED.findall(text):
-            owner = opened.get(session)
-            if owner is not None and (owner.broker, owner.start < start) != (broker, True):
-                yield f"{session} of {owner.broker}, start {owner.start}, by {broker}, start {start}"
+        own = [life for life in lives if life.broker == broker]
+        for time, pid, session in _WATCHER.findall(text):
+            watched = [life for life in own if life.pid == int(pid)]
+            found.append(_closing(session, time, watched, opened, f"the watcher of process {pid} of {broker}"))
+        for time, session in _RESTARTED.findall(text):
+            earlier = [life for life in own if life.start < start]
+            found.append(_closing(session, time, earlier, opened, f"{broker}, start {start}"))
+    return found
+
+
+def _closing(session: str, time: str, may: Sequence[Life], opened: Mapping[str, Life], by: str) -> Closing:
+    owner = opened.get(session, may[-1] if may else None)
+    at_ms = int(datetime.strptime(time, "%Y-%m-%d %H:%M:%S,%f").timestamp() * 1000)
+    return Closing(session, at_ms, owner if owner in may else None, by)
+
+
+def judge_sessions(closed: Sequence[Closing]) -> list[str]:
+    """Check that each of them belonged to a process that was dead at that moment."""
+    return rule(
+        "sessions of living brokers that were closed from outside",
+        (f"{one.session} by {one.by} at {one.at_ms}" for one in closed if not _was_dead(one)),
+    )
+
+
+def _was_dead(one: Closing) -> bool:
+    ended_ms = None if one.owner is None else one.owner.ended_ms
+    return ended_ms is not None and ended_ms <= one.at_ms + DIES_WITHIN_MS
 
 
 def _went_back(life: Life) -> Iterable[str]:
