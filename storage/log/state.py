@@ -47,7 +47,8 @@ class Segments:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self.items)
+        items = self.items
+        return items[0].size_bytes if len(items) == 1 else sum([segment.size_bytes for segment in items])
 
     def index_of(self, offset: int) -> int:
         """Return the index of the segment that holds the offset, if any does; 0 for offsets below the first."""

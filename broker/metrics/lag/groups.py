@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.broker.metrics.family import GAUGE, UNTYPED, Family, escaped, label_text
 from gregor.broker.metrics.kept_lines import KeptLines, batched
@@ -72,6 +72,8 @@ FAMILIES = (
 )
 
 
+EndsOf = Callable[[Iterable[TopicPartitionKey]], list[int | None]]
+"""Returns the high watermarks of partitions, None where it is not known."""
 _Key = tuple[str, str, int]
 """Group, topic, partition."""
 
@@ -105,15 +107,43 @@ class _Series:
 
 
 class _Block:
-    """Some partitions of a topic with an offset of a group, from scrape to scrape: names and series, in order."""
+    """Some partitions of a topic with an offset of a group, in order: names and series, which stay from scrape to
+    scrape, and what the present scrape has read of them."""
 
-    __slots__ = ("keys", "partitions", "series", "topic_partitions")
+    __slots__ = ("commit_times_ms", "ends", "keys", "offsets", "partitions", "series", "topic_partitions")
 
     def __init__(self, keys: list[_Key], series: list[_Series]) -> None:
         self.keys = keys
         self.partitions = [partition for _, _, partition in keys]
         self.topic_partitions: list[TopicPartitionKey] = [(topic, partition) for _, topic, partition in keys]
         self.series = series
+        self.offsets: list[int] = []
+        """The committed ones."""
+        self.commit_times_ms: list[int] = []
+        self.ends: list[int | None] = []
+        """The high watermarks."""
+
+    def read(self, commits: Sequence[tuple[int, CommittedOffset]]) -> None:
+        """Note the commits of the present scrape."""
+        self.offsets = [committed.offset for _, committed in commits]
+        self.commit_times_ms = [committed.commit_timestamp_ms for _, committed in commits]
+
+    def read_ends(self, ends_of: EndsOf) -> None:
+        """Note the ends of the logs in the present scrape."""
+        self.ends = ends_of(self.topic_partitions)
+
+    def unread(self) -> list[Position]:
+        """Return the committed offsets that are known to be below the end of the log."""
+        rows = zip(self.series, self.offsets, self.ends, strict=True)
+        return [series.at(offset) for series, offset, end in rows if end is not None and offset < end]
+
+
+class _Group(NamedTuple):
+    """A group, as the present scrape has read it: the blocks of each topic."""
+
+    group_id: str
+    members: int
+    topics: list[tuple[str, list[_Block]]]
 
 
 class _Blocks:
@@ -141,6 +171,7 @@ class _Blocks:
                 for key, (_, committed) in zip(keys, commits, strict=True)
             ]
             block = _Block(keys, series)
+        block.read(commits)
         self._blocks[block_id] = block
         return block
 
@@ -175,54 +206,57 @@ class _Found:
 
 
 class GroupView:
-    """Reads the groups that this broker coordinates."""
+    """Reads the groups that this broker coordinates: `partitions`, `unread` and `collect`, once each in a scrape."""
 
     def __init__(
         self,
         groups: GroupCoordinator,
-        end_of: Callable[[TopicPartitionKey], int | None],
+        ends_of: EndsOf,
         time_ms_of: Callable[[Position], int | None],
         clock_ms: Callable[[], float] = lambda: time.time() * 1000,
     ) -> None:
-        """`end_of` returns the high watermark of a partition, None where it is not known; `time_ms_of`: see
-        FirstUnread.time_ms."""
+        """`time_ms_of`: see FirstUnread.time_ms."""
         self._groups = groups
-        self._end_of = end_of
+        self._ends_of = ends_of
         self._time_ms_of = time_ms_of
         self._clock_ms = clock_ms
         self._offsets: KeptLines[_Key] = KeptLines(FAMILIES[:1], partial(_labels, "consumergroup"))
         self._lags: KeptLines[_Key] = KeptLines([_LAG_FAMILY], partial(_labels, "consumergroup"))
         self._exported: KeptLines[_Key] = KeptLines([_EXPORTED_LAG_FAMILY], partial(_labels, "group"))
         self._blocks = _Blocks()
+        self._read: list[_Group] = []
 
     def partitions(self) -> Steps[dict[TopicPartitionKey, None]]:
-        """Return the partitions in which a group has a committed offset."""
+        """Read the groups, and return the partitions in which one has a committed offset."""
         found: dict[TopicPartitionKey, None] = {}
-        for topic, partitions in self._commits():
-            if partitions is not None:
-                found.update(dict.fromkeys((topic, partition) for partition in partitions))
-            yield None
+        self._blocks.begin()
+        self._read = []
+        for shard, group in self._all_groups():
+            if group is None:
+                yield None
+                continue
+            topics = []
+            for topic, partitions in list(group.offsets.items()):
+                blocks = []
+                for number, commits in enumerate(batched(list(partitions.items()), ITEMS_PER_STEP)):
+                    block = self._blocks.block(group.group_id, topic, number, commits)
+                    blocks.append(block)
+                    found.update(dict.fromkeys(block.topic_partitions))
+                    yield None
+                topics.append((topic, blocks))
+            self._read.append(_Group(group.group_id, shard.queries.members_count(group.group_id), topics))
         return found
 
     def unread(self) -> Steps[dict[Position, None]]:
-        """Return the committed offsets that are known to be below the high watermark."""
+        """Read the ends of the logs, and return the committed offsets that are known to be below them."""
         found: dict[Position, None] = {}
-        for topic, partitions in self._commits():
-            for partition, committed in () if partitions is None else partitions.items():
-                end = self._end_of((topic, partition))
-                if end is not None and committed.offset < end:
-                    found[Position(topic, partition, committed.offset)] = None
-            yield None
+        for group in self._read:
+            for _, blocks in group.topics:
+                for block in blocks:
+                    block.read_ends(self._ends_of)
+                    found.update(dict.fromkeys(block.unread()))
+                    yield None
         return found
-
-    def _commits(self) -> Iterator[tuple[str, dict[int, CommittedOffset] | None]]:
-        """Yield the offsets of each group in each topic, at most ITEMS_PER_STEP at a time; and None after many groups
-        without one."""
-        for _, group in self._all_groups():
-            for topic, partitions in () if group is None else list(group.offsets.items()):
-                yield from ((topic, dict(part)) for part in batched(list(partitions.items()), ITEMS_PER_STEP))
-            if group is None:
-                yield "", None
 
     def _all_groups(self) -> Iterator[tuple[GroupShard, Group | None]]:
         """Yield the groups of all loaded shards, and None after ITEMS_PER_STEP of them: the end of a step."""
@@ -237,25 +271,21 @@ class GroupView:
 
     def collect(self, page: Page) -> Steps[None]:
         """Add the families of this module."""
-        self._blocks.begin()
-        for shard, group in self._all_groups():
-            if group is None:
-                yield None
-                continue
-            members = shard.queries.members_count(group.group_id)
-            page.add(f"{_PREFIX}members", members, label_text(consumergroup=group.group_id))
+        for count, group in enumerate(self._read, 1):
+            page.add(f"{_PREFIX}members", group.members, label_text(consumergroup=group.group_id))
             found = _Found()
-            for topic, partitions in list(group.offsets.items()):
+            for topic, blocks in group.topics:
                 before = found.partitions, found.offsets, len(found.lags), sum(found.lags)
-                for number, commits in enumerate(batched(list(partitions.items()), ITEMS_PER_STEP)):
-                    block = self._blocks.block(group.group_id, topic, number, commits)
-                    self._of_block(page, block, commits, found)
+                for block in blocks:
+                    self._of_block(page, block, found)
                     yield None
                 labels = label_text(consumergroup=group.group_id, topic=topic)
                 page.add(f"{_PREFIX}current_offset_sum", found.offsets - before[1], labels)
                 if len(found.lags) - before[2] == found.partitions - before[0]:
                     page.add(f"{_PREFIX}lag_sum", sum(found.lags) - before[3], labels)
             self._of_group(page, label_text(group=group.group_id), found)
+            if not count % ITEMS_PER_STEP:
+                yield None
         for kept in (self._offsets, self._lags, self._exported):
             yield from kept.end(page)
 
@@ -267,24 +297,18 @@ class GroupView:
         if found.ages_s:
             page.add(_MAX_LAG_SECONDS, round(max(found.ages_s), 3), labels)
 
-    def _of_block(
-        self, page: Page, block: _Block, commits: Sequence[tuple[int, CommittedOffset]], found: _Found
-    ) -> None:
+    def _of_block(self, page: Page, block: _Block, found: _Found) -> None:
         """Add the series of some partitions, and what is found to that of the group."""
-        offsets = [committed.offset for _, committed in commits]
+        offsets, ends = block.offsets, block.ends
         self._offsets.put(block.keys, [(offset,) for offset in offsets])
         found.add_offsets(offsets)
-        now_ms = self._clock_ms()
+        keys = block.keys
+        if None in ends:
+            keys = [key for key, end in zip(keys, ends, strict=True) if end is not None]
+        now_ms, time_ms_of = self._clock_ms(), self._time_ms_of
         lags, seconds, statuses = list[int](), list[str](), list[str]()
         ages_s = found.ages_s
-        time_ms_of = self._time_ms_of
-        ends = list(map(self._end_of, block.topic_partitions))
-        keys = (
-            block.keys
-            if None not in ends
-            else [key for key, end in zip(block.keys, ends, strict=True) if end is not None]
-        )
-        for series, end, offset, (_, committed) in zip(block.series, ends, offsets, commits, strict=True):
+        for series, end, offset, committed_ms in zip(block.series, ends, offsets, block.commit_times_ms, strict=True):
             if end is None:
                 continue
             lag = end - offset if end > offset else 0
@@ -296,7 +320,7 @@ class GroupView:
                 ages_s.append(age_s)
                 seconds.append(f"{series.seconds}{age_s:.3f}\n")
             window = series.window
-            window.add(Sample(now_ms, offset, committed.commit_timestamp_ms, lag))
+            window.add(Sample(now_ms, offset, committed_ms, lag))
             status = window.status()
             if status is not Status.OK:
                 found.add_status(status)

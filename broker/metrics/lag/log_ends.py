@@ -51,15 +51,18 @@ class LogEnds:
             config, image, background, "log-ends", self._exchange, security
         )
 
-    def of(self, key: TopicPartitionKey) -> int | None:
-        """Return the high watermark of a partition; None where it is not known."""
-        partition = self._replicas.partitions.get(key)
-        if partition is not None:
-            log = partition.leadership.log
+    def of(self, keys: Iterable[TopicPartitionKey]) -> list[int | None]:
+        """Return the high watermarks of partitions; None where it is not known."""
+        partition_of, ends = self._replicas.partitions.get, list[int | None]()
+        for key in keys:
+            partition = partition_of(key)
+            log = None if partition is None else partition.leadership.log
             if log is not None:
-                return log.offsets.high_watermark
-        found = self._fetched.get(key)
-        return None if found is None else found[0]
+                ends.append(log.offsets.high_watermark)
+            else:
+                found = self._fetched.get(key)
+                ends.append(None if found is None else found[0])
+        return ends
 
     async def refresh(self, keys: Iterable[TopicPartitionKey]) -> None:
         """Fetch the ends of those partitions that other brokers lead, for at most a second."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gregor.broker.metrics.lag.first_unread import NO_RECORD, Position
-from gregor.broker.metrics.lag.groups import GroupView
+from gregor.broker.metrics.lag.groups import EndsOf, GroupView
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.table import FAMILIES
 from gregor.broker.server import Server
@@ -101,12 +101,23 @@ def test_committed_offsets_and_members_are_shown(tmp_path: Path) -> None:
     with_server(tmp_path, check, **SETTINGS)
 
 
+def known(ends: Mapping[TopicPartitionKey, int]) -> EndsOf:
+    return lambda keys: [ends.get(key) for key in keys]
+
+
+def collect(view: GroupView, page: Page) -> None:
+    """As a scrape does it."""
+    run_all(view.partitions())
+    run_all(view.unread())
+    run_all(view.collect(page))
+
+
 def lines_of(
     context: Context, ends: Mapping[TopicPartitionKey, int], times: Mapping[Position, int] = NO_TIMES
 ) -> list[str]:
     """The page of the groups of a coordinator, by line."""
     page = Page(FAMILIES)
-    run_all(GroupView(context.coordinator, ends.get, times.get, lambda: NOW_MS).collect(page))
+    collect(GroupView(context.coordinator, known(ends), times.get, lambda: NOW_MS), page)
     text = b"".join(run_all(page.render(openmetrics=False))).decode()
     return [line.removeprefix("kafka_consumergroup_") for line in text.splitlines() if not line.startswith("#")]
 
@@ -170,11 +181,11 @@ def test_the_status_of_a_group_is_that_of_its_worst_partition() -> None:
         context.commit_offset(5, partition=1)
         now_ms = [NOW_MS]
         ends = {("t", 0): 8, ("t", 1): 5}
-        view = GroupView(context.coordinator, ends.get, NO_TIMES.get, lambda: now_ms[0])
+        view = GroupView(context.coordinator, known(ends), NO_TIMES.get, lambda: now_ms[0])
 
         def statuses() -> list[str]:
             page = Page(FAMILIES)
-            run_all(view.collect(page))
+            collect(view, page)
             text = b"".join(run_all(page.render(openmetrics=False))).decode()
             return [line.partition(',reason="')[0] for line in text.splitlines() if line.startswith("gregor_consumer")]
 
@@ -196,7 +207,8 @@ def test_unread_positions_are_those_below_known_ends() -> None:
         for partition, offset in enumerate((5, 7, 9)):
             context.commit_offset(offset, partition=partition)
         ends = {("t", 0): 6, ("t", 1): 7}
-        view = GroupView(context.coordinator, ends.get, lambda _position: None)
+        view = GroupView(context.coordinator, known(ends), lambda _position: None)
+        run_all(view.partitions())
         assert list(run_all(view.unread())) == [Position("t", 0, 5)]
 
 
@@ -205,7 +217,7 @@ def test_partitions_with_offsets_are_found_once() -> None:
         for group in ("a", "b"):
             for partition in (0, 4):
                 context.commit_offset(group=group, partition=partition)
-        found = run_all(GroupView(context.coordinator, lambda _key: None, lambda _position: None).partitions())
+        found = run_all(GroupView(context.coordinator, known({}), lambda _position: None).partitions())
         assert sorted(found) == [("t", 0), ("t", 4)]
 
 
@@ -222,11 +234,14 @@ def test_a_group_that_ends_between_two_steps_is_left_out() -> None:
         for number in range(ITEMS_PER_STEP + 1):
             context.commit_offset(group=f"g{number}")
         page = Page(FAMILIES)
-        steps = GroupView(context.coordinator, lambda _key: None, lambda _position: None).collect(page)
-        next(steps)
+        view = GroupView(context.coordinator, known({}), lambda _position: None)
+        steps = view.partitions()
+        for _ in range(ITEMS_PER_STEP):
+            next(steps)
         last = context.shard.queries.group_ids()[-1]
         del context.shard.groups[last]
-        for _ in steps:
-            pass
+        run_all(steps)
+        run_all(view.unread())
+        run_all(view.collect(page))
         text = b"".join(run_all(page.render(openmetrics=False))).decode()
         assert text.count("\nkafka_consumergroup_members{") == ITEMS_PER_STEP
