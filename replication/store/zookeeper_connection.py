@@ -112,11 +112,11 @@ class MultiRead:
     type = 22
 
     def __init__(self, paths: Iterable[str]) -> None:
-        self._paths = list(paths)
+        self.paths = list(paths)
 
     def serialize(self) -> bytearray:
         out = bytearray()
-        for path in self._paths:
+        for path in self.paths:
             out += _HEADER
             out += GetData(path, None).serialize()
         out += _END

@@ -155,6 +155,27 @@ def test_writes_over_breaking_connections_are_done_once(loop: VirtualLoop, seed:
     assert max(counted) <= 70
 
 
+def test_many_nodes_are_read_by_one_request(loop: VirtualLoop) -> None:
+    """Whether the servers know it is tried once, in a session of its own."""
+    process = Process("reader")
+    ensemble = Ensemble(loop, random.Random(1), lambda _: True)
+    reader = store(loop, process, ensemble)
+    paths = [f"/n{number}" for number in range(30)]
+    found: list[list[tuple[bytes, object] | None]] = []
+
+    async def read() -> None:
+        await reader.start()
+        for path in paths[:-1]:
+            await reader.create(path, path.encode())
+        for _ in range(2):
+            found.append(list(await reader.get_many(paths)))
+
+    loop.spawn(process, read(), "read")
+    loop.run_for(10)
+    assert [[one and one[0] for one in some] for some in found] == [[*(path.encode() for path in paths[:-1]), None]] * 2
+    assert len(ensemble.sessions) == 1
+
+
 def test_a_compacted_record_is_there_while_a_later_one_of_its_key_is() -> None:
     records = {3: b"i0.4|k1", 7: b"i1.2|k2", 9: b"p2.1"}
     assert is_there(records, 3, b"i0.4|k1")

@@ -34,6 +34,7 @@ from gregor.replication.store.metadata_store import (
 )
 from gregor.replication.store.node_tree import NodeTree
 from gregor.replication.store.zookeeper import Settings, ZooKeeperStore
+from gregor.replication.store.zookeeper_connection import Found, MultiRead
 from tests.simulation.loop import Process, VirtualLoop
 
 _ERRORS: dict[type[StoreError], type[Exception]] = {
@@ -161,6 +162,16 @@ class _Transaction:
         return self._client.ask(lambda: self._client.written(operations))
 
 
+class _Handler:
+    """The used part of kazoo's handler."""
+
+    def async_result(self) -> _Result:
+        return _Result()
+
+    def shut_connection(self) -> None:
+        """A request that has no answer fails with the connection in any case."""
+
+
 class Client:
     """The used part of kazoo's KazooClient: one session after the other, each over one connection at a time.
 
@@ -169,6 +180,7 @@ class Client:
 
     chroot = ""
     hosts = (("zk", 2181),)
+    handler = _Handler()
     client_state = "CONNECTED"
     """As long as no authentication fails, which is not simulated."""
 
@@ -209,6 +221,21 @@ class Client:
         if self._connection and not session.over and self._ensemble.reachable(self._process):
             self._ensemble.end(session)
         return session.over
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._connection)
+
+    def stop(self) -> None:
+        self.end()
+
+    def close(self) -> None:
+        """Nothing is left to be freed."""
+
+    def _call(self, request: MultiRead, result: _Result) -> None:
+        self.ask(lambda: [self._found(path) for path in request.paths]).rawlink(
+            lambda answer: result.settle(answer.value, answer.exception)
+        )
 
     def get_async(self, path: str, watch: Any) -> _Result:
         return self.ask(lambda: self._got(path, watch))
@@ -335,6 +362,10 @@ class Client:
 
         self._loop.call_at(self._back_s, arrive, context=self._process.context)
 
+    def _found(self, path: str) -> Found:
+        found = self._ensemble.tree.get(path, None)
+        return None if found is None else (found[0], self._znode_stat(path, found[1]))
+
     def _got(self, path: str, watch: Any) -> Any:
         found = self._ensemble.tree.get(path, self._armed(path, False, watch))
         if found is None:
@@ -395,11 +426,11 @@ class SimulatedStore(ZooKeeperStore):
 
     def __init__(self, ensemble: Ensemble, process: Process, session_timeout_ms: int) -> None:
         super().__init__(Settings("ensemble", session_timeout_ms))
-        self._ensemble = ensemble
-        self.client = Client(ensemble, process, session_timeout_ms / 1000)
+        self._new_client = lambda: Client(ensemble, process, session_timeout_ms / 1000)
+        self.client = self._new_client()
 
     def _client(self, hosts: str) -> Client:
-        return self.client
+        return self.client if self._kazoo is None else self._new_client()
 
     async def close(self) -> None:
         self._closed = True
