@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from gregor.spark_jobs.jobs.common.options import Options
 
 DELETE_RETENTION = "delete.retention.ms"
-DEFAULT_RETENTION_MS = 86_400_000
+HOUR_MS = 3_600_000
+DEFAULT_RETENTION_MS = 24 * HOUR_MS
 REMEDY = "--reconcile deletes such rows: it reads the whole topic once"
 
 
@@ -46,9 +47,13 @@ def pause_problem(topic: str, pause_ms: float, retention_ms: int, is_known: bool
         else f"{DELETE_RETENTION} by default (that of {topic} is not known)"
     )
     return (
-        f"the last batch was {pause_ms / 3_600_000:,.1f} hours ago, and {of} is {retention_ms / 3_600_000:,.1f} hours: "
-        f"tombstones may have been removed that this job has not read, so that their rows stay; {REMEDY}"
+        f"the last batch was {_duration(pause_ms)} ago, and {of} is {_duration(retention_ms)}: tombstones"
+        f" may have been removed that this job has not read, so that their rows stay; {REMEDY}"
     )
+
+
+def _duration(ms: float) -> str:
+    return f"{ms / HOUR_MS:,.1f} hours" if ms >= HOUR_MS else f"{ms / 1000:,.1f} seconds"
 
 
 def retention_of(topic: str, options: Options) -> tuple[int, bool]:

@@ -60,6 +60,9 @@ def test_a_pause_longer_than_tombstones_are_kept_is_reported_with_the_remedy() -
     assert problem is not None
     assert "was 30.0 hours ago, and delete.retention.ms of users is 24.0 hours: tombstones may have been" in problem
     assert problem.endswith("; --reconcile deletes such rows: it reads the whole topic once")
+    problem = pause_problem("users", 90_000, 1000, True)
+    assert problem is not None
+    assert problem.startswith("the last batch was 90.0 seconds ago, and delete.retention.ms of users is 1.0 seconds:")
     problem = pause_problem("users", 30 * HOUR_MS, 24 * HOUR_MS, False)
     assert "by default (that of users is not known)" in (problem or "")
 
