@@ -19,6 +19,7 @@ import timeit
 import urllib.request
 from collections.abc import Callable, Iterator
 
+from gregor.protocol.messages import OffsetCommitRequest
 from gregor.replication.traffic import TopicTraffic
 from tests.bench.figures import (
     Figure,
@@ -39,6 +40,7 @@ from tests.bench.figures import (
     wait_until_led,
     write_to_all,
 )
+from tests.bench.groups import prepare
 from tests.support.ports import free_port
 from tests.support.processes import BrokerProcess
 from tests.support.stolen_time import StolenTime
@@ -250,8 +252,11 @@ def counters() -> Iterator[Figure]:
         yield Figure(f"counters of a {what}, with a call", best_s / rounds * 1e6, "us", 0.5)
 
 
-def scrapes(folder: pathlib.Path, topics: int, each: int, *, count: int = 20) -> Iterator[Figure]:
-    """Make `topics` with `each` partitions, scrape the metrics `count` times while records come in."""
+def scrapes(
+    folder: pathlib.Path, topics: int, each: int, *, count: int = 20, lagging: bool = False
+) -> Iterator[Figure]:
+    """Make `topics` with `each` partitions, scrape the metrics `count` times while records come in. `lagging`: a group
+    is behind in each partition."""
     share = topics * each / FULL_PARTITIONS
     port = free_port()
     broker = BrokerProcess(
@@ -266,6 +271,9 @@ def scrapes(folder: pathlib.Path, topics: int, each: int, *, count: int = 20) ->
                 create_topics(connection, names[first : first + 1000], each)
             yield from stall_figures(broker, stolen, "making them, before the first scrape")
             places = [(name, index) for name in names for index in range(each)]
+            if lagging:
+                write_to_all(connection, places)
+                commit_start(connection, names, each)
             spent_s = size_bytes = 0.0
             for number in range(count):
                 produce_p50_us(connection, places[number * 100 % len(places) :][:100], 100)
@@ -273,12 +281,25 @@ def scrapes(folder: pathlib.Path, topics: int, each: int, *, count: int = 20) ->
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
                     size_bytes = len(answer.read())
                 spent_s += processor_s(broker.pid) - before_s
-            what = f"scrape of {topics} topics with {topics * each} partitions"
+            what = f"scrape of {topics} topics with {topics * each} {'lagging ' if lagging else ''}partitions"
             yield Figure(f"{what}, each 5 s", spent_s / count / SCRAPE_INTERVAL_S * 100, "%", 2 * share)
             yield Figure("  size", size_bytes / 1e6, "MB")
             yield from stall_figures(broker, stolen, "making and scraping them")
     finally:
         broker.kill()
+
+
+def commit_start(connection: RawConnection, topics: list[str], partitions: int) -> None:
+    """Commit the offset 0 of each partition, as a group without members."""
+    prepare(connection, topics[0], ["behind"])
+    committed = [
+        OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=0)
+        for index in range(partitions)
+    ]
+    for name in topics:
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=committed)
+        answer = connection.ask(OffsetCommitRequest(group_id="behind", topics=[topic]), 8)
+        assert {part.error_code for part in answer.topics[0].partitions} == {0}
 
 
 def report(figures: Iterator[Figure], missed: list[Figure]) -> None:
@@ -295,7 +316,7 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=200, help="to be retained, compacted, recovered (200)")
     parser.add_argument(
         "--only",
-        choices=["partitions", "connections", "counters", "scrapes", "scrapes-topics", "others"],
+        choices=["partitions", "connections", "counters", "scrapes", "scrapes-topics", "scrapes-lag", "others"],
         help="one part of it",
     )
     given = parser.parse_args()
@@ -305,6 +326,7 @@ def main() -> int:
         "counters": lambda _folder: counters(),
         "scrapes": lambda folder: scrapes(folder, TOPICS, given.partitions // TOPICS),
         "scrapes-topics": lambda folder: scrapes(folder, given.partitions, 1),
+        "scrapes-lag": lambda folder: scrapes(folder, TOPICS, given.partitions // TOPICS, lagging=True),
         "others": lambda folder: others_served(folder, given.megabytes),
     }
     missed: list[Figure] = []

@@ -64,6 +64,14 @@ def test_scrapes(tmp_path: Path) -> None:
     assert missed(scale.scrapes(tmp_path / "many", 1000, 1, count=10)) == []
 
 
+def test_scrapes_with_a_group_behind_show_its_lag(tmp_path: Path) -> None:
+    """The share of a core is close to its limit, so only `make bench-scale` holds it against that."""
+    plain = {figure.name: figure.value for figure in scale.scrapes(tmp_path / "plain", 2, 100, count=2)}
+    behind = {figure.name: figure.value for figure in scale.scrapes(tmp_path / "lag", 2, 100, count=2, lagging=True)}
+    assert "scrape of 2 topics with 200 lagging partitions, each 5 s" in behind
+    assert behind["  size"] > plain["  size"] + 200 * 100 / 1e6  # lines for each partition with the group's name
+
+
 def test_others_are_served(tmp_path: Path) -> None:
     assert missed(scale.others_served(tmp_path, 20)) == []
 
