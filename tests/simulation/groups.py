@@ -52,9 +52,11 @@ LOST = frozenset(
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.STALE_MEMBER_EPOCH,
         ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )
-"""Errors after which a member has no partitions and joins again."""
+"""Errors after which a member has no partitions and joins again. By the last one, which comes from a group that has
+become classic, consumers end; they are started again."""
 
 
 class Life(Client):
