@@ -22,7 +22,7 @@ STEADY = 3
 AROUND_MS = 1000
 """An acknowledgement reaches a client, and is counted here, at most this much later than the append."""
 DIES_WITHIN_MS = 500
-"""A death is noted here at most this much later than it happens: a watcher notices it at once."""
+"""The end of a process that was not killed by the run is noted a moment after it; a watcher notices it at once."""
 _TIME = r"(?m)^\[([-\d]+ [:\d]+,\d{3})\] [^\n]*?"
 _WATCHER = re.compile(
     _TIME + r"The broker \(pid (\d+)\) has ended without closing its ZooKeeper session (0x[0-9a-f]+); the"

@@ -112,9 +112,9 @@ class Server:
             )
         self._lives.append(Process(self.starts, self._process.pid, _now_ms(), None))
 
-    def _note_end(self) -> None:
+    def _note_end(self, at_ms: int | None = None) -> None:
         if self._lives and self._lives[-1].ended_ms is None:
-            self._lives[-1] = self._lives[-1]._replace(ended_ms=_now_ms())
+            self._lives[-1] = self._lives[-1]._replace(ended_ms=_now_ms() if at_ms is None else at_ms)
 
     def lives(self) -> list[Process]:
         """Return all its processes; of one that ended by itself, the end is noted at the next start or here."""
@@ -147,10 +147,11 @@ class Server:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
+        at_ms = _now_ms()  # others may notice its end before this process does
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
-            self._note_end()
+            self._note_end(at_ms)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """SIGTERM; the exit code. Raises TimeoutError about a server that does not end."""
