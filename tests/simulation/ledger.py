@@ -282,8 +282,8 @@ class Ledger:
                     self._look_at_isr(key, partition)
             for (first_id, first), (second_id, second) in pairwise(logs):
                 end = min(first.high_watermark, second.high_watermark)
-                # What a leader has deleted may differ in a follower, until it begins where the leader does: the leader
-                # has forgotten the epochs of these records, so the follower does not truncate them.
+                # Records that a leader has deleted may differ in a follower, until it begins where the leader does. The
+                # leader has forgotten the epochs of these records, so the follower does not truncate them.
                 start = max(first.log_start_offset, second.log_start_offset, self.deleted_below(key))
                 if (
                     end > start
