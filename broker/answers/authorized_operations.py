@@ -7,15 +7,17 @@ Kafka: AuthHelper.authorizedOperations.
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gregor.broker.authorization.model import CLUSTER_NAME, Operation, ResourceType
+from gregor.protocol.messages import ConsumerGroupDescribeResponse, DescribeGroupsResponse
 
 if TYPE_CHECKING:
     from gregor.broker.authorization.model import Authorizer
-    from gregor.broker.context import Call
+    from gregor.broker.context import Call, GroupContext
 
 NOT_REQUESTED = -(2**31)
+ResponseT = TypeVar("ResponseT", DescribeGroupsResponse, ConsumerGroupDescribeResponse)
 
 
 def _bits(*operations: Operation) -> int:
@@ -70,3 +72,16 @@ def cluster_operations(authorizer: Authorizer | None, call: Call) -> int:
     if authorizer is not None and not authorizer.allows(call, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized_operations(authorizer, call, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+async def with_group_operations(broker: GroupContext, call: Call, response: ResponseT) -> ResponseT:
+    """Return a description of groups with the operations that the client may do on those that were found."""
+    turns = broker.gate.turns()
+    groups: list[Any] = []
+    for group in response.groups:
+        await turns.next()
+        if not group.error_code:
+            operations = authorized_operations(broker.authorizer, call, ResourceType.GROUP, group.group_id)
+            group = group.replaced(authorized_operations=operations)
+        groups.append(group)
+    return response.replaced(groups=groups)

@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 class KnownClient:
     """The rights and the rates of one principal on one connection."""
 
-    __slots__ = ("client_id", "meters", "rights")
+    __slots__ = ("_client_id", "_meters", "_rights")
 
     def __init__(self) -> None:
-        self.rights = NO_RIGHTS
-        """Compare the generation with the authorizer's before use."""
-        self.client_id: str | None = None
-        self.meters = NO_METERS
-        """The rates of the requests with this client id; compare the generation with that of the quotas before use."""
+        self._rights = NO_RIGHTS
+        self._client_id: str | None = None
+        self._meters = NO_METERS
 
-    def begin_rights(self, authorizer: Authorizer) -> None:
-        """Remember what the present rules allow from now on, and nothing that was allowed before."""
-        self.rights = ReadRights(authorizer.generation)
+    def rights_under(self, authorizer: Authorizer) -> ReadRights:
+        """Return what the present rules are known to allow; nothing that was allowed by earlier ones."""
+        if self._rights.generation != authorizer.generation:
+            self._rights = ReadRights(authorizer.generation)
+        return self._rights
 
-    def find_meters(self, quotas: Quotas, user: str, client_id: str | None) -> ClientMeters:
-        """Find and remember the rates that the present quotas limit."""
-        self.client_id = client_id
-        self.meters = quotas.meters_of(user, client_id)
-        return self.meters
+    def meters_of(self, quotas: Quotas, user: str, client_id: str | None) -> ClientMeters:
+        """Return the rates that the present quotas limit, of requests with this client id."""
+        if self._meters.generation != quotas.generation or self._client_id != client_id:
+            self._client_id, self._meters = client_id, quotas.meters_of(user, client_id)
+        return self._meters

@@ -100,16 +100,12 @@ class FetchRead(RepeatedRead):
         self._busy_ns = 0
         self._meters: ClientMeters | None = None
         """Those of the quotas at the beginning of the fetch, or at its end if it had to wait."""
-        quotas = broker.quotas
-        if quotas is not None and self._follower < 0:
-            known = call.connection.known
-            meters = known.meters
-            if meters.generation != quotas.generation or known.client_id != call.client_id:
-                meters = known.find_meters(quotas, call.connection.principal.name, call.client_id)
-            self._meters = meters
-            if meters.max_fetch_bytes < MAX_RESPONSE_BYTES:  # more would be throttled in any case
-                rest_bytes = meters.max_fetch_bytes - RESPONSE_BYTES - PARTITION_BYTES * len(context.partitions)
-                self._max_bytes = max(0, min(self._max_bytes, rest_bytes))
+        if broker.quotas is not None:
+            self._find_quotas()
+        meters = self._meters
+        if meters is not None and meters.max_fetch_bytes < MAX_RESPONSE_BYTES:  # more would be throttled in any case
+            rest_bytes = meters.max_fetch_bytes - RESPONSE_BYTES - PARTITION_BYTES * len(context.partitions)
+            self._max_bytes = max(0, min(self._max_bytes, rest_bytes))
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._read_committed = request.isolation_level == READ_COMMITTED and self._follower < 0
         self._leader_only = call.version < RACKS_FROM or self._follower >= 0
@@ -135,10 +131,7 @@ class FetchRead(RepeatedRead):
         if meters is not None and meters.time is not None and quotas is not None:
             began_ns = quotas.metering.began_ns or perf_counter_ns()
         if authorizer is not None and self._follower < 0:  # the rules may have changed since the read before
-            known = self._call.connection.known
-            if known.rights.generation != authorizer.generation:
-                known.begin_rights(authorizer)
-            self._rights = known.rights
+            self._rights = self._call.connection.known.rights_under(authorizer)
         self.missing = []
         left = self._max_bytes
         total = 0
@@ -329,12 +322,11 @@ class FetchRead(RepeatedRead):
             partition.traffic.failed_fetch_requests += 1
 
     def _find_quotas(self) -> None:
-        """Find the present quotas of a consumer that has waited."""
-        quotas, meters = self._broker.quotas, self._meters
-        if quotas is None or self._follower >= 0:
-            self._meters = None
-        elif meters is None or meters.generation != quotas.generation:
-            self._meters = quotas.metering.meters_of(self._call)
+        """Find the present quotas of a consumer. A follower has none."""
+        quotas, connection = self._broker.quotas, self._call.connection
+        self._meters = None
+        if quotas is not None and self._follower < 0:
+            self._meters = connection.known.meters_of(quotas, connection.principal.name, self._call.client_id)
 
     def _throttled(self, throttle_ms: int) -> FetchResponse:
         """Throttle the connection, and return a response without records. A session that begins with this request does

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.answers.authorized_operations import authorized_operations
-from gregor.broker.authorization.model import ResourceType
+from gregor.broker.answers.authorized_operations import with_group_operations
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
@@ -21,13 +20,5 @@ if TYPE_CHECKING:
 async def describe_groups(broker: GroupContext, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
     response = await broker.groups.describe_groups(request, call.version)
     if request.include_authorized_operations:
-        turns = broker.gate.turns()
-        groups = []
-        for group in response.groups:
-            await turns.next()
-            if not group.error_code:
-                operations = authorized_operations(broker.authorizer, call, ResourceType.GROUP, group.group_id)
-                group = group.replaced(authorized_operations=operations)
-            groups.append(group)
-        return response.replaced(groups=groups)
+        return await with_group_operations(broker, call, response)
     return response

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.answers.authorized_operations import authorized_operations
-from gregor.broker.authorization.model import ResourceType
+from gregor.broker.answers.authorized_operations import with_group_operations
 from gregor.broker.groups.protocols import serves_consumer_groups
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
@@ -36,12 +35,5 @@ async def consumer_group_describe(
         return ConsumerGroupDescribeResponse(groups=refused)
     response = await broker.groups.consumer_group_describe(request)
     if request.include_authorized_operations:
-        groups = []
-        for group in response.groups:
-            await turns.next()
-            if not group.error_code:
-                operations = authorized_operations(broker.authorizer, call, ResourceType.GROUP, group.group_id)
-                group = group.replaced(authorized_operations=operations)
-            groups.append(group)
-        return response.replaced(groups=groups)
+        return await with_group_operations(broker, call, response)
     return response

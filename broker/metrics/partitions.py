@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gregor.broker.metrics.page import Page
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
+    from gregor.storage.log.log import Log
 
 _LABELS = ("topic", "partition")
 _AT_LEADER = "shown by the leader"
@@ -155,13 +156,13 @@ class PartitionLines:
         """Make the lines of a block, and its sums."""
         keys, rows, led_keys, led_rows = [], [], [], []
         figures = block.figures
-        for (key, _), state in zip(block.items, block.states, strict=True):
-            if state is None:
+        for (key, partition), state in zip(block.items, block.states, strict=True):
+            if state is None or partition.log is None:
                 continue
             keys.append(key)
-            rows.append(state[:_LED])
-            if state[_LED] is not None:
-                values = _values(state)
+            rows.append(state[: len(LOG_FAMILIES)])
+            if partition.is_leader:
+                values = _values(partition, partition.log)
                 led_keys.append(key)
                 led_rows.append(values)
                 figures.add_led(values)
@@ -188,7 +189,6 @@ _state: Callable[[Partition], _State] = attrgetter(
     "log.config.min_insync_replicas",
 )
 """Return what the lines of a partition with a log are made of. Its containers are replaced, never changed."""
-_LED = len(LOG_FAMILIES)
 
 _UNDER_REPLICATED, _UNDER_MIN_ISR, _AT_MIN_ISR = (
     index for index, family in enumerate(LEADER_FAMILIES) if family.name.endswith(("underreplicated", "minisr"))
@@ -199,24 +199,24 @@ def _labels(key: TopicPartitionKey) -> str:
     return f'{{topic="{key[0]}",partition="{key[1]}"}}'  # the characters of a topic's name need no escapes
 
 
-def _values(state: _State) -> tuple[int, ...]:
-    """Return the values in the order of LEADER_FAMILIES."""
-    _, start, _, _, _, high_watermark, stable, local_id, assigned, in_sync, followers, min_insync_replicas = state
-    replicas, isr = len(assigned), len(in_sync)
+def _values(partition: Partition, log: Log) -> tuple[int, ...]:
+    """Return the values in the order of LEADER_FAMILIES. They are made of what `_state` returns."""
+    offsets, in_sync = log.offsets, partition.in_sync
+    replicas, isr = len(partition.replicas), len(in_sync.isr)
     under_replicated = int(isr < replicas)
-    min_isr = min(min_insync_replicas, len(followers) + 1)
+    min_isr = in_sync.effective_min_isr(log)
     return (
         replicas,
         isr,
         under_replicated,
         int(isr < min_isr),
         int(isr == min_isr),
-        high_watermark - stable,
-        high_watermark,
-        start,
-        local_id,
+        offsets.high_watermark - log.last_stable_offset,
+        offsets.high_watermark,
+        offsets.log_start_offset,
+        partition.local_id,
         replicas,
         isr,
-        int(assigned[:1] == [local_id]),
+        int(partition.replicas[:1] == [partition.local_id]),
         under_replicated,
     )

@@ -56,6 +56,13 @@ def encode_response(entry: Entry, version: int, correlation_id: int, response: A
     return chunks
 
 
+def encode_frame(entry: Entry, version: int, response: Any) -> bytearray:
+    """Return the frame of a response that has no pieces of files, with the correlation id 0."""
+    (frame,) = encode_response(entry, version, 0, response)
+    assert isinstance(frame, bytearray)
+    return frame
+
+
 def encode_in_steps(entry: Entry, version: int, correlation_id: int, response: Any) -> Generator[None, None, bytearray]:
     """Return the frame of a response without pieces of files; other work may proceed after each short step."""
     out = bytearray(RESPONSE_HEADS[entry.header_versions[version][1]])

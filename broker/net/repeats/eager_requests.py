@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gregor.broker.context import Call, ClientConnection
 from gregor.broker.net.repeats.requests import NumberedRequest, RepeatedRequest
-from gregor.broker.net.responses import encode_response, run_to_first_wait
+from gregor.broker.net.responses import encode_frame, run_to_first_wait
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.framing import HEAD_BYTES, SIZE_BYTES, request_header
 
@@ -47,8 +47,7 @@ class EagerRequests:
                 repeated.forget_renewal()
             client_id, request, is_repeated = repeated.client_id, repeated.request, entry.renewal is not None
         else:
-            client_id, position = request_header(view, begin, stop, entry.header_versions[version][0])
-            request = entry.decoders[version](view[:stop], position)[0]
+            client_id, request = _decoded(entry, view, begin, stop, version)
             if entry.repeats:
                 self._repeated = RepeatedRequest(entry, version, data, client_id, request)
         call = Call(self._client, entry.key.value, version, correlation_id, client_id)
@@ -60,7 +59,7 @@ class EagerRequests:
     def _begin_numbered(
         self, entry: Entry, view: memoryview, begin: int, stop: int, version: int, correlation_id: int
     ) -> Any:
-        """As `_begin`, for a request that clients repeat with other numbers."""
+        """As `begin`, for a request that clients repeat with other numbers."""
         data = bytes(view[begin:stop])
         before = self._numbered
         if (
@@ -71,8 +70,7 @@ class EagerRequests:
             and (frame := before.serve(data, correlation_id)) is not None
         ):
             return frame
-        client_id, position = request_header(view, begin, stop, entry.header_versions[version][0])
-        request = entry.decoders[version](view[:stop], position)[0]
+        client_id, request = _decoded(entry, view, begin, stop, version)
         call = Call(self._client, entry.key.value, version, correlation_id, client_id)
         result = self._handle(entry, request, call)
         self._numbered = None
@@ -81,7 +79,7 @@ class EagerRequests:
             if numbered.is_short:
                 self._numbered = numbered
                 if before is not None and before.is_repeated_by(numbered):
-                    self._learn_numbers(numbered, call, request, result.value, data)
+                    self._learn_numbers(numbered, call, result.value, data)
         return result
 
     def _handle(self, entry: Entry, request: Any, call: Call) -> Any:
@@ -96,21 +94,29 @@ class EagerRequests:
             quotas is None or not quotas.measures_time
         )
 
-    def _learn_numbers(self, numbered: NumberedRequest, call: Call, request: Any, response: Any, data: bytes) -> None:
+    def _generation(self) -> int:
+        """Return the generation of the authorizer's rules; 0 without an authorizer."""
+        authorizer = self._broker.authorizer
+        return 0 if authorizer is None else authorizer.generation
+
+    def _learn_numbers(self, numbered: NumberedRequest, call: Call, response: Any, data: bytes) -> None:
         """Keep what serves a request that has come twice, with other numbers."""
-        quotas, authorizer, numbers = self._broker.quotas, self._broker.authorizer, numbered.entry.numbers
-        if numbers is None or (quotas is not None and quotas.measures_time):
-            return
-        renew = numbers.renewal(self._broker, request, call, response)
-        if renew is not None:
-            numbered.learn(response, renew, data, 0 if authorizer is None else authorizer.generation)
+        numbers, generation = numbered.entry.numbers, self._generation()
+        if numbers is not None and self._may_renew(generation):
+            renew = numbers.renewal(self._broker, numbered.request, call, response)
+            if renew is not None:
+                numbered.learn(response, renew, data, generation)
 
     def _learn_renewal(self, repeated: RepeatedRequest, call: Call, response: Any) -> None:
         """Keep what serves a request that has come twice, and the response, if both are the same the next time."""
-        quotas, authorizer, entry = self._broker.quotas, self._broker.authorizer, repeated.entry
-        if entry.renewal is None or (quotas is not None and quotas.measures_time):
-            return
-        renew = entry.renewal(self._broker, repeated.request, call, response)
-        if renew is not None:
-            frame = bytearray(b"".join(encode_response(entry, call.version, 0, response)))  # type: ignore[arg-type]
-            repeated.learn(renew, frame, 0 if authorizer is None else authorizer.generation)
+        entry, generation = repeated.entry, self._generation()
+        if entry.renewal is not None and self._may_renew(generation):
+            renew = entry.renewal(self._broker, repeated.request, call, response)
+            if renew is not None:
+                repeated.learn(renew, encode_frame(entry, call.version, response), generation)
+
+
+def _decoded(entry: Entry, view: memoryview, begin: int, stop: int, version: int) -> tuple[str | None, Any]:
+    """Return the client id and the request of these bytes."""
+    client_id, position = request_header(view, begin, stop, entry.header_versions[version][0])
+    return client_id, entry.decoders[version](view[:stop], position)[0]

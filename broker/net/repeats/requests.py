@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from gregor.broker.net.responses import encode_response
+from gregor.broker.net.responses import encode_frame
 from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.records.int64_fields import Int64Fields, int64_positions
 
@@ -112,7 +112,7 @@ class NumberedRequest:
         if positions is None or any(len(found) != 1 for found in positions):
             return
         self._fields = Int64Fields(data, [body + found[0] for found in positions])
-        self._frame = bytearray(b"".join(encode_response(self.entry, version, 0, response)))  # type: ignore[arg-type]
+        self._frame = encode_frame(self.entry, version, response)
         self._renew, self.generation = renew, generation
 
     def present(self) -> list[int]:

@@ -137,17 +137,15 @@ def test_a_permission_is_decided_once_and_a_denial_each_time(guarded: Harness) -
 
 
 def test_the_topics_that_are_remembered_are_bounded() -> None:
-    known = KnownClient()
-    known.begin_rights(FakeAuthorizer())
+    rights = KnownClient().rights_under(FakeAuthorizer())
     for number in range(MAX_TOPICS + 10):
-        known.rights.remember(f"t{number}")
-    assert len(known.rights.topics) == MAX_TOPICS
+        rights.remember(f"t{number}")
+    assert len(rights.topics) == MAX_TOPICS
     assert not NO_RIGHTS.topics
 
 
 def test_nothing_is_remembered_while_allowed_operations_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    known = KnownClient()
-    known.begin_rights(FakeAuthorizer())
+    rights = KnownClient().rights_under(FakeAuthorizer())
     with caplog.at_level(logging.DEBUG, "gregor.authorizer"):
-        known.rights.remember("t")
-    assert not known.rights.topics
+        rights.remember("t")
+    assert not rights.topics

@@ -41,8 +41,9 @@ class Side:
             self.served += 1
             return entry.handler(broker, request, call)
 
-        harness.broker.handlers = {  # type: ignore[misc]
-            **harness.broker.handlers,
+        broker: Any = harness.broker
+        broker.handlers = {
+            **broker.handlers,
             OFFSET_COMMIT: Entry(
                 entry.key,
                 entry.min_version,
