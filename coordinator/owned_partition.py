@@ -76,6 +76,16 @@ class OwnedPartition(Generic[S]):
         operations, self.after_load = self.after_load, []
         return operations
 
+    def begin_operation(self) -> None:
+        """Queue other operations from now on."""
+        self.busy = True
+
+    def end_operation(self) -> None:
+        """Run the operations that were queued meanwhile."""
+        self.busy = False
+        if self.queued:
+            self.run_queued()
+
     def run_queued(self) -> None:
         """Run the queued operations, and those that they queue. A call in one of them does nothing."""
         if self.draining:

@@ -300,7 +300,7 @@ class CoordinatorRuntime(Generic[S]):
         owned = self._owned.get(partition)
         if owned is None or owned.error or owned.busy or owned.queued or not self._writer.commits_at_once(partition):
             return False
-        owned.busy = True
+        owned.begin_operation()
         try:
             batch = operation(owned.shard, self._clock_ms())
             if batch is None:
@@ -315,9 +315,7 @@ class CoordinatorRuntime(Generic[S]):
             owned.accepted()
             owned.committed(end_offset)
         finally:
-            owned.busy = False
-            if owned.queued:
-                owned.run_queued()
+            owned.end_operation()
         return True
 
     def _start_later(
@@ -372,13 +370,11 @@ class CoordinatorRuntime(Generic[S]):
 
     def _perform(self, partition: int, owned: OwnedPartition[S], operation: Callable[[S, int], Result]) -> Result:
         """Run, append, replay; then run the operations that were submitted meanwhile."""
-        owned.busy = True
+        owned.begin_operation()
         try:
             return self._perform_alone(partition, owned, operation)
         finally:
-            owned.busy = False
-            if owned.queued:
-                owned.run_queued()
+            owned.end_operation()
 
     def _perform_alone(self, partition: int, owned: OwnedPartition[S], operation: Callable[[S, int], Result]) -> Result:
         try:

@@ -110,6 +110,14 @@ class Bench:
         self.settle(1)
         return self.runtime.shard(partition)
 
+    def load_what_is_not_committed(self) -> None:
+        """Append a record, which is not committed until `log.commit()`, and load the partition again."""
+        self.load()
+        self.log.held = True
+        self.write("a")
+        self.runtime.resign(0)
+        self.load()
+
     def start(self, operation: Callable[[ListShard, int], Result], partition: int = 0) -> "asyncio.Task[Any]":
         task = self.loop.create_task(self.runtime.run(partition, operation))
         self.tasks.append(task)

@@ -311,11 +311,7 @@ def test_a_partition_is_loaded_from_its_log() -> None:
 
 def test_what_was_loaded_is_shown_once_it_is_committed() -> None:
     with Bench() as bench:
-        bench.load()
-        bench.log.held = True
-        bench.write("a")
-        bench.runtime.resign(0)
-        bench.load()
+        bench.load_what_is_not_committed()
         loaded = bench.start(lambda shard, _now: Result(len(shard.replayed)))
         written = bench.write("b")
         read = bench.start(lambda shard, _now: Result(len(shard.replayed)))
@@ -327,11 +323,7 @@ def test_what_was_loaded_is_shown_once_it_is_committed() -> None:
 
 def test_what_was_loaded_is_shown_after_one_wait_without_a_commit() -> None:
     with Bench() as bench:
-        bench.load()
-        bench.log.held = True
-        bench.write("a")
-        bench.runtime.resign(0)
-        bench.load()
+        bench.load_what_is_not_committed()
         first = bench.start(lambda shard, _now: Result(len(shard.replayed)))
         bench.settle(COMMIT_TIMEOUT_MS)
         second = bench.start(lambda shard, _now: Result(len(shard.replayed)))

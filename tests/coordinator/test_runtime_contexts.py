@@ -82,11 +82,7 @@ def test_no_call_at_commit_if_nothing_was_appended() -> None:
 def test_without_records_the_call_waits_for_those_before() -> None:
     """Also for those that were loaded: a record above the high watermark may yet be lost."""
     with Bench() as bench:
-        bench.log.held = True
-        bench.load()
-        bench.write("a")
-        bench.runtime.resign(0)
-        bench.load()
+        bench.load_what_is_not_committed()
         events: list[str] = []
         bench.start(lambda _shard, _now: Result("done", after_commit=lambda: events.append("commit")))
         assert events == []
@@ -125,11 +121,7 @@ def test_a_confirmation_waits_for_what_it_confirms_alone() -> None:
 
 def test_a_confirmation_of_what_was_loaded_waits() -> None:
     with Bench() as bench:
-        bench.log.held = True
-        bench.load()
-        bench.write("a")
-        bench.runtime.resign(0)
-        bench.load()
+        bench.load_what_is_not_committed()
         confirmation = bench.start(lambda _shard, _now: Result("confirmed", confirms_below=1))
         assert not confirmation.done()
         bench.settle(2 * COMMIT_TIMEOUT_MS)

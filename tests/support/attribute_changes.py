@@ -29,7 +29,6 @@ ALLOWED_CHANGES = {
     "segment.max_timestamp": "each append sets it: a call would cost there",
     "segment.max_timestamp_offset": "each append sets it: a call would cost there",
     "segment.bytes_since_index_entry": "each append sets it: a call would cost there",
-    "owned.busy": "two assignments around each operation of a coordinator, heartbeats among them",
     "inbound.expects_long_frame": "each request that arrives sets it: a call would cost there",
     "receiver.end": "each read of a socket adds to it: a call would cost there",
     "session.epoch": "each fetch of a session counts there: a call would cost there",
