@@ -7,7 +7,6 @@ how. All of them need minutes; `make test-all` tries a few, others every day.
 from __future__ import annotations
 
 import datetime
-import random
 import re
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from tests.simulation.group_mutants import GROUP_MUTANTS
 from tests.simulation.session_mutants import SESSION_MUTANTS
 from tests.simulation.transaction_mutants import TRANSACTION_MUTANTS
 from tests.support.processes import ROOT
+from tests.support.sampling import of_the_day
 
 PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "storage")
 RARE = frozenset(
@@ -343,10 +343,9 @@ def outcome(mutant: Mutant, seeds: int = SEEDS, timeout_s: float = TIMEOUT_S) ->
     return found[0]
 
 
-def of_the_day(count: int, day: datetime.date) -> list[Mutant]:
-    """Return some that are found quickly, other ones on other days."""
-    frequent = [one for one in MUTANTS if one.name not in RARE]
-    return random.Random(day.toordinal()).sample(frequent, count)
+def mutants_of_the_day(count: int, day: datetime.date) -> list[Mutant]:
+    """Return some that are found quickly."""
+    return of_the_day([one for one in MUTANTS if one.name not in RARE], count, day)
 
 
 def main() -> int:

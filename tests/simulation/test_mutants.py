@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from tests.simulation.edits import apply
-from tests.simulation.mutants import MUTANTS, RARE, Mutant, of_the_day, outcome
+from tests.simulation.mutants import MUTANTS, RARE, Mutant, mutants_of_the_day, outcome
 from tests.support.processes import ROOT
 
 SAMPLE = 6
@@ -33,8 +33,8 @@ def test_names_are_unique_and_rare_ones_are_among_them() -> None:
 
 
 def test_every_day_has_other_mistakes_and_only_such_as_are_found_soon() -> None:
-    days = [of_the_day(SAMPLE, DAY + datetime.timedelta(number)) for number in range(200)]
-    assert of_the_day(SAMPLE, DAY) == days[0]
+    days = [mutants_of_the_day(SAMPLE, DAY + datetime.timedelta(number)) for number in range(200)]
+    assert mutants_of_the_day(SAMPLE, DAY) == days[0]
     assert all(len(set(day)) == SAMPLE for day in days)
     assert {mutant.name for day in days for mutant in day} == {mutant.name for mutant in MUTANTS} - RARE
 
@@ -42,7 +42,7 @@ def test_every_day_has_other_mistakes_and_only_such_as_are_found_soon() -> None:
 @pytest.mark.very_slow
 @pytest.mark.parametrize("number", range(SAMPLE))
 def test_a_mistake_of_the_day_is_found(number: int) -> None:
-    mutant = of_the_day(SAMPLE, datetime.date.today())[number]
+    mutant = mutants_of_the_day(SAMPLE, datetime.date.today())[number]
     found = outcome(mutant, SEEDS, TIMEOUT_S)
     print(f"{mutant.name}: {found}")
     assert found.startswith("seed "), f"{mutant.name}: {found}"

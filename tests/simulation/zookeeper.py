@@ -233,7 +233,7 @@ class Client:
         """Nothing is left to be freed."""
 
     def _call(self, request: MultiRead, result: _Result) -> None:
-        self.ask(lambda: [self._found(path) for path in request.paths]).rawlink(
+        self.ask(lambda: [self._found(path, None) for path in request.paths]).rawlink(
             lambda answer: result.settle(answer.value, answer.exception)
         )
 
@@ -362,15 +362,15 @@ class Client:
 
         self._loop.call_at(self._back_s, arrive, context=self._process.context)
 
-    def _found(self, path: str) -> Found:
-        found = self._ensemble.tree.get(path, None)
+    def _found(self, path: str, watch: Any) -> Found:
+        found = self._ensemble.tree.get(path, self._armed(path, False, watch))
         return None if found is None else (found[0], self._znode_stat(path, found[1]))
 
-    def _got(self, path: str, watch: Any) -> Any:
-        found = self._ensemble.tree.get(path, self._armed(path, False, watch))
+    def _got(self, path: str, watch: Any) -> Found:
+        found = self._found(path, watch)
         if found is None:
             raise NoNode(path)
-        return found[0], self._znode_stat(path, found[1])
+        return found
 
     def _armed(self, path: str, children: bool, called: Callable[[WatchedEvent], None] | None) -> Watch | None:
         """In the server's tree; the event travels as an answer does, and so before the answers that show the change."""

@@ -9,7 +9,6 @@ Three cases of each kind run, other ones on other days; `--every-case` runs all.
 from __future__ import annotations
 
 import datetime
-import random
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,6 +36,7 @@ from tests.spark_jobs.jobs.running import (
 from tests.spark_jobs.test_spark_programs import spark_submit
 from tests.spark_jobs.topics import Topics
 from tests.support.processes import ROOT
+from tests.support.sampling import of_the_day
 
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
 
@@ -72,7 +72,8 @@ class Ground(NamedTuple):
     def written(self) -> list[tuple[str | None, bytes | None]]:
         """Return the records of the target in the order of their keys."""
         read = self.topics.read(self.target, 1)
-        return sorted((key.decode() if key is not None else None, value) for key, value in read)  # type: ignore[type-var]
+        found = [(key.decode() if key is not None else None, value) for key, value in read]
+        return sorted(found, key=lambda one: (one[0] or "", one[1] or b""))
 
     def rows(self, *names: str) -> list[tuple[object, ...]]:
         """Return fields of the JSON values, with the times of windows as minutes behind the start."""
@@ -213,9 +214,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def case(number: int) -> Case:
     """Numbers stand for the same cases all day: those of all workers are the same."""
-    names = list(CASES)
-    random.Random(datetime.date.today().toordinal()).shuffle(names)
-    return CASES[names[number]]
+    return of_the_day(list(CASES.values()), len(CASES), datetime.date.today())[number]
 
 
 @pytest.fixture(scope="module")
