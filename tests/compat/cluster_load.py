@@ -22,7 +22,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.messages import DescribeGroupsRequest, OffsetFetchRequest
+from gregor.protocol.messages import DescribeGroupsRequest, MetadataRequest, OffsetFetchRequest
 from gregor.protocol.records.batch import iter_batches
 from tests.cluster.stuck import RevivedConsumer
 from tests.compat.records import until
@@ -45,12 +45,22 @@ _QUICK = {
     "reconnect.backoff.max.ms": 500,
     "retry.backoff.ms": 50,
     "topic.metadata.refresh.fast.interval.ms": 100,
-    "metadata.recovery.strategy": "none",
     "log_level": 0,
 }
 
-_log = logging.getLogger(__name__)
-_log.setLevel(logging.DEBUG)
+KEPT_LINES = 60
+
+
+class _LastLines(logging.Handler):
+    """Keeps what a client logged last, for the report of a failure."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: collections.deque[str] = collections.deque(maxlen=KEPT_LINES)
+        self.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
 
 
 class NumberedLoad:
@@ -58,7 +68,8 @@ class NumberedLoad:
 
     A broker of Apache Kafka that was started just now knows no topics and no brokers for a moment. librdkafka fails the
     queued records of a topic that is reported as unknown, and those under way to a broker that has gone from the
-    metadata. The producer gets an error for each of them, so this is no loss.
+    metadata. The producer gets an error for each of them, so this is no loss. Metadata without brokers ends all of its
+    connections; only a client that may bootstrap again, which is the default, makes new ones.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, client: Mapping[str, str] | None = None) -> None:
@@ -71,6 +82,10 @@ class NumberedLoad:
         """For each partition: running numbers that the client failed; they may be in the log or not."""
         self.sent = 0
         self.errors: list[KafkaError] = []
+        self._bootstrap = bootstrap
+        self._log = _LastLines()
+        logger = logging.Logger(topic, logging.DEBUG)
+        logger.addHandler(self._log)
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -83,7 +98,7 @@ class NumberedLoad:
                 "log_level": 7,
                 **(client or {}),
             },
-            logger=_log,
+            logger=logger,
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -137,7 +152,17 @@ class NumberedLoad:
             assert self.errors == [] and self._thread.is_alive(), self.errors
             return all(max(known, default=-1) > begin for known in self.acknowledged)
 
-        until(further, f"acknowledgements beyond {begin}: {[max(k, default=-1) for k in self.acknowledged]}", WAIT_S)
+        try:
+            until(further, f"acknowledgements beyond {begin}", WAIT_S)
+        except AssertionError as failure:
+            raise AssertionError(f"{failure}; {self._state()}") from None
+
+    def _state(self) -> str:
+        """Return how far each partition came, the partitions as each broker describes them, and the client's last
+        lines."""
+        acknowledged = [max(known, default=-1) for known in self.acknowledged]
+        lines = "\n".join(["", *partitions_of(self._bootstrap, self.topic), *self._log.lines])
+        return f"acknowledged {acknowledged} of {self.sent}{lines}"
 
     def finish(self) -> None:
         """Stop, with everything acknowledged."""
@@ -200,6 +225,22 @@ def read_numbers(bootstrap: str, topic: str, partitions: int) -> list[list[tuple
                 found[partition].append((offset, number_of(value)))
     finally:
         consumer.close()
+    return found
+
+
+def partitions_of(bootstrap: str, topic: str) -> list[str]:
+    """Return leader, epoch and in-sync replicas of each partition, from the metadata of each broker that answers."""
+    found = []
+    wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+    for address in bootstrap.split(","):
+        port = int(address.rpartition(":")[2])
+        try:
+            (topic_found,) = ask(port, wanted, 8).topics
+        except OSError as failure:
+            found.append(f"{port}: {failure}")
+            continue
+        shown = [(part.leader_id, part.leader_epoch, part.isr_nodes) for part in topic_found.partitions]
+        found.append(f"{port}: error {topic_found.error_code}, leader, epoch and in-sync replicas {shown}")
     return found
 
 
