@@ -104,7 +104,7 @@ def _connected(remote: str, app_name: str, settings: Mapping[str, str]) -> "Spar
         if key != "spark.remote":
             builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        return with_reader_of_streams(builder.getOrCreate())
     except (ImportError, PySparkException) as error:  # PySpark names a missing package in an ImportError of its own
         first = str(error).strip().partition("\n")[0]
         raise JobError(
@@ -143,6 +143,14 @@ def is_on_this_machine(master: str) -> bool:
 def reader_of_streams(spark: str) -> dict[str, str]:
     """Return the settings that a version of Spark needs for a connector that restarts its queries."""
     return READER_OF_STREAMS.get(".".join(spark.split(".")[:2]), {})
+
+
+def with_reader_of_streams(spark: "SparkSession") -> "SparkSession":
+    """Return a session of Spark Connect with the settings that the version of its server needs, where it has none."""
+    for key, value in reader_of_streams(spark.version).items():
+        if not spark.conf.get(key, None):
+            spark.conf.set(key, value)
+    return spark
 
 
 def local_cores(master: str) -> int | None:

@@ -97,7 +97,7 @@ class Options(ValueOptions):
 
 def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the topic to the table that the options name."""
-    from gregor.spark_jobs.sink.foreach_batch import owner_of
+    from gregor.spark_jobs.sink.owners import owner_in_driver
     from gregor.spark_jobs.tables.change import table_rows, with_key_problem
     from gregor.spark_jobs.tables.target import DELETE
     from gregor.spark_jobs.tables.writer import TableWriter
@@ -117,7 +117,7 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     if options.reconcile:
         delete_missed(spark, options, target)
     writer = TableWriter(
-        target, options.key_columns, options.compact, lambda batch: owner_of(batch.sparkSession, None).query_id
+        target, options.key_columns, options.compact, lambda batch: owner_in_driver(batch.sparkSession).query_id
     )
     return rows.writeStream.outputMode("append").foreachBatch(writer)
 

@@ -13,12 +13,11 @@ from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.sink.driver import AttemptFailed, BatchDriver
 from gregor.spark_jobs.sink.identity import ProducerIdentity
 from gregor.spark_jobs.sink.options import SinkOptions
+from gregor.spark_jobs.sink.owners import owner_by_checkpoint, owner_in_driver
 from gregor.spark_jobs.sink.state import Owner
 from gregor.spark_jobs.sink.tasks import (
     ENCODED_SCHEMA,
-    QUERY_ID,
     REPORT_SCHEMA,
-    RUN_ID,
     Report,
     encoding_task,
     plain_task,
@@ -34,15 +33,16 @@ _JOB_ERROR = re.compile(r"^gregor\.spark_jobs\.[\w.]+: (.*)$", re.MULTILINE)
 _CANCELLED = ("SPARK_JOB_CANCELLED", "cancelled part of cancelled job group", "InterruptedException")
 
 
-def exactly_once(transactional_id: str, options: Mapping[str, str]) -> WriteBatch:
+def exactly_once(transactional_id: str, options: Mapping[str, str], checkpoint: str | None = None) -> WriteBatch:
     """Return a function for `foreachBatch` that writes each batch in one transaction.
 
     The transactional id belongs to one query: its checkpoint. Rows have the columns and types of the official
-    connector, and may go to several topics.
+    connector, and may go to several topics. Spark Connect needs the folder of the checkpoint, the option
+    `checkpointLocation` of the query, as a batch does not know its query there.
     """
     if not transactional_id:
         raise JobError("the transactional id is empty; give the query a name that no other producer has")
-    return ExactlyOnce(transactional_id, SinkOptions.from_options(options))
+    return ExactlyOnce(transactional_id, SinkOptions.from_options(options), checkpoint)
 
 
 def at_least_once(options: Mapping[str, str]) -> WriteBatch:
@@ -68,9 +68,10 @@ class AtLeastOnce:
 class ExactlyOnce:
     """The transactional sink. It is pickled for Spark Connect before its first batch."""
 
-    def __init__(self, transactional_id: str, options: SinkOptions) -> None:
+    def __init__(self, transactional_id: str, options: SinkOptions, checkpoint: str | None = None) -> None:
         self._transactional_id = transactional_id
         self._options = options
+        self._checkpoint = checkpoint
         self._owner: Owner | None = None
         self._cluster: Cluster | None = None
         self._driver: BatchDriver | None = None
@@ -82,11 +83,28 @@ class ExactlyOnce:
         if session.conf.get("spark.speculation", "false") == "true":
             raise JobError("spark.speculation=true would write rows twice under one epoch; set it to false")
         check_columns(batch.schema, self._options.topic)
-        cluster, driver = self._driver_of(owner_of(session, self._owner))
+        cluster, driver = self._driver_of(self._owner_of(session, batch_id))
         cluster.refresh()  # topics may have grown
         if not driver.write(batch_id, lambda identity: self._write(batch, batch_id, identity)):
             # It is committed, but Spark needs its state, its watermark and its observed metrics again.
             _run(lambda: _computed(batch))
+
+    def _owner_of(self, session: Any, batch_id: int) -> Owner:
+        """Return the query and run of a batch; through Spark Connect this process has one run, see owners.py."""
+        from pyspark.sql.utils import is_remote
+
+        from gregor.spark_jobs.folders import Folder
+
+        if not is_remote():
+            return owner_in_driver(session)
+        if self._owner is not None:
+            return self._owner
+        if self._checkpoint is None:
+            raise JobError(
+                "through Spark Connect a batch does not know its query; give exactly_once(..., checkpoint=FOLDER) with "
+                "the folder of the option checkpointLocation"
+            )
+        return owner_by_checkpoint(session.streams, Folder(session, self._checkpoint), batch_id)
 
     def _driver_of(self, owner: Owner) -> tuple[Cluster, BatchDriver]:
         """Return the driver of a run, a new one for each."""
@@ -98,14 +116,17 @@ class ExactlyOnce:
         return self._cluster, self._driver
 
     def _write(self, batch: DataFrame, batch_id: int, identity: ProducerIdentity) -> None:
+        from pyspark.sql.utils import is_remote
+
         from gregor.spark_jobs.sink.rows import grouped, records_of, task_count, topics_of
 
         assert self._cluster is not None and self._owner is not None
         encode = encoding_task(self._options, topics_of(self._options.topic, self._cluster, batch_id))
         encoded = records_of(batch, self._options.topic).mapInArrow(encode, ENCODED_SCHEMA)
         tasks = task_count(batch, self._options.topic, self._cluster)
-        written = grouped(encoded, tasks).mapInArrow(transactional_task(self._options, identity), REPORT_SCHEMA)
-        rows = _run(written.collect)
+        query_id = self._owner.query_id if is_remote() else None
+        write = transactional_task(self._options, identity, query_id)
+        rows = _run(grouped(encoded, tasks).mapInArrow(write, REPORT_SCHEMA).collect)
         check_reports([Report(**row.asDict()) for row in rows], self._owner)
 
 
@@ -126,35 +147,6 @@ def check_reports(reports: list[Report], owner: Owner) -> None:
         written.add((report.topic, report.partition))
         if report.queryId != owner.query_id:
             raise JobError(f"a task belongs to the query {report.queryId}, the batch to {owner.query_id}")
-
-
-def owner_of(session: Any, known: Owner | None) -> Owner:
-    """Return the query and run whose batch is being written; raise JobError outside of a query."""
-    try:
-        context = session.sparkContext
-    except Exception:  # Spark Connect has no context here: its tasks have the same properties
-        found = known or _owner_by_task(session)
-    else:
-        found = Owner(context.getLocalProperty(QUERY_ID) or "", context.getLocalProperty(RUN_ID) or "")
-    if not found.query_id or not found.run_id:
-        raise JobError("exactly_once is a function for writeStream.foreachBatch; this DataFrame is no batch of a query")
-    return found
-
-
-def _owner_by_task(session: Any) -> Owner:
-    def properties(batches: Any) -> Any:
-        import pyarrow as pa
-        from pyspark import TaskContext
-
-        for _ in batches:
-            pass
-        context = TaskContext.get()
-        assert context is not None
-        columns = {name: [context.getLocalProperty(key)] for name, key in (("queryId", QUERY_ID), ("runId", RUN_ID))}
-        yield pa.RecordBatch.from_pydict(columns)
-
-    row = session.range(1).coalesce(1).mapInArrow(properties, "queryId string, runId string").collect()[0]
-    return Owner(row["queryId"] or "", row["runId"] or "")
 
 
 def _run(job: Callable[[], list[Any]]) -> list[Any]:

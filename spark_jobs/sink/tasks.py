@@ -118,24 +118,28 @@ def encoding_task(options: SinkOptions, topics: Topics) -> Write:
     return encode
 
 
-def transactional_task(options: SinkOptions, identity: ProducerIdentity) -> Write:
-    """Return the function of a task of the second stage, which writes under the epoch of an attempt."""
+def transactional_task(options: SinkOptions, identity: ProducerIdentity, query_id: str | None = None) -> Write:
+    """Return the function of a task of the second stage, which writes under the epoch of an attempt.
+
+    `query_id` is the query of the batch where tasks do not have it as a property: in jobs of Spark Connect.
+    """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield _arrow(transactional_reports(options, identity, iter(batches)))
+        yield _arrow(transactional_reports(options, identity, iter(batches), query_id))
         forget_archives()
 
     return write
 
 
 def transactional_reports(
-    options: SinkOptions, identity: ProducerIdentity, batches: Iterator[pa.RecordBatch]
+    options: SinkOptions, identity: ProducerIdentity, batches: Iterator[pa.RecordBatch], query_id: str | None = None
 ) -> list[Report]:
     """Write the batches of a task; return the reports."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    query_id = context.getLocalProperty(QUERY_ID) if context is not None else None
+    if query_id is None and context is not None:
+        query_id = context.getLocalProperty(QUERY_ID)
     try:
         first = next(batches, None)
         if first is None:

@@ -34,11 +34,11 @@ def answers(port: int) -> bool:
 
 
 @contextmanager
-def connect_server(folder: Path) -> Iterator[str]:
+def connect_server(folder: Path, master: str = "local[1]") -> Iterator[str]:
     """Yield the address of a server with its log in the folder."""
     port = free_port()
     jars = ",".join(str(jar) for jar in connector_jars(require_java()))
-    command = [str(spark_home() / "bin" / "spark-submit"), "--class", SERVER, "--master", "local[1]", "--jars", jars]
+    command = [str(spark_home() / "bin" / "spark-submit"), "--class", SERVER, "--master", master, "--jars", jars]
     settings = {
         "spark.connect.grpc.binding.port": port,
         "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -3,6 +3,8 @@
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -81,6 +83,27 @@ def test_restarted_queries_of_spark_4_1_use_the_reader_that_survives_them() -> N
     reader = {"spark.sql.streaming.disabledV2MicroBatchReaders": session.PROVIDER_CLASS}
     assert session.reader_of_streams("4.1.1") == reader
     assert session.reader_of_streams("4.0.5") == session.reader_of_streams("4.2.0") == {}
+
+
+class FakeSession:
+    """A session with settings."""
+
+    def __init__(self, version: str, settings: dict[str, str]) -> None:
+        self.version = version
+        self.settings = settings
+        self.conf = SimpleNamespace(get=settings.get, set=settings.__setitem__)
+
+
+def test_sessions_of_connect_have_the_reader_that_their_server_needs() -> None:
+    [key] = session.reader_of_streams("4.1.1")
+    for version, settings, expected in (
+        ("4.1.1", {}, {key: session.PROVIDER_CLASS}),
+        ("4.1.1", {key: "of.the.User"}, {key: "of.the.User"}),
+        ("4.2.0", {}, {}),
+    ):
+        fake: Any = FakeSession(version, settings)
+        assert session.with_reader_of_streams(fake) is fake
+        assert settings == expected
 
 
 def variables_at_launch(monkeypatch: pytest.MonkeyPatch, **environ: str) -> dict[str, str | None]:

@@ -165,7 +165,7 @@ def open_exactly_once(spark: SparkSession, options: Options, result: Result) -> 
     sink = {**options.client, "kafka.bootstrap.servers": servers}
     if not (result.is_records and "topic" in result.frame.columns):
         sink["topic"] = topic  # which would replace the column
-    produce = exactly_once(transactional_id, sink)
+    produce = exactly_once(transactional_id, sink, checkpoint_of(options))
 
     def write(batch: DataFrame, batch_id: int) -> None:
         produce(with_default_topic(records_of(batch, result), topic), batch_id)
@@ -221,8 +221,6 @@ SINKS: dict[str, Sink] = {
         "exactly once: one transaction per batch; read the topic with isolation.level=read_committed",
         exactly_once_problem,
         open_exactly_once,
-        "a batch of the server does not know its query, by which --sink exactly-once fences other runs; give another "
-        "--sink",
     ),
     "parquet": Sink(
         "Parquet files", "exactly once: a repeated batch replaces its files", parquet_problem, open_parquet

@@ -188,7 +188,6 @@ CASES = {
         "route",
         lambda at: ["--topic", at.source, *exactly_once(at.target, at.folder / "checkpoint")],
         check_exactly_once,
-        "a batch of the server does not know its query, by which --sink exactly-once fences other runs",
     ),
     "sql": Case("sql", lambda at: at.from_topic("--query", query_of(at)), check_sql),
     "table": Case(
