@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.broker.fetch.follower_sessions import replica_of
-from gregor.broker.fetch.reads import MAX_FETCHES, TOPIC_IDS_FROM, RepeatedRead, release_records, set_offsets
+from gregor.broker.fetch.reads import MAX_FETCHES, TOPIC_IDS_FROM, RepeatedRead, read_partition, refused_partition
 from gregor.broker.fetch.session_cache import NO_SESSION
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
@@ -137,27 +137,19 @@ class FetchRead(RepeatedRead):
         total = 0
         self.satisfied = not self._context.partitions
         for wanted in self._context.partitions:
-            # Records are never null, not even beside an error: to librdkafka that is a malformed response, and it
-            # fetches again at once.
-            data = FetchResponse.PartitionData(partition_index=wanted.index, records=b"", aborted_transactions=None)
             try:
-                size = self._read(wanted, data, left, total == 0)
+                size, data = self._read(wanted, left, total == 0)
                 total += size
                 left -= size
-                if data.diverging_epoch.epoch >= 0:
-                    self.satisfied = True
             except NotCached as missing:
-                release_records(data)
                 self.missing.append(missing)
                 continue
             except KafkaError as error:
-                release_records(data)
-                data.records = b""
-                data.error_code = self._known_to_client(error.code)
                 if error.code not in _EXPECTED:
                     self._count_failure(wanted)
-                data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
-                data.aborted_transactions = [] if error.code in _BEFORE_THE_READ else None
+                aborted: list[FetchResponse.AbortedTransaction] | None
+                aborted = [] if error.code in _BEFORE_THE_READ else None
+                data = refused_partition(wanted.index, self._known_to_client(error.code), aborted)
                 self.satisfied = True
             self._found.append((wanted, data))
         self._read_bytes = total
@@ -178,8 +170,8 @@ class FetchRead(RepeatedRead):
             rights.remember(wanted.topic or wanted.topic_id)
             wanted.allow(rights)
 
-    def _read(self, wanted: FetchedPartition, data: FetchResponse.PartitionData, left: int, first: bool) -> int:
-        broker = self._broker
+    def _read(self, wanted: FetchedPartition, left: int, first: bool) -> tuple[int, FetchResponse.PartitionData]:
+        """Return the size of the records that a partition contributes, and its part of the response."""
         rights = self._rights
         if (
             rights is not None
@@ -187,7 +179,7 @@ class FetchRead(RepeatedRead):
             and (wanted.topic or wanted.topic_id) not in rights.topics
         ):
             self._check_right(wanted, rights)
-        partition = broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
+        partition = self._broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
         if partition is None:
             raise self._unknown(wanted.topic, wanted.topic_id, wanted.index)
         partition.traffic.fetch_requests += self._counted
@@ -195,46 +187,46 @@ class FetchRead(RepeatedRead):
         if self._call.version < ZSTD_FROM and log is not None and log.config.compression_type == "zstd":
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         partition.check_epoch(wanted.current_leader_epoch)
+        diverging = None
         if wanted.last_fetched_epoch >= 0:
             diverging = diverging_epoch(partition, wanted.last_fetched_epoch, wanted.fetch_offset)
-            if diverging is not None:
-                data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
-        size = 0
-        if self._rack and (preferred := self._preferred(partition, wanted.fetch_offset)) is not None:
-            data.preferred_read_replica = preferred
+        preferred = self._preferred(partition, wanted.fetch_offset) if self._rack else None
+        if diverging is not None or preferred is not None:
             self.satisfied = True
-        elif data.diverging_epoch.epoch < 0:
-            # The first batch is sent whole even above every limit: a consumer must not get stuck on it.
-            limit = min(wanted.max_bytes, left) if left > 0 or first else 0
-            piece = partition.read(
-                wanted.fetch_offset,
-                limit,
-                current_leader_epoch=wanted.current_leader_epoch,
-                replica_id=self._follower,
-                min_one_batch=first,
-                waits_for_disk=self._fetches >= MAX_FETCHES,
-                leader_only=self._leader_only,
-                read_committed=self._read_committed,
-            )
-            size = piece.size_bytes
-            if size:
-                data.records = piece
-                if not piece.active and not (self._read_committed and self._ends_at_stable_offset(log, piece)):
-                    # A read ends with its segment: the next one has more records, of which no later append notifies.
-                    self.satisfied = True
-            else:
-                piece.release()
+            return 0, _without_records(wanted, log, diverging, preferred)
+        # The first batch is sent whole even above every limit: a consumer must not get stuck on it.
+        piece = partition.read(
+            wanted.fetch_offset,
+            min(wanted.max_bytes, left) if left > 0 or first else 0,
+            current_leader_epoch=wanted.current_leader_epoch,
+            replica_id=self._follower,
+            min_one_batch=first,
+            waits_for_disk=self._fetches >= MAX_FETCHES,
+            leader_only=self._leader_only,
+            read_committed=self._read_committed,
+        )
+        size = piece.size_bytes
+        try:
+            if size and not piece.active and not (self._read_committed and self._ends_at_stable_offset(log, piece)):
+                # A read ends with its segment: the next one has more records, of which no later append notifies.
+                self.satisfied = True
+            aborted = None
             if self._read_committed:
-                data.aborted_transactions = self._aborted_transactions(log, wanted.fetch_offset, piece)
+                aborted = self._aborted_transactions(log, wanted.fetch_offset, piece)
             if self._follower >= 0:
-                # The position of a diverging follower does not show how much of this log it has.
-                partition.leadership.update_follower(
-                    self._follower, wanted.fetch_offset, broker.now_ms(), log_start_offset=wanted.log_start_offset
-                )
-                broker.follower_sessions.propose_expansion(partition, self._follower)
-        if log is not None:  # else there was an error
-            set_offsets(data, log)
-        return size
+                self._update_follower(wanted, partition)
+        except (KafkaError, NotCached):
+            piece.release()
+            raise
+        return size, read_partition(wanted.index, log, piece if size else b"", aborted)
+
+    def _update_follower(self, wanted: FetchedPartition, partition: Partition) -> None:
+        """Note the position of a follower; that of a diverging one does not show how much of this log it has."""
+        broker = self._broker
+        partition.leadership.update_follower(
+            self._follower, wanted.fetch_offset, broker.now_ms(), log_start_offset=wanted.log_start_offset
+        )
+        broker.follower_sessions.propose_expansion(partition, self._follower)
 
     def _ends_at_stable_offset(self, log: Log | None, piece: LogSlice) -> bool:
         return log is not None and log.end_offset_of(piece, self._waits_for_disk) >= log.last_stable_offset
@@ -289,7 +281,7 @@ class FetchRead(RepeatedRead):
             if isinstance(data.records, LogSlice):
                 self._count(wanted, data.records)
             elif data.error_code:
-                self._name_leader(wanted.topic, wanted.topic_id, data, leaders)
+                data = self._with_leader(wanted.topic, wanted.topic_id, data, leaders)
             key = (wanted.topic, wanted.topic_id)
             topic = topics.get(key)
             if topic is None:
@@ -356,3 +348,15 @@ class FetchRead(RepeatedRead):
 def without_storage_errors(error: ErrorCode) -> ErrorCode:
     """Replace the error of a failed disk, which old clients do not know, by one that makes them refresh metadata."""
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if error == ErrorCode.KAFKA_STORAGE_ERROR else error
+
+
+def _without_records(
+    wanted: FetchedPartition, log: Log | None, diverging: tuple[int, int] | None, preferred: int | None
+) -> FetchResponse.PartitionData:
+    """Return the answer from which a client learns that its log diverges from this one, with the epoch and the end
+    offset to which it must truncate, or that it should read from the preferred replica."""
+    data = read_partition(wanted.index, log, b"", None)
+    if diverging is not None:
+        epoch, end_offset = diverging
+        data = data.replaced(diverging_epoch=FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset))
+    return data if preferred is None else data.replaced(preferred_read_replica=preferred)

@@ -57,7 +57,7 @@ async def fetch_converted(broker: FetchPathContext, request: FetchRequest, call:
         response = await _fetch(broker, request, call, context)
         conversion = _Conversion(broker, request, call, context, requested_bytes)
         try:
-            await conversion.convert(response)
+            converted = await conversion.convert(response)
         except BaseException:
             _release(response)
             raise
@@ -68,7 +68,7 @@ async def fetch_converted(broker: FetchPathContext, request: FetchRequest, call:
             or left_ms <= 0
             or not conversion.skip_what_was_read()
         ):
-            return response
+            return converted
         request = request.replaced(max_wait_ms=left_ms)
 
 
@@ -95,7 +95,17 @@ def _release(response: FetchResponse) -> None:
 class _Conversion:
     """The conversion of one response."""
 
-    __slots__ = ("_broker", "_call", "_left", "_magic", "_read_to", "_requested_bytes", "_wanted", "found_something")
+    __slots__ = (
+        "_broker",
+        "_call",
+        "_has_messages",
+        "_left",
+        "_magic",
+        "_read_to",
+        "_requested_bytes",
+        "_wanted",
+        "found_something",
+    )
 
     def __init__(
         self,
@@ -111,33 +121,36 @@ class _Conversion:
         self._magic = 1 if call.version >= MAGIC_1_FROM else 0
         self._left = min(request.max_bytes, broker.config["fetch.max.bytes"])
         self._read_to: list[tuple[FetchedPartition, int]] = []
+        self._has_messages = False
         self.found_something = False
         """Whether the response has messages, or an error."""
         self._wanted = {(wanted.topic, wanted.index): wanted for wanted in context.partitions}
 
-    async def convert(self, response: FetchResponse) -> None:
-        """Replace the pieces of files in the response by message sets."""
-        first = True
+    async def convert(self, response: FetchResponse) -> FetchResponse:
+        """Return the response with message sets in place of the pieces of files, which are released."""
+        topics = []
         for topic in response.responses:
-            for data in topic.partitions:
-                if data.error_code:
-                    self.found_something = True
-                    continue
-                key = (topic.topic, data.partition_index)
-                must = first or (self._left > 0 and self._call.version < ANSWER_LIMIT_FROM)
-                try:
-                    records = await self._records(data, self._wanted[key], must)
-                    if self._call.version < ANSWER_LIMIT_FROM:
-                        records = truncate_message(records, self._requested_bytes[key])
-                except KafkaError as error:
-                    self.found_something = True
-                    data.error_code = without_storage_errors(error.code)
-                    data.high_watermark = -1
-                    records = b""
-                data.records = records
-                self._left -= len(records)
-                first = first and not records
-        self.found_something |= not first
+            partitions = [await self._converted(topic.topic, data) for data in topic.partitions]
+            topics.append(topic.replaced(partitions=partitions))
+        return response.replaced(responses=topics)
+
+    async def _converted(self, topic: str, data: FetchResponse.PartitionData) -> FetchResponse.PartitionData:
+        if data.error_code:
+            self.found_something = True
+            return data
+        key = (topic, data.partition_index)
+        must = not self._has_messages or (self._left > 0 and self._call.version < ANSWER_LIMIT_FROM)
+        try:
+            records = await self._records(data, self._wanted[key], must)
+        except KafkaError as error:
+            self.found_something = True
+            return data.replaced(error_code=without_storage_errors(error.code), high_watermark=-1, records=b"")
+        if self._call.version < ANSWER_LIMIT_FROM:
+            records = truncate_message(records, self._requested_bytes[key])
+        self._left -= len(records)
+        if records:
+            self.found_something = self._has_messages = True
+        return data.replaced(records=records)
 
     def skip_what_was_read(self) -> bool:
         """Let the next read begin behind batches without messages; return whether there were any."""

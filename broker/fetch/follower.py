@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.fetch.delayed import WaitingFetch
 from gregor.broker.fetch.follower_session import propose_expansion
-from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records, set_offsets
+from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, read_partition, refused_partition
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
@@ -116,18 +116,14 @@ class FollowerRead(RepeatedRead):
                     session.rest(position)
                     self._quiet.append(position)
                 continue
-            data = FetchResponse.PartitionData(partition_index=position.index, records=b"")
             try:
-                size = self._read(position, data, left, total == 0)
+                size, data = self._read(position, left, total == 0)
             except NotCached as missing:
                 self.missing.append(missing)
                 continue
             except KafkaError as error:
-                release_records(data)
-                data.records, data.error_code = b"", error.code
-                data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
                 self.satisfied = True
-                self._found.append((position, data))
+                self._found.append((position, refused_partition(position.index, error.code, [])))
                 continue
             total += size
             left -= size
@@ -147,36 +143,33 @@ class FollowerRead(RepeatedRead):
         if total >= self._min_bytes:
             self.satisfied = True
 
-    def _read(self, position: FetchPosition, data: FetchResponse.PartitionData, left: int, first: bool) -> int:
+    def _read(self, position: FetchPosition, left: int, first: bool) -> tuple[int, FetchResponse.PartitionData]:
+        """Return the size of the records that a partition contributes, and its part of the response."""
         partition = position.find(self._broker)
         if partition is None:
             raise self._unknown(*position.key)
         if position.leader_epoch >= 0 and position.leader_epoch != partition.leader_epoch:
             partition.check_epoch(position.leader_epoch)
         partition.leadership.check_follows(self.session.replica_id)
-        size = 0
         diverging = diverging_epoch(partition, position.last_fetched_epoch, position.offset)
         if diverging is not None:
-            data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
-        elif not self._must_wait(position, partition):
-            # The first batch is sent whole even above every limit: a follower must not get stuck on it.
-            piece = partition.read(
-                position.offset,
-                min(position.max_bytes, left) if left > 0 or first else 0,
-                replica_id=self.session.replica_id,
-                min_one_batch=first,
-                waits_for_disk=self._fetches >= MAX_FETCHES,
-            )
-            size = piece.size_bytes
-            if size:
-                data.records = piece
-                if not piece.active:
-                    self.satisfied = True  # the next segment has more records, of which no later append notifies
-            else:
-                piece.release()
-        if (log := partition.log) is not None:  # else there was an error
-            set_offsets(data, log)
-        return size
+            data = read_partition(position.index, partition.log, b"", [])
+            epoch, end_offset = diverging
+            return 0, data.replaced(diverging_epoch=FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset))
+        if self._must_wait(position, partition):
+            return 0, read_partition(position.index, partition.log, b"", [])
+        # The first batch is sent whole even above every limit: a follower must not get stuck on it.
+        piece = partition.read(
+            position.offset,
+            min(position.max_bytes, left) if left > 0 or first else 0,
+            replica_id=self.session.replica_id,
+            min_one_batch=first,
+            waits_for_disk=self._fetches >= MAX_FETCHES,
+        )
+        size = piece.size_bytes
+        if size and not piece.active:
+            self.satisfied = True  # the next segment has more records, of which no later append notifies
+        return size, read_partition(position.index, partition.log, piece if size else b"", [])
 
     def _is_quiet(self, position: FetchPosition) -> bool:
         """Return whether the follower has all records, and knows the log start offset."""
@@ -242,6 +235,8 @@ class FollowerRead(RepeatedRead):
                 topic = topics[name, topic_id] = FetchResponse.FetchableTopicResponse(
                     topic=name, topic_id=topic_id, partitions=[]
                 )
+            if data.error_code:
+                data = self._with_leader(name, topic_id, data, leaders)
             topic.partitions.append(data)
             if isinstance(data.records, LogSlice):
                 if position.partition is not None:
@@ -254,7 +249,6 @@ class FollowerRead(RepeatedRead):
                 position.last_sent_high_watermark = data.high_watermark
                 position.last_sent_log_start_offset = data.log_start_offset
             if data.error_code:
-                self._name_leader(name, topic_id, data, leaders)
                 session.rest(position)
             elif position in session.busy or position in session.resting:
                 # A partition of which records were sent may have more, and moves to the end of the row.

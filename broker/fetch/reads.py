@@ -73,13 +73,16 @@ class RepeatedRead(ABC):
                 return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         return KafkaError(why_absent(self._broker, name or "", index))
 
-    def _name_leader(self, topic: str, topic_id: Uuid, data: FetchResponse.PartitionData, leaders: list[int]) -> None:
-        """Add the current leader to an error that means another one, and its id to `leaders`."""
-        if self._call.version >= LEADER_FROM and data.error_code in _LED_ELSEWHERE:
-            name = topic or self._broker.metadata.topic_name(topic_id) or ""
-            make = FetchResponse.LeaderIdAndEpoch
-            data.current_leader = current_leader(self._broker, name, data.partition_index, make)
-            leaders.append(data.current_leader.leader_id)
+    def _with_leader(
+        self, topic: str, topic_id: Uuid, data: FetchResponse.PartitionData, leaders: list[int]
+    ) -> FetchResponse.PartitionData:
+        """Return an error, with the current leader if it means another one, whose id is added to `leaders`."""
+        if self._call.version < LEADER_FROM or data.error_code not in _LED_ELSEWHERE:
+            return data
+        name = topic or self._broker.metadata.topic_name(topic_id) or ""
+        leader = current_leader(self._broker, name, data.partition_index, FetchResponse.LeaderIdAndEpoch)
+        leaders.append(leader.leader_id)
+        return data.replaced(current_leader=leader)
 
     def _answer(
         self, session_id: int, topics: list[FetchResponse.FetchableTopicResponse], leaders: list[int]
@@ -90,13 +93,39 @@ class RepeatedRead(ABC):
         return response
 
 
-def set_offsets(data: FetchResponse.PartitionData, log: Log) -> None:
-    """Set the high watermark, the last stable offset and the log start offset."""
+def read_partition(
+    index: int, log: Log | None, records: LogSlice | bytes, aborted: list[FetchResponse.AbortedTransaction] | None
+) -> FetchResponse.PartitionData:
+    """Return what was read of a partition, with its high watermark, last stable offset and log start offset; without a
+    log there was an error."""
+    if log is None:
+        return FetchResponse.PartitionData(partition_index=index, records=records, aborted_transactions=aborted)
     offsets = log.offsets
-    data.high_watermark = data.last_stable_offset = offsets.high_watermark
-    if log.producers.transactions is not None:
-        data.last_stable_offset = log.last_stable_offset
-    data.log_start_offset = offsets.log_start_offset
+    high_watermark = offsets.high_watermark
+    return FetchResponse.PartitionData(
+        partition_index=index,
+        high_watermark=high_watermark,
+        last_stable_offset=high_watermark if log.producers.transactions is None else log.last_stable_offset,
+        log_start_offset=offsets.log_start_offset,
+        aborted_transactions=aborted,
+        records=records,
+    )
+
+
+def refused_partition(
+    index: int, error: ErrorCode, aborted: list[FetchResponse.AbortedTransaction] | None
+) -> FetchResponse.PartitionData:
+    """Return the answer for a partition that was not read. Its records are never null: to librdkafka that is a
+    malformed response, and it fetches again at once."""
+    return FetchResponse.PartitionData(
+        partition_index=index,
+        error_code=error,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=aborted,
+        records=b"",
+    )
 
 
 def release_records(data: FetchResponse.PartitionData) -> None:

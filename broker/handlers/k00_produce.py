@@ -97,12 +97,11 @@ _EXPECTED = frozenset(
 
 Answer = ProduceResponse | Deferred[ProduceResponse | None] | None
 
-_Target = tuple[ProduceRequest.TopicProduceData, ProduceResponse.PartitionProduceResponse]
-_Part = tuple[
-    ProduceRequest.TopicProduceData,
-    ProduceRequest.PartitionProduceData,
-    ProduceResponse.PartitionProduceResponse,
-]
+_PartAnswer = ProduceResponse.PartitionProduceResponse
+_Topic = ProduceRequest.TopicProduceData
+_Part = ProduceRequest.PartitionProduceData
+_Slot = tuple[list[_PartAnswer], int]
+"""The answers of a topic, and the position of a partition among them, where its answer will be."""
 
 
 @handles(ApiKey.PRODUCE, 0, 13, pipelined=True)
@@ -121,20 +120,20 @@ _REFUSALS = {
 class _Commits(Deferred["ProduceResponse | None"]):
     """Completed with the response once the records of every partition are committed, and flushed where they must be."""
 
-    __slots__ = ("_response", "_waiting")
+    __slots__ = ("_errors", "_response", "_waiting")
 
     def __init__(self) -> None:
         super().__init__()
-        self._waiting: dict[int, ProduceResponse.PartitionProduceResponse] = {}
+        self._waiting: dict[int, _PartAnswer] = {}
+        self._errors: dict[int, ErrorCode] = {}
+        """The errors of partitions whose records are in the log, by the identity of their answers."""
         self._response: ProduceResponse | None = None
 
-    def wait_for(self, partition: Partition, offset: int, answer: ProduceResponse.PartitionProduceResponse) -> None:
+    def wait_for(self, partition: Partition, offset: int, answer: _PartAnswer) -> None:
         self._waiting[id(answer)] = answer
         partition.leadership.when_committed(offset, partial(self._decide, id(answer), answer))
 
-    def wait_for_flush(
-        self, broker: ProduceContext, log: Log, offset: int, answer: ProduceResponse.PartitionProduceResponse
-    ) -> None:
+    def wait_for_flush(self, broker: ProduceContext, log: Log, offset: int, answer: _PartAnswer) -> None:
         """Wait for a flush on the flush thread (flush.messages)."""
         key = -id(answer)
         self._waiting[key] = answer
@@ -149,28 +148,44 @@ class _Commits(Deferred["ProduceResponse | None"]):
 
         broker.background.spawn(flush())
 
-    def _decide(self, key: int, answer: ProduceResponse.PartitionProduceResponse, error: ErrorCode) -> None:
-        if self._waiting.pop(key, None) is not None:
-            answer.error_code = answer.error_code or error
+    def _decide(self, key: int, answer: _PartAnswer, error: ErrorCode) -> None:
+        if self._waiting.pop(key, None) is not None and error:
+            self._errors.setdefault(id(answer), error)
         if not self._waiting and self._response is not None:
-            self.complete(self._response)
+            self.complete(self._with_errors(self._response))
 
     def answer(self, loop: asyncio.AbstractEventLoop, response: ProduceResponse, timeout_ms: int) -> Answer:
         """Return the response, or the Deferred of it until all records are committed. A partition that is not after
         `timeout_ms` gets REQUEST_TIMED_OUT, though its records stay in the log.
         """
         if not self._waiting:
-            return response
+            return self._with_errors(response)
         self._response = response
         timer = loop.call_later(timeout_ms / 1000, self._time_out)
         self.then(lambda _: timer.cancel())
         return self
 
     def _time_out(self) -> None:
-        for answer in self._waiting.values():
-            answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._errors.update((id(answer), ErrorCode.REQUEST_TIMED_OUT) for answer in self._waiting.values())
         self._waiting.clear()
-        self.complete(self._response)
+        assert self._response is not None
+        self.complete(self._with_errors(self._response))
+
+    def _with_errors(self, response: ProduceResponse) -> ProduceResponse:
+        errors = self._errors
+        if not errors:
+            return response
+        return response.replaced(
+            responses=[
+                topic.replaced(
+                    partition_responses=[
+                        answer.replaced(error_code=errors[id(answer)]) if id(answer) in errors else answer
+                        for answer in topic.partition_responses
+                    ]
+                )
+                for topic in response.responses
+            ]
+        )
 
 
 class _Appends:
@@ -200,9 +215,9 @@ class _Appends:
         self._leaders: list[int] = []
         self._quick_bytes = QUICK_REQUEST_BYTES
         self._refusal = ErrorCode.NONE
-        self._deferred: deque[_Part] = deque()
+        self._deferred: deque[tuple[_Topic, _Part, _Slot]] = deque()
         """Partitions for which there was no time yet."""
-        self._postponed: deque[tuple[_Target, Partition, bytes, bool]] = deque()
+        self._postponed: deque[tuple[_Topic, _Slot, Partition, bytes, bool]] = deque()
         self._transactional: TransactionalBatches | None = None
         self._unverified: TransactionalBatches | None = None
         """The same until the coordinator has answered."""
@@ -214,32 +229,31 @@ class _Appends:
         until_s = time.monotonic() + TURN_S
         topics: list[ProduceResponse.TopicProduceResponse] = []
         for topic in request.topic_data:
-            answers = []
+            answers: list[_PartAnswer] = []
             for data in topic.partition_data:
-                answer = ProduceResponse.PartitionProduceResponse(index=data.index, base_offset=-1)
-                answers.append(answer)
                 if (
                     self._unverified is not None
                     or self._deferred
-                    or ((topics or len(answers) > 1) and time.monotonic() > until_s)
+                    or ((topics or answers) and time.monotonic() > until_s)
                 ):
                     # The first append to a partition needs some 40 us, and there may be thousands of partitions.
-                    data.records = None if data.records is None else bytearray(data.records)
-                    self._deferred.append((topic, data, answer))
+                    records = None if data.records is None else bytearray(data.records)
+                    kept = _Part(index=data.index, records=records)
+                    self._deferred.append((topic, kept, (answers, len(answers))))
+                    answers.append(_PartAnswer(index=data.index, base_offset=-1))
                 else:
-                    self._try(topic, data, answer)
+                    answers.append(self._try(topic, data, answers, len(answers)))
             topics.append(
                 ProduceResponse.TopicProduceResponse(
                     name=topic.name, topic_id=topic.topic_id, partition_responses=answers
                 )
             )
-        response = ProduceResponse(responses=topics)
         if not self._postponed and not self._deferred:
-            return self._answer(response)
+            return self._answer(topics)
         self._call.connection.hold()
         outcome: Deferred[ProduceResponse | None] = Deferred()
         # A task of the broker: records that a client sent before it left are appended all the same.
-        self._broker.background.spawn(self._append_postponed(response, outcome))
+        self._broker.background.spawn(self._append_postponed(topics, outcome))
         return outcome
 
     def run_in_transaction(self, transactional_id: str) -> Answer:
@@ -265,31 +279,22 @@ class _Appends:
                 self._unverified = batches
         return self.run()
 
-    def _try(
-        self,
-        topic: ProduceRequest.TopicProduceData,
-        data: ProduceRequest.PartitionProduceData,
-        answer: ProduceResponse.PartitionProduceResponse,
-    ) -> None:
+    def _try(self, topic: _Topic, data: _Part, answers: list[_PartAnswer], position: int) -> _PartAnswer:
+        """Return the answer for a partition: a preliminary one if it is postponed."""
         try:
             if self._refusal:
                 raise KafkaError(self._refusal, _REFUSALS[self._refusal])
-            self._append_or_postpone(topic, data, answer)
+            return self._append_or_postpone(topic, data, answers, position)
         except KafkaError as error:
             if error.code in PASSING and not isinstance(error, Unverified):
                 self._note_refused(topic, data)
-            self._refuse((topic, answer), error)
+            return self._refused(topic, data.index, error)
 
-    def _append_or_postpone(
-        self,
-        topic: ProduceRequest.TopicProduceData,
-        data: ProduceRequest.PartitionProduceData,
-        answer: ProduceResponse.PartitionProduceResponse,
-    ) -> None:
-        broker, version = self._broker, self._call.version
-        partition = broker.partition_of(topic.name, topic.topic_id, data.index)
+    def _append_or_postpone(self, topic: _Topic, data: _Part, answers: list[_PartAnswer], position: int) -> _PartAnswer:
+        broker, version, index = self._broker, self._call.version, data.index
+        partition = broker.partition_of(topic.name, topic.topic_id, index)
         if partition is None:
-            raise unknown_partition(broker, topic, data.index, version)
+            raise unknown_partition(broker, topic, index, version)
         if partition.topic in INTERNAL_TOPICS and self._call.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the broker alone")
         if self._transactional is not None:
@@ -297,23 +302,14 @@ class _Appends:
         records = data.records
         is_message_set = version < BATCHES_FROM and (not records or records[MAGIC_AT : MAGIC_AT + 1] != b"\2")
         if not records:
-            if is_message_set:
-                return  # an empty set is legal in Kafka of all releases, and appends nothing
+            if is_message_set:  # an empty set is legal in Kafka of all releases, and appends nothing
+                return _PartAnswer(index=index, base_offset=-1)
             raise KafkaError(ErrorCode.INVALID_RECORD, "no records for the partition")
-        target = topic, answer
         log = partition.log
         if is_message_set:
-            self._quick_bytes -= MESSAGE_SET_COST * len(records)
-            if self._quick_bytes < 0 or len(records) > QUICK_MESSAGE_SET_BYTES:
-                self._postponed.append((target, partition, bytes(records), True))
-                return
-            try:
-                batch = upconvert(records, max_decompressed_bytes=2 * QUICK_MESSAGE_SET_BYTES)
-            except CorruptBatch:  # or only large
-                batch = None
-            if batch is None or (log is not None and len(batch) > log.config.max_message_bytes):
-                self._postponed.append((target, partition, bytes(records), True))
-                return
+            batch = self._quickly_converted(records, log)
+            if batch is None:
+                return self._postpone(topic, (answers, position), index, partition, records, is_message_set=True)
             records = batch
         elif len(records) >= RECORD_BATCH_OVERHEAD and records[MAGIC_AT] == 2:
             attributes = records[ATTRIBUTES_AT + 1]
@@ -327,14 +323,37 @@ class _Appends:
         if log is not None and log.is_special:
             self._quick_bytes -= len(records)
             if self._quick_bytes < 0:
-                self._postponed.append((target, partition, bytes(records), False))
-                return
+                return self._postpone(topic, (answers, position), index, partition, records)
         try:
-            self._append(partition, records, answer)
+            return self._append(partition, index, records)
         except NeedsPreparation:
-            self._postponed.append((target, partition, bytes(records), False))
+            return self._postpone(topic, (answers, position), index, partition, records)
 
-    def _note_refused(self, topic: ProduceRequest.TopicProduceData, data: ProduceRequest.PartitionProduceData) -> None:
+    def _quickly_converted(self, records: bytes | bytearray | memoryview, log: Log | None) -> bytes | bytearray | None:
+        """Return a small message set as a batch, None if it is not small."""
+        self._quick_bytes -= MESSAGE_SET_COST * len(records)
+        if self._quick_bytes < 0 or len(records) > QUICK_MESSAGE_SET_BYTES:
+            return None
+        try:
+            batch = upconvert(records, max_decompressed_bytes=2 * QUICK_MESSAGE_SET_BYTES)
+        except CorruptBatch:  # or only large
+            return None
+        return None if log is not None and len(batch) > log.config.max_message_bytes else batch
+
+    def _postpone(
+        self,
+        topic: _Topic,
+        slot: _Slot,
+        index: int,
+        partition: Partition,
+        records: bytes | bytearray | memoryview,
+        *,
+        is_message_set: bool = False,
+    ) -> _PartAnswer:
+        self._postponed.append((topic, slot, partition, bytes(records), is_message_set))
+        return _PartAnswer(index=index, base_offset=-1)
+
+    def _note_refused(self, topic: _Topic, data: _Part) -> None:
         records = data.records
         if not records or len(records) < RECORD_BATCH_OVERHEAD or records[MAGIC_AT] != 2:
             return
@@ -343,12 +362,7 @@ class _Appends:
         if producer_id >= 0 and name:
             self._broker.replicas.note_refused((name, data.index), producer_id, epoch, sequence)
 
-    def _append(
-        self,
-        partition: Partition,
-        records: bytes | bytearray | memoryview,
-        answer: ProduceResponse.PartitionProduceResponse,
-    ) -> None:
+    def _append(self, partition: Partition, index: int, records: bytes | bytearray | memoryview) -> _PartAnswer:
         broker, acks = self._broker, self._request.acks
         if self._transactional is None:
             info = partition.append(records, broker.now_ms(), acks)
@@ -356,32 +370,39 @@ class _Appends:
             info = self._transactional.append(partition, records, broker.now_ms(), acks)
         if info.duplicate:
             broker.replicas.traffic.repeats.duplicate(self._call.client_id)
-        answer.base_offset = info.first_offset
-        answer.log_append_time_ms = info.log_append_time_ms
-        answer.log_start_offset = info.log_start_offset
+        answer = _PartAnswer(
+            index=index,
+            base_offset=info.first_offset,
+            log_append_time_ms=info.log_append_time_ms,
+            log_start_offset=info.log_start_offset,
+        )
         log = partition.log
         if log is not None and log.offsets.unflushed_messages >= log.config.flush_messages:
             self._pending().wait_for_flush(broker, log, info.last_offset + 1, answer)
         if acks == -1 and not partition.commits_at_once:
             self._pending().wait_for(partition, info.last_offset + 1, answer)
+        return answer
 
     def _pending(self) -> _Commits:
         if self._commits is None:
             self._commits = _Commits()
         return self._commits
 
-    async def _append_postponed(self, response: ProduceResponse, outcome: Deferred[ProduceResponse | None]) -> None:
+    async def _append_postponed(
+        self, topics: list[ProduceResponse.TopicProduceResponse], outcome: Deferred[ProduceResponse | None]
+    ) -> None:
         try:
             if self._unverified is not None:
                 await self._unverified.verify()
             turns = self._broker.gate.turns()
             while self._deferred:
                 await turns.next()
-                self._try(*self._deferred.popleft())
+                topic, data, (answers, position) = self._deferred.popleft()
+                answers[position] = self._try(topic, data, answers, position)
             while self._postponed:
                 await self._append_next()
                 await asyncio.sleep(0)  # many small ones add up to a long time
-            answer = self._answer(response)
+            answer = self._answer(topics)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
                 outcome.cancel()
@@ -398,8 +419,8 @@ class _Appends:
     async def _append_next(self) -> None:
         """Append the next postponed records. Nothing refers to them when this returns, as the response may wait for
         long."""
-        target, partition, records, is_message_set = self._postponed.popleft()
-        background = self._broker.background
+        topic, (answers, position), partition, records, is_message_set = self._postponed.popleft()
+        background, index = self._broker.background, answers[position].index
         try:
             log = partition.log
             if log is None:
@@ -407,36 +428,38 @@ class _Appends:
             async with background.large_batches:
                 work = _prepared(records, is_message_set, log.config, self._broker.now_ms())
                 batch = await background.run_steps(work)
-                self._append(partition, batch, target[1])
+                answers[position] = self._append(partition, index, batch)
         except KafkaError as error:
-            self._refuse(target, error)
+            answers[position] = self._refused(topic, index, error)
 
-    def _refuse(self, target: _Target, error: KafkaError) -> None:
+    def _refused(self, topic: _Topic, index: int, error: KafkaError) -> _PartAnswer:
+        """Count the refusal of a partition's records, and return the answer."""
         self._failed = True
         self._broker.replicas.traffic.repeats.refused(self._call.client_id, error.code)
-        topic, answer = target
         if error.code not in _EXPECTED:
-            partition = self._broker.partition_of(topic.name, topic.topic_id, answer.index)
+            partition = self._broker.partition_of(topic.name, topic.topic_id, index)
             if partition is not None:
                 partition.traffic.failed_produce_requests += 1
-        answer.error_code = error.code
-        answer.error_message = error.message or None
+        answer = _PartAnswer(index=index, base_offset=-1, error_code=error.code, error_message=error.message or None)
         if isinstance(error, RefusedRecords) and self._call.version >= RECORD_ERRORS_FROM:
             answer.record_errors = [
-                ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-                for index, message in error.record_errors
+                ProduceResponse.BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
+                for at, message in error.record_errors
             ]
         if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and self._call.version >= CURRENT_LEADER_FROM:
             name = topic.name or self._broker.metadata.topic_name(topic.topic_id) or ""
-            answer.current_leader = current_leader(self._broker, name, answer.index, ProduceResponse.LeaderIdAndEpoch)
-            self._leaders.append(answer.current_leader.leader_id)
+            leader = current_leader(self._broker, name, index, ProduceResponse.LeaderIdAndEpoch)
+            self._leaders.append(leader.leader_id)
+            answer.current_leader = leader
+        return answer
 
-    def _answer(self, response: ProduceResponse) -> Answer:
+    def _answer(self, topics: list[ProduceResponse.TopicProduceResponse]) -> Answer:
         request, call = self._request, self._call
         if request.acks == 0:
             if self._failed:
                 call.connection.fail("a Produce request with acks=0 failed, and it has no other answer")
             return None
+        response = ProduceResponse(responses=topics)
         if self._leaders:
             response.node_endpoints = node_endpoints(self._broker, call, self._leaders, ProduceResponse.NodeEndpoint)
         if self._commits is None:

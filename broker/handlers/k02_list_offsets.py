@@ -54,6 +54,8 @@ _SINCE_VERSION = {
 READ_COMMITTED = 1
 _UNKNOWN = (-1, -1, -1)
 
+_Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
+
 
 @handles(ApiKey.LIST_OFFSETS, 0, 11)
 def list_offsets(
@@ -85,28 +87,27 @@ def _begin(
             named[topic.name, wanted.partition_index] += 1
             yield None
     for topic in request.topics:
-        answers = []
+        answers: list[_Answer] = []
         for wanted in topic.partitions:
             yield None
-            answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+            index = wanted.partition_index
             try:
-                if named[topic.name, wanted.partition_index] > 1 and call.version >= RECORD_TIMES_FROM:
+                if named[topic.name, index] > 1 and call.version >= RECORD_TIMES_FROM:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "named twice")
-                partition = broker.partition_of(topic.name, ZERO_UUID, wanted.partition_index)
+                partition = broker.partition_of(topic.name, ZERO_UUID, index)
                 if partition is None:
-                    raise KafkaError(_why_absent(broker, topic.name, wanted.partition_index))
+                    raise KafkaError(_why_absent(broker, topic.name, index))
                 if call.version < RECORD_TIMES_FROM:
-                    answer.old_style_offsets = _segment_offsets(broker, partition, wanted, request.replica_id)
-                    answers.append(answer)
+                    offsets = _segment_offsets(broker, partition, wanted, request.replica_id)
+                    answers.append(_Answer(partition_index=index, old_style_offsets=offsets))
                     continue
                 found = _find(partition, wanted, request, call.version)
                 if isinstance(found, _Search):
-                    searches.append((found, answer))
-                else:
-                    _set_offset(answer, found, call.version)
+                    searches.append((found, answers, len(answers)))
+                    found = _UNKNOWN  # until the search is done
+                answers.append(_found(index, found, call.version))
             except KafkaError as error:
-                _set_error(answer, error, call.version)
-            answers.append(answer)
+                answers.append(_refused(index, error, call.version))
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics), searches
 
@@ -130,35 +131,36 @@ class _Search:
         return _UNKNOWN
 
 
-_Searches = list[tuple[_Search, ListOffsetsResponse.ListOffsetsPartitionResponse]]
-"""Searches, and the answers that they complete."""
+_Searches = list[tuple[_Search, list[_Answer], int]]
+"""Searches, each with the answers of its topic and the position of its own among them."""
 
 
 async def _after(
     searches: _Searches, broker: DataContext, response: ListOffsetsResponse, version: int
 ) -> ListOffsetsResponse:
     turns = broker.gate.turns()
-    for search, answer in searches:
+    for search, answers, position in searches:
         await turns.next()
+        index = answers[position].partition_index
         try:
-            _set_offset(answer, await search.run(broker), version)
+            answers[position] = _found(index, await search.run(broker), version)
         except KafkaError as error:
-            _set_error(answer, error, version)
+            answers[position] = _refused(index, error, version)
     return response
 
 
-def _set_offset(
-    answer: ListOffsetsResponse.ListOffsetsPartitionResponse, found: tuple[int, int, int], version: int
-) -> None:
-    answer.timestamp, answer.offset, epoch = found
-    if version >= LEADER_EPOCHS_FROM:
-        answer.leader_epoch = epoch
+def _found(index: int, found: tuple[int, int, int], version: int) -> _Answer:
+    timestamp, offset, epoch = found
+    if version < LEADER_EPOCHS_FROM:
+        return _Answer(partition_index=index, timestamp=timestamp, offset=offset)
+    return _Answer(partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch)
 
 
-def _set_error(answer: ListOffsetsResponse.ListOffsetsPartitionResponse, error: KafkaError, version: int) -> None:
-    answer.error_code = error.code
-    if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and version < NOT_AVAILABLE_FROM:
-        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+def _refused(index: int, error: KafkaError, version: int) -> _Answer:
+    code = error.code
+    if code == ErrorCode.OFFSET_NOT_AVAILABLE and version < NOT_AVAILABLE_FROM:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    return _Answer(partition_index=index, error_code=code)
 
 
 def _why_absent(broker: DataContext, topic: str, index: int) -> ErrorCode:

@@ -50,7 +50,8 @@ def _renewal(
     if any(part.error_code for topic in response.topics for part in topic.partitions):
         return None
     version = call.version
-    commit = broker.groups.repeated_offset_commit(request, version)
+    named = _with_names(broker, request, version)
+    commit = None if named is None else broker.groups.repeated_offset_commit(named, version)
     if commit is None:
         return None
     return lambda offsets: _all_exist(broker, request, version) and commit(offsets)
@@ -68,21 +69,35 @@ def _renewal(
 def offset_commit(
     broker: GroupContext, request: OffsetCommitRequest, call: Call
 ) -> Deferred[OffsetCommitResponse] | Awaitable[OffsetCommitResponse]:
-    if call.version >= COORDINATOR_FROM and is_one_piece(request) and _all_exist(broker, request, call.version):
-        return broker.groups.begin_offset_commit(request, call.version)
+    version = call.version
+    if version >= COORDINATOR_FROM and is_one_piece(request) and _all_exist(broker, request, version):
+        named = _with_names(broker, request, version)
+        if named is not None:
+            return broker.groups.begin_offset_commit(named, version)
     return _commit(broker, request, call)
 
 
+def _with_names(broker: GroupContext, request: OffsetCommitRequest, version: int) -> OffsetCommitRequest | None:
+    """Return the request with the names of its topics, None if one has none: in v10 it has their ids alone."""
+    if version < TOPIC_IDS_FROM:
+        return request
+    topics = []
+    for topic in request.topics:
+        name = broker.metadata.topic_name(topic.topic_id)
+        if name is None:
+            return None
+        topics.append(topic.replaced(name=name))
+    return request.replaced(topics=topics)
+
+
 def _all_exist(broker: GroupContext, request: OffsetCommitRequest, version: int) -> bool:
-    """Return whether all partitions of a request exist; its topics have names then, also in v10."""
+    """Return whether all partitions of a request exist."""
     metadata = broker.metadata
     for topic in request.topics:
-        if version >= TOPIC_IDS_FROM:
-            name = metadata.topic_name(topic.topic_id)
-            if name is None:
-                return False
-            topic.name = name
-        count = metadata.partition_count(topic.name)
+        name = topic.name if version < TOPIC_IDS_FROM else metadata.topic_name(topic.topic_id)
+        if name is None:
+            return False
+        count = metadata.partition_count(name)
         for part in topic.partitions:
             if not 0 <= part.partition_index < count:
                 return False

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from gregor.broker.quotas.mutations import change_quota, throttle
+from gregor.broker.quotas.mutations import change_quota, throttled_by
 from gregor.broker.registry import handles
 from gregor.config.describe import describe_topic
 from gregor.protocol.api_keys import ApiKey
@@ -80,9 +80,7 @@ async def create_topics(broker: AdminContext, request: CreateTopicsRequest, call
                 described[own] = _settings(broker, result)
                 await turns.next()
             answer.configs = described[own]
-    response = CreateTopicsResponse(topics=answers)
-    throttle(quota, response, call)
-    return response
+    return throttled_by(quota, CreateTopicsResponse(topics=answers), call)
 
 
 def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gregor.broker.quotas.mutations import change_quota, throttle
+from gregor.broker.quotas.mutations import change_quota, throttled_by
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -48,10 +48,10 @@ async def delete_topics(broker: AdminContext, request: DeleteTopicsRequest, call
     answers = await _resolved(broker, _wanted(request, call.version), turns)
     deleted = []
     names = []
-    for answer in answers:
+    for position, answer in enumerate(answers):
         await turns.next()
         if not answer.error_code:
-            deleted.append(answer)
+            deleted.append(position)
             names.append(answer.name or "")
     quota = change_quota(broker.quotas, call, QUOTA_ERROR_FROM)
     try:
@@ -60,15 +60,13 @@ async def delete_topics(broker: AdminContext, request: DeleteTopicsRequest, call
         )
     except KafkaError as error:
         results = [error for _ in names]
-    for answer, result in zip(deleted, results, strict=True):
+    for position, result in zip(deleted, results, strict=True):
         await turns.next()
         if result is not None:
-            _refuse(answer, result)
             if result.code == ErrorCode.TOPIC_DELETION_DISABLED and call.version < DISABLED_FROM:
-                answer.error_code = ErrorCode.INVALID_REQUEST
-    response = DeleteTopicsResponse(responses=answers)
-    throttle(quota, response, call)
-    return response
+                result = KafkaError(ErrorCode.INVALID_REQUEST, result.message)
+            answers[position] = _refused(answers[position], result)
+    return throttled_by(quota, DeleteTopicsResponse(responses=answers), call)
 
 
 def _wanted(request: DeleteTopicsRequest, version: int) -> Iterator[DeleteTopicsRequest.DeleteTopicState]:
@@ -82,7 +80,7 @@ async def _resolved(
 ) -> list[DeleteTopicsResponse.DeletableTopicResult]:
     """Make an answer for each topic, with an error if it cannot be deleted."""
     answers: list[DeleteTopicsResponse.DeletableTopicResult] = []
-    by_name: dict[str, DeleteTopicsResponse.DeletableTopicResult] = {}
+    by_name: dict[str, int] = {}
     times: Counter[tuple[str | None, Uuid]] = Counter()
     last: dict[tuple[str | None, Uuid], DeleteTopicsRequest.DeleteTopicState] = {}
     for topic in wanted:
@@ -91,38 +89,40 @@ async def _resolved(
         last[topic.name, topic.topic_id] = topic
     for topic in last.values():
         await turns.next()
-        answer = DeleteTopicsResponse.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
-        try:
-            _resolve(broker, topic, answer)
-        except KafkaError as error:
-            _refuse(answer, error)
-        other = answer if answer.name is None else by_name.setdefault(answer.name, answer)
-        if other is answer:
+        answer = _resolve(broker, topic)
+        end = len(answers)
+        position = end if answer.name is None else by_name.setdefault(answer.name, end)
+        if position == end:
             answers.append(answer)
-        if other is not answer or times[topic.name, topic.topic_id] > 1:
-            _refuse(other, KafkaError(ErrorCode.INVALID_REQUEST, "named twice"))
+        if position != end or times[topic.name, topic.topic_id] > 1:
+            twice = KafkaError(ErrorCode.INVALID_REQUEST, "named twice")
+            answers[position] = _refused(answers[position], twice)
     return answers
 
 
 def _resolve(
-    broker: AdminContext,
-    topic: DeleteTopicsRequest.DeleteTopicState,
-    answer: DeleteTopicsResponse.DeletableTopicResult,
-) -> None:
-    """Set the name or the id, whichever the request lacks. Raises KafkaError."""
-    if topic.topic_id != ZERO_UUID:
-        if topic.name is not None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id, not by both")
-        answer.name = broker.metadata.topic_name(topic.topic_id)
-        if answer.name is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        return
-    if topic.name is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "neither a name nor an id is given")
-    state = broker.metadata.topic(topic.name)
-    if state is not None:
-        answer.topic_id = state.topic_id
+    broker: AdminContext, topic: DeleteTopicsRequest.DeleteTopicState
+) -> DeleteTopicsResponse.DeletableTopicResult:
+    """Return the answer with name and id, of which the request lacks one, or with the error."""
+    name, topic_id, error = topic.name, topic.topic_id, None
+    if topic_id != ZERO_UUID:
+        if name is not None:
+            error = KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id, not by both")
+        else:
+            name = broker.metadata.topic_name(topic_id)
+            if name is None:
+                error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+    elif name is None:
+        error = KafkaError(ErrorCode.INVALID_REQUEST, "neither a name nor an id is given")
+    else:
+        state = broker.metadata.topic(name)
+        if state is not None:
+            topic_id = state.topic_id
+    answer = DeleteTopicsResponse.DeletableTopicResult(name=name, topic_id=topic_id)
+    return answer if error is None else _refused(answer, error)
 
 
-def _refuse(answer: DeleteTopicsResponse.DeletableTopicResult, error: KafkaError) -> None:
-    answer.error_code, answer.error_message = error.code, error.message or None
+def _refused(
+    answer: DeleteTopicsResponse.DeletableTopicResult, error: KafkaError
+) -> DeleteTopicsResponse.DeletableTopicResult:
+    return answer.replaced(error_code=error.code, error_message=error.message or None)

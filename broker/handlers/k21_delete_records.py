@@ -34,8 +34,7 @@ Answer = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 @handles(ApiKey.DELETE_RECORDS, 0, 2, changes=True)
 async def delete_records(broker: DataContext, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
-    topics = []
-    waits: list[_Wait] = []
+    begun: dict[str, list[_Wait | Answer]] = {}
     # The response names each topic and partition once; of several offsets for one the last counts.
     wanted: dict[str, dict[int, int]] = {}
     turns = broker.gate.turns()
@@ -45,55 +44,71 @@ async def delete_records(broker: DataContext, request: DeleteRecordsRequest, cal
             await turns.next()
             offsets[one.partition_index] = one.offset
     for name, offsets in wanted.items():
-        answers = []
+        begun[name] = []
         for index, offset in offsets.items():
             await turns.next()
-            answer = Answer(partition_index=index, low_watermark=NO_LOW_WATERMARK)
             try:
-                waits.append(_begin(broker, name, index, offset, answer))
+                begun[name].append(_begin(broker, name, index, offset))
             except KafkaError as error:
-                answer.error_code = error.code
-            answers.append(answer)
-        topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=name, partitions=answers))
+                refused = Answer(partition_index=index, low_watermark=NO_LOW_WATERMARK, error_code=error.code)
+                begun[name].append(refused)
+    waits = [one for of_topic in begun.values() for one in of_topic if isinstance(one, _Wait)]
     if waits:
         # Before the wait for the followers: records that return after a crash of this broker are not deleted.
         await broker.write_log_start_offsets()
         await _all_reached(broker.loop, waits, request.timeout_ms / 1000)
-    return DeleteRecordsResponse(topics=topics)
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name=name, partitions=[one.answer() if isinstance(one, _Wait) else one for one in of_topic]
+            )
+            for name, of_topic in begun.items()
+        ]
+    )
 
 
 class _Wait:
-    """The wait of one partition for its low watermark; `try_complete` sets the answer when that is decided."""
+    """The wait of one partition for its low watermark."""
 
-    __slots__ = ("_answer", "_target", "partition")
+    __slots__ = ("_error", "_index", "_low_watermark", "_partition", "_target")
 
-    def __init__(self, partition: Partition, target: int, answer: Answer) -> None:
-        self.partition = partition
+    def __init__(self, index: int, partition: Partition, target: int) -> None:
+        self._index = index
+        self._partition = partition
         self._target = target
-        self._answer = answer
-        answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._error = ErrorCode.REQUEST_TIMED_OUT
+        self._low_watermark = NO_LOW_WATERMARK
+
+    @property
+    def partition(self) -> Partition:
+        return self._partition
 
     def try_complete(self) -> bool:
-        partition, answer = self.partition, self._answer
+        """Return whether the answer is decided."""
+        partition = self._partition
         try:
             partition.leadership.leader_log()
         except KafkaError as error:
-            answer.error_code, answer.low_watermark = error.code, NO_LOW_WATERMARK
+            self._error, self._low_watermark = error.code, NO_LOW_WATERMARK
             return True
-        answer.low_watermark = low_watermark(partition)
-        if answer.low_watermark < self._target:
+        self._low_watermark = low_watermark(partition)
+        if self._low_watermark < self._target:
             return False
-        answer.error_code = ErrorCode.NONE
+        self._error = ErrorCode.NONE
         return True
 
+    def answer(self) -> Answer:
+        """Return the answer: REQUEST_TIMED_OUT until it is decided."""
+        return Answer(partition_index=self._index, low_watermark=self._low_watermark, error_code=self._error)
 
-def _begin(broker: DataContext, topic: str, index: int, offset: int, answer: Answer) -> _Wait:
+
+def _begin(broker: DataContext, topic: str, index: int, offset: int) -> _Wait:
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
     partition = broker.partition_of(topic, ZERO_UUID, index)
     if partition is None:
         raise KafkaError(why_absent(broker, topic, index))
-    return _Wait(partition, delete_records_before(partition, offset), answer)
+    return _Wait(index, partition, delete_records_before(partition, offset))
 
 
 async def _all_reached(loop: asyncio.AbstractEventLoop, waits: list[_Wait], timeout_s: float) -> None:

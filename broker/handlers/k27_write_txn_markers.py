@@ -31,7 +31,6 @@ async def write_txn_markers(
 ) -> WriteTxnMarkersResponse:
     writes = _Writes()
     turns = broker.gate.turns()
-    markers = []
     for wanted in request.markers:
         marker = EndTransaction(
             wanted.producer_id,
@@ -40,47 +39,53 @@ async def write_txn_markers(
             wanted.transaction_result,
             wanted.transaction_version,
         )
-        topics = []
         for topic in wanted.topics:
-            results = []
             for index in topic.partition_indexes:
                 await turns.next()
-                results.append(writes.begin(index))
-                broker.local_markers.write(marker, topic.name, index, partial(writes.written, results[-1]))
+                broker.local_markers.write(marker, topic.name, index, partial(writes.written, writes.begin()))
+    errors = iter(await writes.all_written(broker))
+    markers = []
+    for wanted in request.markers:
+        topics = []
+        for topic in wanted.topics:
+            await turns.next()
+            results = [_Result(partition_index=index, error_code=next(errors)) for index in topic.partition_indexes]
             topics.append(WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
         markers.append(WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=topics))
-    await writes.all_written(broker)
     return WriteTxnMarkersResponse(markers=markers)
 
 
 class _Writes:
-    """The markers of one request that are not written yet."""
+    """The markers of one request, by number, and which of them are not written yet."""
 
     def __init__(self) -> None:
         self._waiting: set[int] = set()
+        self._errors: list[ErrorCode] = []
         self._all_begun = False
         self._done: Deferred[None] = Deferred()
 
-    def begin(self, index: int) -> _Result:
-        """Return the result of a partition, REQUEST_TIMED_OUT until its marker is written."""
-        result = _Result(partition_index=index, error_code=ErrorCode.REQUEST_TIMED_OUT)
-        self._waiting.add(id(result))
-        return result
+    def begin(self) -> int:
+        """Return the number of one more marker; its error is REQUEST_TIMED_OUT until it is written."""
+        number = len(self._errors)
+        self._errors.append(ErrorCode.REQUEST_TIMED_OUT)
+        self._waiting.add(number)
+        return number
 
-    def written(self, result: _Result, error: ErrorCode) -> None:
-        if not self._done.done and id(result) in self._waiting:
-            self._waiting.discard(id(result))
-            result.error_code = error
+    def written(self, number: int, error: ErrorCode) -> None:
+        if not self._done.done and number in self._waiting:
+            self._waiting.discard(number)
+            self._errors[number] = error
             if self._all_begun and not self._waiting:
                 self._done.complete(None)
 
-    async def all_written(self, broker: TransactionContext) -> None:
-        """Wait until no marker is left, or the time is over."""
+    async def all_written(self, broker: TransactionContext) -> list[ErrorCode]:
+        """Return the errors of all markers once none is left, or the time is over."""
         self._all_begun = True
         if not self._waiting:
-            return
+            return self._errors
         timer = broker.loop.call_later(broker.config["request.timeout.ms"] / 1000, self._done.complete, None)
         try:
             await outcome_of(self._done, broker.loop.create_future())
         finally:
             timer.cancel()
+        return self._errors

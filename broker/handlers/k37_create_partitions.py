@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from gregor.broker.quotas.mutations import change_quota, throttle
+from gregor.broker.quotas.mutations import change_quota, throttled_by
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -60,6 +60,4 @@ async def create_partitions(
         except KafkaError as error:
             refusal = {"error_code": error.code, "error_message": error.message or None}
         answers[topic.name] = CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name, **refusal)
-    response = CreatePartitionsResponse(results=list(answers.values()))
-    throttle(quota, response, call)
-    return response
+    return throttled_by(quota, CreatePartitionsResponse(results=list(answers.values())), call)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gregor.broker.quotas.client import Handler, MeteredCall
 from gregor.protocol.api_keys import ApiKey
-from gregor.protocol.deferred import Deferred
+from gregor.protocol.deferred import Deferred, transformed
 
 if TYPE_CHECKING:
     from gregor.broker.quotas.quotas import ClientMeters, Quotas
@@ -97,8 +97,7 @@ class Metering:
                 return self._timed(result, call, began_ns)
             busy_ns = perf_counter_ns() - began_ns
             if isinstance(result, Deferred):
-                result.then(lambda outcome: self._deferred(outcome, call, busy_ns))
-                return result
+                return transformed(result, lambda response: self._charge(response, call, busy_ns))
             if hasattr(result, "__await__"):
                 return self._awaited(result, call, busy_ns)
             return self._charge(result, call, busy_ns)
@@ -112,10 +111,6 @@ class Metering:
 
     async def _awaited(self, result: Any, call: MeteredCall, busy_ns: int) -> Any:
         return self._charge(await result, call, busy_ns)
-
-    def _deferred(self, outcome: Deferred[Any], call: MeteredCall, busy_ns: int) -> None:
-        if outcome.error is None:
-            self._charge(outcome.value, call, busy_ns)
 
     def _charge(self, response: Any, call: MeteredCall, busy_ns: int) -> Any:
         meters = self.meters_of(call)
@@ -139,8 +134,7 @@ class Metering:
             return result
         call.connection.throttle(throttle_ms)
         if isinstance(result, Deferred):
-            result.then(lambda outcome: with_throttle_time(outcome.value, call, throttle_ms))
-            return result
+            return transformed(result, lambda response: with_throttle_time(response, call, throttle_ms))
         return with_throttle_time(result, call, throttle_ms)
 
 
@@ -201,5 +195,5 @@ def with_throttle_time(response: Any, call: MeteredCall, throttle_ms: int) -> An
         if call.api_key == ApiKey.METADATA and call.version >= _METADATA_THROTTLE_FROM:
             parts[0] = _INT32.pack(throttle_ms) + parts[0][_INT32.size :]
     elif throttle_ms > getattr(response, "throttle_time_ms", throttle_ms):
-        response.throttle_time_ms = throttle_ms
+        return response.replaced(throttle_time_ms=throttle_ms)
     return response

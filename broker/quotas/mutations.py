@@ -7,14 +7,17 @@ versions the changes are made, and the client is throttled.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
+from gregor.broker.quotas.metering import throttled
 from gregor.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from gregor.broker.quotas.client import MeteredCall
     from gregor.broker.quotas.quotas import Quotas
     from gregor.broker.quotas.rates import TokenBucket
+
+ResponseT = TypeVar("ResponseT")
 
 
 class ChangeQuota:
@@ -56,8 +59,9 @@ def change_quota(quotas: Quotas | None, call: MeteredCall, strict_from: int) -> 
     return None if bucket is None else ChangeQuota(bucket, quotas.now_ms, is_strict=call.version >= strict_from)
 
 
-def throttle(quota: ChangeQuota | None, response: Any, call: MeteredCall) -> None:
-    """Set the throttle time in the response, and throttle the connection."""
-    if quota is not None and (throttle_ms := quota.throttle_ms):
-        response.throttle_time_ms = throttle_ms
-        call.connection.throttle(throttle_ms)
+def throttled_by(quota: ChangeQuota | None, response: ResponseT, call: MeteredCall) -> ResponseT:
+    """Throttle the connection of a request above its quota; return the response, with the throttle time in it."""
+    if quota is None:
+        return response
+    changed: ResponseT = throttled(response, call, quota.throttle_ms)
+    return changed

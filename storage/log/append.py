@@ -1,16 +1,16 @@
 """Appends to a log: one batch by its leader, or batches of the leader by a follower.
 
-`append_as_leader` is the hottest function of the broker. It is one frame: the usual batch of the usual producer passes
-a chain of comparisons, one system call and a dozen assignments; a named function does everything else. Nothing here
-costs per record; where the records of a topic must be checked, only those of small batches are checked here
-(log.prepare).
+`append_as_leader` is the hottest function of the broker. It is two frames: the usual batch of the usual producer passes
+a chain of comparisons in the first, and in the second one system call and a dozen assignments; a named function does
+everything else. Nothing here costs per record; where the records of a topic must be checked, only those of small
+batches are checked here (log.prepare).
 """
 
 from __future__ import annotations
 
 import errno
 import struct
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import CorruptBatch, RecordBatch
@@ -49,24 +49,20 @@ _USUAL_ATTRIBUTES = frozenset(
 )
 _unpack_header = HEADER.unpack_from
 _pack_leader_fields = LEADER_FIELDS.pack_into
+_new = tuple.__new__  # the constructor of a named tuple is a function of Python, which calls this one
 
 
-class AppendInfo:
+class AppendInfo(NamedTuple):
     """The result of an append."""
 
-    __slots__ = ("duplicate", "first_offset", "last_offset", "log_append_time_ms", "log_start_offset")
-
-    def __init__(
-        self, first_offset: int, last_offset: int, log_append_time_ms: int, log_start_offset: int, duplicate: bool
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.log_append_time_ms = log_append_time_ms
-        """-1 unless the topic's message.timestamp.type is LogAppendTime. Of a duplicate it is, as in Kafka, the
-        timestamp of the batch it repeats."""
-        self.log_start_offset = log_start_offset
-        self.duplicate = duplicate
-        """The batch was in the log already: nothing was written, and the offsets are those of the first time."""
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 unless the topic's message.timestamp.type is LogAppendTime. Of a duplicate it is, as in Kafka, the timestamp
+    of the batch it repeats."""
+    log_start_offset: int
+    duplicate: bool
+    """The batch was in the log already: nothing was written, and the offsets are those of the first time."""
 
     def __repr__(self) -> str:
         return f"AppendInfo({self.first_offset}..{self.last_offset}{', duplicate' if self.duplicate else ''})"
@@ -132,8 +128,6 @@ class Appender:
         are not compressed, and of them only the size and the marker are checked. A batch whose records must be checked
         one by one, or compressed again, is refused with NeedsPreparation unless it is small (log.prepare).
 
-        One function on purpose, however long: every call within it would cost each produce request.
-
         Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, and those of ProducerStates.check,
         KAFKA_STORAGE_ERROR among them. Then the log is as it was before.
@@ -141,11 +135,13 @@ class Appender:
         view = records if type(records) is memoryview else memoryview(records)
         size_bytes = len(view)
         try:
-            (sent_offset, length, _, magic, crc, attributes, offset_delta, _, max_timestamp, producer_id,
-             producer_epoch, first_sequence, count) = _unpack_header(view)  # fmt: skip
+            header = _unpack_header(view)
         except struct.error:
             check_batch(view, self._config, from_client=from_client)
             raise
+        sent_offset, length, _, magic, crc, attributes, offset_delta, _, max_timestamp, producer_id, _, _, count = (
+            header
+        )
         if (
             length != size_bytes - LENGTH_OVERHEAD
             or magic != 2
@@ -159,39 +155,29 @@ class Appender:
             or self.is_special
             or crc32c(view[CRC_START:]) != crc
         ):
-            if from_client or self._recompresses or size_bytes > self._max_message_bytes:
-                if type(records) is not PreparedBatch:
-                    view = prepare_quickly(view, self._config, now_ms, from_client=from_client)
-                size_bytes = len(view)
-                (_, length, _, _, _, attributes, offset_delta, _, max_timestamp, producer_id,
-                 producer_epoch, first_sequence, count) = _unpack_header(view)  # fmt: skip
-            elif attributes & CONTROL_BIT:
-                check_control(view)
-
+            view = self._prepared(records, view, attributes, now_ms, from_client)
+            header = _unpack_header(view)
+            attributes, producer_id = header[5], header[9]
         entry = None
         if producer_id >= 0:
-            last_sequence = (first_sequence + offset_delta) & SEQUENCE_MASK
             entry = self._producers.entries.get(producer_id)
-            if entry is None or entry.epoch != producer_epoch or entry.next_sequence != first_sequence:
+            if entry is None or entry.epoch != header[10] or entry.next_sequence != header[11]:
                 repeated = self._check_producer(view, entry, now_ms, from_client)
                 if repeated is not None:
                     return repeated
-                if first_sequence < 0:
-                    last_sequence = -1
             elif entry.transaction_first_offset >= 0:
                 check_in_transaction(entry, attributes)
         elif attributes & TRANSACTIONAL_BIT:
             check_batch(view, self._config, from_client=from_client)  # which refuses it
+        return self._write(view, header, entry, leader_epoch, now_ms)
 
-        log_append_time_ms = NO_TIMESTAMP
-        if self._stamps_append_time:
-            # In a copy: if the write fails, the batch is still the one that was sent, and may be appended again.
-            view = memoryview(bytearray(view))
-            stamp_append_time(view, now_ms)
-            log_append_time_ms = max_timestamp = now_ms
-        elif view.readonly:
-            view = memoryview(bytearray(view))
-
+    def _write(
+        self, view: memoryview, header: tuple[int, ...], entry: ProducerEntry | None, leader_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        """Write a batch with this header, which has passed all checks."""
+        _, length, _, _, _, attributes, offset_delta, _, max_timestamp, producer_id, epoch, first_sequence, _ = header
+        if view.readonly or self._stamps_append_time:
+            view, max_timestamp = self._own_copy(view, max_timestamp, now_ms)
         offsets, limits = self._offsets, self._limits
         first_offset = offsets.log_end_offset
         last_offset = first_offset + offset_delta
@@ -199,15 +185,15 @@ class Appender:
             self.assign_epoch(leader_epoch, first_offset)
         segment = self._segments.active
         position = segment.size_bytes
+        size_bytes = length + LENGTH_OVERHEAD
         if (
             position + size_bytes > limits.position
             or max_timestamp > limits.timestamp
             or now_ms > limits.ms
             or last_offset > limits.offset
         ):
-            segment = self._make_room(
-                size_bytes, (first_offset, last_offset), max_timestamp, now_ms, entry, first_sequence
-            )
+            span = first_offset, last_offset
+            segment = self._make_room(size_bytes, span, max_timestamp, now_ms, entry, first_sequence)
             position = segment.size_bytes
 
         _pack_leader_fields(view, 0, first_offset, length, leader_epoch)
@@ -219,11 +205,10 @@ class Appender:
                 segment.max_timestamp_offset = last_offset
             if segment.bytes_since_index_entry > self._index_interval_bytes:
                 segment.append_index_entries(last_offset, position)
-                segment.bytes_since_index_entry = size_bytes
+                segment.bytes_since_index_entry = 0
                 if self._roller.indexes_full():
                     limits.check_next()
-            else:
-                segment.bytes_since_index_entry += size_bytes
+            segment.bytes_since_index_entry += size_bytes
         except OSError as error:
             self._undo_write(segment, position, error, entry, first_sequence)
         segment.size_bytes = position + size_bytes
@@ -234,8 +219,36 @@ class Appender:
             else:
                 if entry is None:
                     entry = self._producers.entry(producer_id)
-                entry.add(producer_epoch, (last_sequence, last_offset, offset_delta, max_timestamp))
-        return AppendInfo(first_offset, last_offset, log_append_time_ms, offsets.log_start_offset, False)
+                last_sequence = (first_sequence + offset_delta) & SEQUENCE_MASK if first_sequence >= 0 else -1
+                entry.add(epoch, (last_sequence, last_offset, offset_delta, max_timestamp))
+        append_time_ms = now_ms if self._stamps_append_time else NO_TIMESTAMP
+        return _new(AppendInfo, (first_offset, last_offset, append_time_ms, offsets.log_start_offset, False))
+
+    def _prepared(
+        self,
+        records: memoryview | bytes | bytearray,
+        view: memoryview,
+        attributes: int,
+        now_ms: int,
+        from_client: bool,
+    ) -> memoryview:
+        """Return a batch that is not of the usual kind in the form in which it is written, or refuse it."""
+        if from_client or self._recompresses or len(view) > self._max_message_bytes:
+            if type(records) is not PreparedBatch:
+                return prepare_quickly(view, self._config, now_ms, from_client=from_client)
+        elif attributes & CONTROL_BIT:
+            check_control(view)
+        return view
+
+    def _own_copy(self, view: memoryview, max_timestamp: int, now_ms: int) -> tuple[memoryview, int]:
+        """Return a writable copy of a batch, with the time of the append if the topic has that, and its largest
+        timestamp. In a copy: if the write fails, the batch is still the one that was sent, and may be appended again.
+        """
+        view = memoryview(bytearray(view))
+        if self._stamps_append_time:
+            stamp_append_time(view, now_ms)
+            max_timestamp = now_ms
+        return view, max_timestamp
 
     def append_as_follower(self, records: memoryview | bytes | bytearray, now_ms: int) -> AppendInfo:
         """Append batches as a leader sent them: offsets, epochs and timestamps are those of the leader. A batch that is

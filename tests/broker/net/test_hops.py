@@ -114,7 +114,7 @@ def test_a_fetch(wire: Wire, topic: str) -> None:
     assert found.total <= MAX_OF_FETCH, found
 
 
-def test_the_usual_produce_request_has_five_frames(wire: Wire, topic: str) -> None:
+def test_the_usual_produce_request_has_six_frames(wire: Wire, topic: str) -> None:
     frame = request_frame(produce_request(topic, batch(b"value")), VERSION)
     wire.send(frame)
     found = hops(wire, frame, produce.__code__)
@@ -125,4 +125,4 @@ def test_the_usual_produce_request_has_five_frames(wire: Wire, topic: str) -> No
         "ProduceRoutes.produce",
         "Partition.append",
     ]
-    assert found.files == ["Appender.append_as_leader", "AppendInfo.__init__"]
+    assert found.files == ["Appender.append_as_leader", "Appender._write"]
