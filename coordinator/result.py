@@ -77,9 +77,11 @@ class Result:
         self.response = None
         return self
 
-    def begin_with(self, records: list[Record]) -> "Result":
-        """Write these records before the present ones, and return the result."""
+    def begin_with(self, records: list[Record], on_failure: Callable[[ErrorCode], None] | None = None) -> "Result":
+        """Write these records before the present ones, and return the result. `on_failure` replaces the present one,
+        if it is given."""
         self.records = records + self.records
+        self.on_failure = on_failure or self.on_failure
         return self
 
 

@@ -15,6 +15,7 @@ from gregor.coordinator.group.consumer.requests import ConsumerRequests
 from gregor.coordinator.group.joining import Joiner
 from gregor.coordinator.group.offsets import Offsets, commit_response, transactional_commit_response
 from gregor.coordinator.group.pieces import about, commit_in_pieces, fetch_pieces, for_one_group, is_one_piece
+from gregor.coordinator.group.rebalance import refused_join
 from gregor.coordinator.group.records import decode_record, encode_record, is_independent
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.history.rebalance import RebalanceLog
@@ -62,7 +63,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 GROUPS_PER_DELETION = 32
 
 NULL_PROTOCOL_FROM = 7
-"""JoinGroup responses without a protocol have null from this version on, and before an empty name."""
+"""JoinGroup responses without a protocol have null from this version on, and an empty name in the versions before."""
 
 LOADING_IS_ANSWERED_FROM = 2
 """Producers that send TxnOffsetCommit of an older version fail on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
@@ -166,7 +167,7 @@ class GroupCoordinator:
         """The response may be as late as the end of a rebalance. `client_host` as Kafka writes it: "/127.0.0.1"."""
 
         def refuse(error: KafkaError) -> JoinGroupResponse:
-            return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+            return refused_join(error.code, request.member_id)
 
         try:
             partition = self._partition_of(request.group_id)
@@ -176,9 +177,7 @@ class GroupCoordinator:
             answer = completed(refuse(error))
         else:
             answer = answered(self._runtime.start(partition, lambda shard, now: shard.join(joiner, now)), refuse)
-        if version >= NULL_PROTOCOL_FROM:
-            return transformed(answer, _name_no_protocol)
-        return answer
+        return answer if version >= NULL_PROTOCOL_FROM else transformed(answer, _with_protocol_name)
 
     def _check_join(self, request: JoinGroupRequest) -> None:
         _check_group_id(request.group_id)
@@ -480,8 +479,8 @@ def _fetch_piece(
     return offsets.fetch(wanted, require_stable)
 
 
-def _name_no_protocol(response: JoinGroupResponse) -> JoinGroupResponse:
-    return response if response.protocol_name else response.replaced(protocol_name=None)
+def _with_protocol_name(response: JoinGroupResponse) -> JoinGroupResponse:
+    return response if response.protocol_name is not None else response.replaced(protocol_name="")
 
 
 def _refused_sync(error: KafkaError) -> SyncGroupResponse:

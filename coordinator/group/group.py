@@ -5,7 +5,7 @@ soft state: it begins as the state in the log, runs ahead of that during a rebal
 replayed. A coordinator that loses it loses a rebalance, no more: members join again after their next request.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from gregor.coordinator.group.consumer.group import ConsumerGroup
@@ -291,10 +291,10 @@ class Membership:
 
     # --- protocols, generations
 
-    def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
+    def supports(self, protocol_type: str, protocols: Collection[str]) -> bool:
         """Return whether a client that offers this could be a member beside the present ones."""
         if not self.members and self.state is GroupState.EMPTY:
-            return bool(protocol_type) and any(True for _ in protocols)
+            return bool(protocol_type and protocols)
         # In a rebalance that all members have left, the protocol type still is theirs; any protocol of it will do.
         size = len(self.members)
         return protocol_type == self.protocol_type and any(self.support.get(name, 0) == size for name in protocols)

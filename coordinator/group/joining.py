@@ -5,13 +5,12 @@ protocol type is in the response. v9: the response may let a static leader that 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from gregor.coordinator.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from gregor.coordinator.group.group import Membership
 from gregor.coordinator.group.member import Member, protocols_by_name
-from gregor.coordinator.group.rebalance import Rebalances, departure, described, generation_response
+from gregor.coordinator.group.rebalance import Rebalances, departure, described, generation_response, refused_join
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, Action, GroupState, Request
 from gregor.coordinator.history.causes import Cause, Identity, Rejoin, Trigger
@@ -19,7 +18,7 @@ from gregor.coordinator.result import Record, Result
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import random_uuid
-from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, JoinGroupRequest, JoinGroupResponse
+from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, JoinGroupRequest
 
 UNKNOWN_MEMBER = ""
 """The member id of a join whose sender has none yet."""
@@ -30,8 +29,7 @@ def _random_uuid() -> str:
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
-@dataclass(slots=True, frozen=True)
-class Joiner:
+class Joiner(NamedTuple):
     """A join request in the form that the coordinator works with, and where it came from."""
 
     request: JoinGroupRequest
@@ -107,11 +105,8 @@ class Joining:
             current_state_timestamp=now_ms,
             members=[],
         )
-        return replace(
-            result,
-            records=[Record(GroupMetadataKey(group=request.group_id), value)],
-            on_failure=lambda error: self._soft.close(request.group_id, error),
-        )
+        record = Record(GroupMetadataKey(group=request.group_id), value)
+        return result.begin_with([record], lambda error: self._soft.close(request.group_id, error))
 
     # --- group.max.size
 
@@ -251,4 +246,4 @@ class Joining:
 
 
 def _refuse(error: ErrorCode, member_id: str) -> Result:
-    return Result(JoinGroupResponse(error_code=error, member_id=member_id))
+    return Result(refused_join(error, member_id))

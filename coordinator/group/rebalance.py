@@ -212,7 +212,7 @@ class Rebalances:
 
     def discharge(self, membership: Membership, member: Member) -> None:
         """Remove a member and answer its parked requests, without a rebalance of the group."""
-        response = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id="")
+        response = refused_join(ErrorCode.UNKNOWN_MEMBER_ID, "")
         membership.answer_join(member, response)
         membership.answer_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         membership.remove(member.member_id)
@@ -248,13 +248,18 @@ def _timeout(timeout_ms: int) -> str:
     return f"after {timeout_ms} ms"
 
 
+def refused_join(error: ErrorCode, member_id: str) -> JoinGroupResponse:
+    """The response to a join that brings its member into no generation."""
+    return JoinGroupResponse(error_code=error, protocol_name=None, member_id=member_id)
+
+
 def generation_response(membership: Membership, member_id: str) -> JoinGroupResponse:
     """The present generation for a member that joined; the leader gets all members, to assign partitions to them."""
     leads = member_id == membership.leader
     return JoinGroupResponse(
         generation_id=membership.generation,
         protocol_type=membership.protocol_type,
-        protocol_name=membership.protocol or "",
+        protocol_name=membership.protocol or None,
         leader=membership.leader or "",
         member_id=member_id,
         members=described(membership.members.values(), membership.protocol) if leads else [],

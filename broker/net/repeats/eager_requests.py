@@ -36,7 +36,7 @@ class EagerRequests:
         begin = start + HEAD_BYTES
         if entry.numbers is not None:
             return self._begin_numbered(entry, view, begin, stop, version, correlation_id)
-        repeated, is_repeated = self._repeated, False
+        repeated = self._repeated
         data = bytes(view[begin:stop]) if entry.repeats else b""
         if repeated is not None and repeated.data == data and repeated.entry is entry and repeated.version == version:
             if (renew := repeated.renew) is not None:
@@ -45,14 +45,14 @@ class EagerRequests:
                     _INT32.pack_into(frame, SIZE_BYTES, correlation_id)
                     return bytearray(frame)
                 repeated.forget_renewal()
-            client_id, request, is_repeated = repeated.client_id, repeated.request, entry.renewal is not None
+            client_id, request = repeated.client_id, repeated.request
         else:
             client_id, request = _decoded(entry, view, begin, stop, version)
             if entry.repeats:
-                self._repeated = RepeatedRequest(entry, version, data, client_id, request)
+                repeated = self._repeated = RepeatedRequest(entry, version, data, client_id, request)
         call = Call(self._client, entry.key.value, version, correlation_id, client_id)
         result = self._handle(entry, request, call)
-        if is_repeated and repeated is not None and type(result) is entry.response_class:
+        if entry.renewal is not None and repeated is not None and type(result) is entry.response_class:
             self._learn_renewal(repeated, call, result)
         return result
 
@@ -108,7 +108,8 @@ class EagerRequests:
                 numbered.learn(response, renew, data, generation)
 
     def _learn_renewal(self, repeated: RepeatedRequest, call: Call, response: Any) -> None:
-        """Keep what serves a request that has come twice, and the response, if both are the same the next time."""
+        """Keep what serves a request when it comes again, and the response, if that is the same the next time. Not
+        only from the second time on: of the requests with a renewal nearly all are repeated."""
         entry, generation = repeated.entry, self._generation()
         if entry.renewal is not None and self._may_renew(generation):
             renew = entry.renewal(self._broker, repeated.request, call, response)

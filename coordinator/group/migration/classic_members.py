@@ -26,6 +26,7 @@ from gregor.coordinator.group.migration.conversion import (
     owned_partitions,
 )
 from gregor.coordinator.group.migration.conversions import Conversions
+from gregor.coordinator.group.rebalance import refused_join
 from gregor.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from gregor.coordinator.history.causes import Cause, Trigger
 from gregor.coordinator.result import Record, Result
@@ -78,14 +79,14 @@ class ClassicMembers:
             return self._join(group, joiner, member_id, now_ms, resumed=resumed)
         except KafkaError as error:
             _log.info("Group %r: classic member %r cannot join: %s", joiner.request.group_id, member_id, error)
-            return Result(JoinGroupResponse(error_code=error.code, member_id=joiner.request.member_id))
+            return Result(refused_join(error.code, joiner.request.member_id))
 
     def _join(self, group: ConsumerGroup, joiner: Joiner, member_id: str, now_ms: int, *, resumed: bool) -> Result:
         request = joiner.request
         self._check(group, joiner, member_id)
         anonymous = request.member_id == UNKNOWN_MEMBER and not resumed
         if anonymous and request.group_instance_id is None and joiner.version >= MEMBER_ID_REQUIRED_FROM:
-            return Result(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+            return Result(refused_join(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         embedded = _embedded(joiner)
         records: list[Record] = []
         replaced = group.static_member(request.group_instance_id)
@@ -272,7 +273,7 @@ def _joined(member_id: str, generation: int, protocol: str) -> JoinGroupResponse
         member_id=member_id,
         generation_id=generation,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
-        protocol_name=protocol,
+        protocol_name=protocol or None,
         leader="",
         members=[],
     )
