@@ -5,8 +5,7 @@ Each series of a partition but those of its log comes from the leader alone, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gregor.broker.metrics.family import GAUGE, Family
@@ -132,7 +131,7 @@ class PartitionLines:
         figures = Figures()
         known, blocks = self._known, list[_Block]()
         for index, items in enumerate(batched(list(self._replicas.partitions.items()), ITEMS_PER_STEP)):
-            states = [None if partition.log is None else _state(partition) for _, partition in items]
+            states = [None if (log := partition.log) is None else _state(partition, log) for _, partition in items]
             block = known[index] if index < len(known) else None
             if block is not None and block.states == states and block.items == items:
                 self._of_logs.put_again()
@@ -173,22 +172,24 @@ class PartitionLines:
 
 _Items = Sequence[tuple[TopicPartitionKey, "Partition"]]
 _State = tuple[Any, ...]
-_state: Callable[[Partition], _State] = attrgetter(
-    # The first ones are the values of LOG_FAMILIES.
-    "log.size_bytes",
-    "log.offsets.log_start_offset",
-    "log.offsets.log_end_offset",
-    "log.segments_count",
-    "leadership.log",
-    "log.offsets.high_watermark",
-    "log.last_stable_offset",
-    "local_id",
-    "replicas",
-    "in_sync.isr",
-    "in_sync.followers",
-    "log.config.min_insync_replicas",
-)
-"""Return what the lines of a partition with a log are made of. Its containers are replaced, never changed."""
+
+
+def _state(partition: Partition, log: Log) -> _State:
+    """Return what the lines of a partition are made of: first the values of LOG_FAMILIES. Its containers are replaced,
+    never changed."""
+    in_sync = partition.in_sync
+    return (
+        *log.figures(),
+        partition.leadership.log,
+        log.offsets.high_watermark,
+        log.last_stable_offset,
+        partition.local_id,
+        partition.replicas,
+        in_sync.isr,
+        in_sync.followers,
+        log.config.min_insync_replicas,
+    )
+
 
 _UNDER_REPLICATED, _UNDER_MIN_ISR, _AT_MIN_ISR = (
     index for index, family in enumerate(LEADER_FAMILIES) if family.name.endswith(("underreplicated", "minisr"))

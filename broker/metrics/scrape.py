@@ -73,7 +73,7 @@ class Scraper:
         security = security_between_brokers(broker.config)
         self._ends = LogEnds(broker.config, broker.replicas, broker.metadata, broker.background, security)
         self._unread = FirstUnread(broker.config, broker.replicas, broker.metadata, broker.background, security)
-        self._groups = GroupView(broker.groups, self._ends.of, self._unread.time_ms)
+        self._groups = GroupView(broker.groups, self._ends.own, self._ends.of, self._unread.time_ms)
         self._clients = ClientPositions(broker.fetch_sessions, broker.replicas, broker.metadata, broker.now_ms)
         self._process = ProcessView(broker.connections, lag)
         self._telemetry = broker.telemetry
@@ -82,7 +82,7 @@ class Scraper:
     async def scrape(self, *, openmetrics: bool) -> list[bytes]:
         """Return the text of all families, in pieces."""
         async with self._scraping:
-            await self._ends.refresh(await self._background.search(self._groups.partitions()))
+            await self._ends.refresh(await self._background.search(self._groups.others()))
             await self._unread.refresh(await self._background.search(self._groups.unread()))
             return await self._background.search(self._steps(openmetrics))
 

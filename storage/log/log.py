@@ -220,6 +220,11 @@ class Log:
     def segments_count(self) -> int:
         return len(self._segments.items)
 
+    def figures(self) -> tuple[int, int, int, int]:
+        """Return size in bytes, log start offset, log end offset and number of segments."""
+        offsets, segments = self.offsets, self._segments
+        return segments.size_bytes, offsets.log_start_offset, offsets.log_end_offset, len(segments.items)
+
     @property
     def segments(self) -> tuple[Segment, ...]:
         """In offset order, the active one last; not to be changed."""

@@ -7,7 +7,7 @@ scrapes but what is younger than a second, and what a slow broker does not answe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gregor.broker.metrics.kept_lines import batched
@@ -51,17 +51,21 @@ class LogEnds:
             config, image, background, "log-ends", self._exchange, security
         )
 
-    def of(self, keys: Iterable[TopicPartitionKey]) -> list[int | None]:
-        """Return the high watermarks of partitions; None where it is not known."""
+    def own(self, keys: Iterable[TopicPartitionKey]) -> list[int | None]:
+        """Return the high watermarks of the partitions that this broker leads; None for others."""
         partition_of, ends = self._replicas.partitions.get, list[int | None]()
         for key in keys:
             partition = partition_of(key)
             log = None if partition is None else partition.leadership.log
-            if log is not None:
-                ends.append(log.offsets.high_watermark)
-            else:
-                found = self._fetched.get(key)
-                ends.append(None if found is None else found[0])
+            ends.append(None if log is None else log.offsets.high_watermark)
+        return ends
+
+    def of(self, keys: Sequence[TopicPartitionKey]) -> list[int | None]:
+        """Return the high watermarks of partitions; None where it is not known."""
+        ends = self.own(keys)
+        for index, key in enumerate(keys):
+            if ends[index] is None and (found := self._fetched.get(key)) is not None:
+                ends[index] = found[0]
         return ends
 
     async def refresh(self, keys: Iterable[TopicPartitionKey]) -> None:

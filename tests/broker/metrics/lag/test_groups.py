@@ -107,7 +107,7 @@ def known(ends: Mapping[TopicPartitionKey, int]) -> EndsOf:
 
 def collect(view: GroupView, page: Page) -> None:
     """As a scrape does it."""
-    run_all(view.partitions())
+    run_all(view.others())
     run_all(view.unread())
     run_all(view.collect(page))
 
@@ -117,7 +117,7 @@ def lines_of(
 ) -> list[str]:
     """The page of the groups of a coordinator, by line."""
     page = Page(FAMILIES)
-    collect(GroupView(context.coordinator, known(ends), times.get, lambda: NOW_MS), page)
+    collect(GroupView(context.coordinator, known({}), known(ends), times.get, lambda: NOW_MS), page)
     text = b"".join(run_all(page.render(openmetrics=False))).decode()
     return [line.removeprefix("kafka_consumergroup_") for line in text.splitlines() if not line.startswith("#")]
 
@@ -181,7 +181,7 @@ def test_the_status_of_a_group_is_that_of_its_worst_partition() -> None:
         context.commit_offset(5, partition=1)
         now_ms = [NOW_MS]
         ends = {("t", 0): 8, ("t", 1): 5}
-        view = GroupView(context.coordinator, known(ends), NO_TIMES.get, lambda: now_ms[0])
+        view = GroupView(context.coordinator, known({}), known(ends), NO_TIMES.get, lambda: now_ms[0])
 
         def statuses() -> list[str]:
             page = Page(FAMILIES)
@@ -207,8 +207,8 @@ def test_unread_positions_are_those_below_known_ends() -> None:
         for partition, offset in enumerate((5, 7, 9)):
             context.commit_offset(offset, partition=partition)
         ends = {("t", 0): 6, ("t", 1): 7}
-        view = GroupView(context.coordinator, known(ends), lambda _position: None)
-        run_all(view.partitions())
+        view = GroupView(context.coordinator, known({}), known(ends), lambda _position: None)
+        run_all(view.others())
         assert list(run_all(view.unread())) == [Position("t", 0, 5)]
 
 
@@ -217,7 +217,7 @@ def test_partitions_with_offsets_are_found_once() -> None:
         for group in ("a", "b"):
             for partition in (0, 4):
                 context.commit_offset(group=group, partition=partition)
-        found = run_all(GroupView(context.coordinator, known({}), lambda _position: None).partitions())
+        found = run_all(GroupView(context.coordinator, known({}), known({}), lambda _position: None).others())
         assert sorted(found) == [("t", 0), ("t", 4)]
 
 
@@ -234,8 +234,8 @@ def test_a_group_that_ends_between_two_steps_is_left_out() -> None:
         for number in range(ITEMS_PER_STEP + 1):
             context.commit_offset(group=f"g{number}")
         page = Page(FAMILIES)
-        view = GroupView(context.coordinator, known({}), lambda _position: None)
-        steps = view.partitions()
+        view = GroupView(context.coordinator, known({}), known({}), lambda _position: None)
+        steps = view.others()
         for _ in range(ITEMS_PER_STEP):
             next(steps)
         last = context.shard.queries.group_ids()[-1]

@@ -1,0 +1,113 @@
+"""The lines of groups that are kept from scrape to scrape are those of a view that makes all of them anew."""
+
+from __future__ import annotations
+
+import random
+
+from gregor.broker.metrics.lag.first_unread import NO_RECORD, Position
+from gregor.broker.metrics.lag.groups import GroupView
+from gregor.broker.metrics.page import Page
+from gregor.broker.metrics.table import FAMILIES
+from gregor.protocol.topic_partition import TopicPartitionKey
+from gregor.protocol.turns import ITEMS_PER_STEP, run_all
+from tests.broker.metrics.lag.test_groups import known
+from tests.coordinator.context import Context
+
+PARTITIONS = ITEMS_PER_STEP + 20
+GROUPS = ("100 %", "b")
+
+
+class Scraped:
+    """Groups, the ends of logs and the times of records, which change from scrape to scrape."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.now_ms = 1_000_000.0
+        self.own: dict[TopicPartitionKey, int] = {}
+        self.fetched: dict[TopicPartitionKey, int] = {}
+        self.times: dict[Position, int] = {}
+        self.kept = self.view()
+
+    def view(self) -> GroupView:
+        fetched = known(self.fetched)
+        return GroupView(self.context.coordinator, known(self.own), fetched, self.times.get, lambda: self.now_ms)
+
+    def text(self, view: GroupView) -> tuple[str, list[Position]]:
+        page = Page(FAMILIES)
+        run_all(view.others())
+        unread = run_all(view.unread())
+        run_all(view.collect(page))
+        return b"".join(run_all(page.render(openmetrics=False))).decode(), list(unread)
+
+
+def changed(scraped: Scraped, chosen: random.Random) -> None:
+    """Some commits, records, and changes of leaders."""
+    scraped.now_ms += chosen.choice([500, 1000])  # less than a minute in all: a status needs the scrapes before
+    for _ in range(chosen.choice([0, 0, 1, 3])):
+        partition, group = chosen.randrange(PARTITIONS), chosen.choice(GROUPS)
+        scraped.context.commit_offset(chosen.randrange(10), group=group, partition=partition)
+    for _ in range(chosen.choice([0, 1, 2])):
+        key = ("t", chosen.randrange(PARTITIONS))
+        ends = chosen.choice([scraped.own, scraped.own, scraped.fetched])
+        scraped.own.pop(key, None)
+        scraped.fetched.pop(key, None)
+        if chosen.random() < 0.8:
+            ends[key] = chosen.randrange(12)
+    for _ in range(3):
+        position = Position("t", chosen.randrange(PARTITIONS), chosen.randrange(10))
+        # A known time stays; that of a position without a record, or one that could not be read, may be known later.
+        if scraped.times.get(position, NO_RECORD) == NO_RECORD:
+            scraped.times[position] = chosen.choice([NO_RECORD, int(scraped.now_ms) - 1234, int(scraped.now_ms) + 700])
+
+
+def test_kept_lines_of_groups_are_those_that_would_be_made_anew() -> None:
+    chosen = random.Random(3)
+    with Context() as context:
+        for group in GROUPS:
+            for partition in range(0, PARTITIONS, 2):
+                context.commit_offset(5, group=group, partition=partition)
+        scraped = Scraped(context)
+        texts = set()
+        for _ in range(20):
+            changed(scraped, chosen)
+            text, unread = scraped.text(scraped.kept)
+            anew, unread_anew = scraped.text(scraped.view())
+            assert text == anew
+            assert set(unread) <= set(unread_anew), "a time that is known is not read again"
+            texts.add(text)
+        assert len(texts) > 12
+        assert 'group="100 %"' in text
+
+
+def test_a_scrape_that_ends_early_loses_no_change() -> None:
+    with Context() as context:
+        context.commit_offset(5)
+        scraped = Scraped(context)
+        scraped.own["t", 0] = 8
+        scraped.text(scraped.kept)
+        context.commit_offset(6)
+        scraped.own["t", 0] = 9
+        run_all(scraped.kept.others())  # no more of this one
+        assert scraped.text(scraped.kept)[0] == scraped.text(scraped.view())[0]
+        context.commit_offset(7)
+        run_all(scraped.kept.others())
+        run_all(scraped.kept.unread())
+        assert scraped.text(scraped.kept)[0] == scraped.text(scraped.view())[0]
+
+
+def test_the_time_of_a_first_unread_record_is_read_once() -> None:
+    with Context() as context:
+        context.commit_offset(5)
+        scraped = Scraped(context)
+        scraped.own["t", 0] = 8
+        position = Position("t", 0, 5)
+        assert scraped.text(scraped.kept)[1] == [position]
+        assert scraped.text(scraped.kept)[1] == [position], "it could not be read"
+        scraped.times[position] = NO_RECORD
+        assert scraped.text(scraped.kept)[1] == [position]
+        assert scraped.text(scraped.kept)[1] == [position], "a record may come"
+        scraped.times[position] = 999_000
+        scraped.text(scraped.kept)
+        text, unread = scraped.text(scraped.kept)
+        assert unread == []
+        assert 'kafka_consumergroup_group_lag_seconds{group="g",topic="t",partition="0"} 1.000\n' in text
