@@ -35,7 +35,7 @@ class Structure:
             setattr(changed, name, getattr(self, name))
         for name, value in fields.items():
             setattr(changed, name, value)
-        return changed  # type: ignore[no-any-return]
+        return changed
 
 
 class ApiMessage(Structure):
