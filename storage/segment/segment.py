@@ -227,8 +227,15 @@ class Segment:
 
         None when all batches lie below it. Reads a window of the file or two, or raises NotCached.
         """
-        position = self.offset_index.lookup(offset, waits_for_disk)[1]
+        indexed_offset, position, following = self.offset_index.lookup_with_next(offset, waits_for_disk)
         end = self.size_bytes
+        if following - position > LOCATE_BYTES and offset > indexed_offset and following + HEADER_BYTES <= end:
+            # Batches are so large that each has an entry, and the one before the offset need not be read.
+            header = self.log.read(HEADER_BYTES, following, waits_for_disk)
+            if len(header) == HEADER_BYTES:
+                base_offset, length, _, magic, _, _, delta = _OFFSETS.unpack_from(header)
+                if magic == 2 and length >= _MIN_LENGTH and base_offset <= offset <= base_offset + delta:
+                    return following, length + LENGTH_OVERHEAD, base_offset
         while position + HEADER_BYTES <= end:
             window = self.log.read(LOCATE_BYTES, position, waits_for_disk)
             at, limit = 0, len(window) - HEADER_BYTES

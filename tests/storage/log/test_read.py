@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -31,6 +32,12 @@ class Model:
         info = self.log.append_as_leader(data, 0, NOW_MS)
         self.batches.append((info.first_offset, info.last_offset, bytes(data)))
 
+    def truncate(self, kept: int) -> None:
+        """Keep the first batches only."""
+        if kept < len(self.batches):
+            self.log.truncate_to(self.batches[kept][0], NOW_MS)
+            del self.batches[kept:]
+
     def expected(self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool) -> bytes:
         """Bytes from the batch that holds `offset` on, within its segment and below the upper offset."""
         bases = [segment.base_offset for segment in self.log.segments]
@@ -55,11 +62,33 @@ reads = st.tuples(
 )
 appends = st.tuples(st.just("append"), st.integers(1, 5), st.integers(0, 250))
 tail_reads = st.tuples(st.just("tail"), st.integers(1, 1500))
+truncations = st.tuples(st.just("truncate"), st.integers(0, 100))
+actions_of_a_log = st.lists(appends | appends | appends | reads | reads | tail_reads | truncations, max_size=50)
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(appends | appends | reads | tail_reads, max_size=50), st.integers(300, 1500), st.integers(0, 600))
+@given(actions_of_a_log, st.integers(300, 1500), st.integers(0, 600))
 def test_reads_agree_with_a_list_of_batches(actions: list[tuple], segment_bytes: int, interval: int) -> None:  # type: ignore[type-arg]
+    check_reads(actions, segment_bytes, interval)
+
+
+@settings(max_examples=50, deadline=None)
+@given(actions_of_a_log, st.integers(300, 5000), st.integers(0, 100))
+def test_reads_by_kept_entries_agree_with_a_list_of_batches(
+    actions: list[tuple],  # type: ignore[type-arg]
+    segment_bytes: int,
+    interval: int,
+) -> None:
+    with (
+        patch("gregor.storage.segment.index.LOADED_BYTES", 8),
+        patch("gregor.storage.segment.index.PAGE_ENTRIES", 3),
+        patch("gregor.storage.segment.index.KEPT_ENTRIES", 6),
+        patch("gregor.storage.segment.segment.LOCATE_BYTES", 100),
+    ):
+        check_reads(actions, segment_bytes, interval)
+
+
+def check_reads(actions: list[tuple], segment_bytes: int, interval: int) -> None:  # type: ignore[type-arg]
     log = open_log(MemoryFiles(), segment_bytes=segment_bytes, index_interval_bytes=interval)
     model = Model(log)
     consumed = 0
@@ -68,6 +97,10 @@ def test_reads_agree_with_a_list_of_batches(actions: list[tuple], segment_bytes:
             count, size = action[1:]
             if 61 + count * (size + 20) < segment_bytes:
                 model.append(count, size)
+            continue
+        if action[0] == "truncate":
+            model.truncate(len(model.batches) * action[1] // 100)
+            consumed = min(consumed, log.log_end_offset)
             continue
         if action[0] == "read":
             _, where, max_bytes, upper, min_one_batch = action
