@@ -188,6 +188,32 @@ def test_fetch_at_the_tail_reads_no_file() -> None:
         consumed += 4
 
 
+def test_read_behind_one_of_a_single_batch_needs_its_header_only() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for _ in range(20):
+        log.append_as_leader(batch(2), 0, NOW_MS)
+    limit = len(batch(2)) + 1
+    log.read(4, limit, log.log_end_offset).release()
+    for offset in range(6, 38, 2):
+        reads = files.calls["read"]
+        piece = log.read(offset, limit, log.log_end_offset)
+        assert files.calls["read"] == reads + 1
+        assert offsets(piece.read()[: limit - 1]) == [offset, offset + 1]
+        assert piece.first_offset == offset
+        piece.release()
+
+
+def test_remembered_position_beyond_the_end_of_a_file_is_a_storage_error() -> None:
+    log = filled_log(MemoryFiles())
+    active = log.segments[-1]
+    size_bytes = log.read(active.base_offset, 1, log.log_end_offset).size_bytes
+    active.log.truncate(size_bytes)
+    with pytest.raises(KafkaError, match="ends before position") as raised:
+        log.read(active.base_offset + 1, 1, log.log_end_offset)
+    assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def test_gap_at_the_end_of_a_segment_leads_to_the_next() -> None:
     log = open_log(MemoryFiles())
     log.append_as_follower(batch(base_offset=5), NOW_MS)

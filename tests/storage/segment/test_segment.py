@@ -166,8 +166,8 @@ def test_scan_crosses_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gregor.storage.segment.segment.LOCATE_BYTES", window)
         assert scanned(segment) == whole
         assert scanned(segment, verify_crc=False) == whole
-        for position, size_bytes, base_offset, *_ in whole:
-            assert segment.locate(base_offset) == (position, size_bytes, base_offset)
+        for position, size_bytes, base_offset, last_offset, *_ in whole:
+            assert segment.locate(base_offset) == (position, size_bytes, base_offset, last_offset)
 
 
 def test_scan_stops_where_offsets_go_back() -> None:
@@ -219,7 +219,7 @@ def test_locate_finds_what_a_linear_search_finds(
     whole = scanned(segment)
     with patch("gregor.storage.segment.segment.LOCATE_BYTES", data.draw(st.sampled_from([8192, 300, 61]))):
         for offset in range(whole[-1][3] + 3):
-            expected = next(((p, size, base) for p, size, base, last, *_ in whole if last >= offset), None)
+            expected = next(((p, size, base, last) for p, size, base, last, *_ in whole if last >= offset), None)
             assert segment.locate(offset) == expected
 
 
