@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -34,7 +35,7 @@ class Model:
 
     def truncate(self, kept: int) -> None:
         """Keep the first batches only."""
-        if kept < len(self.batches):
+        if 0 <= kept < len(self.batches):
             self.log.truncate_to(self.batches[kept][0], NOW_MS)
             del self.batches[kept:]
 
@@ -120,6 +121,38 @@ def check_reads(actions: list[tuple], segment_bytes: int, interval: int) -> None
             consumed = max([*offsets(data), consumed - 1]) + 1
         piece.release()
     assert read_offsets(log, 0) == list(range(log.log_end_offset))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_continued_reads_agree_with_a_list_of_batches_while_the_log_changes(seed: int) -> None:
+    """Consumers that read on while the end of the log is removed and written again, with other sizes."""
+    chance = random.Random(seed)
+    with (
+        patch("gregor.storage.segment.index.LOADED_BYTES", 8),
+        patch("gregor.storage.segment.index.PAGE_ENTRIES", 3),
+        patch("gregor.storage.segment.index.KEPT_ENTRIES", 6),
+        patch("gregor.storage.segment.segment.LOCATE_BYTES", 100),
+    ):
+        log = open_log(MemoryFiles(), segment_bytes=chance.choice([1000, 20_000]), index_interval_bytes=1)
+        model = Model(log)
+        positions = [0, 0]
+        for _ in range(300):
+            match chance.choice(["append"] * 4 + ["read"] * 6 + ["truncate", "roll"]):
+                case "append":
+                    model.append(chance.choice([1, 1, 1, 2]), chance.randint(0, 120))
+                case "truncate":
+                    model.truncate(len(model.batches) - chance.randint(0, 6))
+                    positions = [min(position, log.log_end_offset) for position in positions]
+                case "roll" if chance.random() < 0.1:
+                    log.roll(NOW_MS)
+                case "read":
+                    consumer, max_bytes = chance.randrange(2), chance.choice([1, 150, 700])
+                    piece = log.read(positions[consumer], max_bytes, log.log_end_offset)
+                    data = piece.read()
+                    assert data == model.expected(positions[consumer], max_bytes, log.log_end_offset, True)
+                    positions[consumer] = max(offsets(data), default=positions[consumer] - 1) + 1
+                    if chance.random() < 0.2:
+                        positions[consumer] = chance.randint(0, log.log_end_offset)
 
 
 def filled_log(files: MemoryFiles | OsFiles, directory: str = DIRECTORY, count: int = 20) -> Log:
