@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.storage.segment.batches import LENGTH_OVERHEAD, LENGTH_POSITION
+from gregor.storage.segment.batches import LENGTH_OVERHEAD, OFFSETS
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -124,16 +124,16 @@ class Reader:
         upper_offset: int,
         min_one_batch: bool,
         waits_for_disk: bool,
-        found: tuple[int, int, int] | None = None,
+        found: tuple[int, int, int, int] | None = None,
     ) -> LogSlice:
-        first_bytes = 0  # not known yet
+        first_bytes = last_offset = 0  # not known yet
         position = self._segments.positions.get(offset, -1) if active and found is None else -1
         if position < 0:
             if found is None:
                 found = segment.locate(offset, waits_for_disk)
                 if found is None:
                     return LogSlice(None, 0, 0, offset, active)
-            position, first_bytes, offset = found
+            position, first_bytes, offset, last_offset = found
 
         end_offset = self._offsets.log_end_offset
         end = segment.size_bytes
@@ -146,10 +146,17 @@ class Reader:
         if size_bytes > max_bytes:
             size_bytes = max_bytes
             if not first_bytes:
-                prefix = segment.log.read(LENGTH_OVERHEAD, position, waits_for_disk)
-                first_bytes = int.from_bytes(prefix[LENGTH_POSITION:]) + LENGTH_OVERHEAD
+                header = segment.log.read(OFFSETS.size, position, waits_for_disk)
+                if len(header) < OFFSETS.size:
+                    raise KafkaError(
+                        ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.log.path} ends before position {position}"
+                    )
+                base_offset, length, _, _, _, _, delta = OFFSETS.unpack(header)
+                first_bytes, last_offset = length + LENGTH_OVERHEAD, base_offset + delta
             if first_bytes > max_bytes:
                 size_bytes = first_bytes if min_one_batch else 0
+            if active and 0 < size_bytes < 2 * first_bytes:  # the next read begins behind the first batch
+                self._segments.remember(last_offset + 1, position + first_bytes)
         if size_bytes <= 0:
             return LogSlice(None, 0, 0, offset, active)
         return LogSlice(segment.log, position, size_bytes, offset, active)

@@ -32,6 +32,9 @@ HEADER = records.HEADER
 """base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
 producer id, producer epoch, base sequence, record count."""
 
+OFFSETS = Struct(">qiibIhi")
+"""The header up to the last offset delta."""
+
 LEADER_FIELDS = Struct(">qii")
 """The fields that a leader sets: base offset, (length,) leader epoch."""
 

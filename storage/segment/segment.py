@@ -12,7 +12,6 @@ from __future__ import annotations
 import binascii
 from collections.abc import Callable, Iterator
 from functools import partial
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -23,6 +22,7 @@ from gregor.storage.segment.batches import (
     LENGTH_OVERHEAD,
     MAX_RELATIVE_OFFSET,
     NO_TIMESTAMP,
+    OFFSETS,
     BatchHeader,
     BatchWalk,
 )
@@ -222,24 +222,32 @@ class Segment:
         if self.max_timestamp == _NOT_LOADED:
             self.max_timestamp, self.max_timestamp_offset = self.time_index.last(waits_for_disk)
 
-    def locate(self, offset: int, waits_for_disk: bool = True) -> tuple[int, int, int] | None:
-        """Return (position, size in bytes, base offset) of the first batch that reaches up to `offset` or beyond it.
+    def locate(self, offset: int, waits_for_disk: bool = True) -> tuple[int, int, int, int] | None:
+        """Return (position, size in bytes, base offset, last offset) of the first batch that reaches up to `offset` or
+        beyond it.
 
         None when all batches lie below it. Reads a window of the file or two, or raises NotCached.
         """
-        position = self.offset_index.lookup(offset, waits_for_disk)[1]
+        indexed_offset, position, following = self.offset_index.lookup_with_next(offset, waits_for_disk)
         end = self.size_bytes
+        if following - position > LOCATE_BYTES and offset > indexed_offset and following + HEADER_BYTES <= end:
+            # Batches are so large that each has an entry, and the one before the offset need not be read.
+            header = self.log.read(HEADER_BYTES, following, waits_for_disk)
+            if len(header) == HEADER_BYTES:
+                base_offset, length, _, magic, _, _, delta = OFFSETS.unpack_from(header)
+                if magic == 2 and length >= _MIN_LENGTH and base_offset <= offset <= base_offset + delta:
+                    return following, length + LENGTH_OVERHEAD, base_offset, base_offset + delta
         while position + HEADER_BYTES <= end:
             window = self.log.read(LOCATE_BYTES, position, waits_for_disk)
             at, limit = 0, len(window) - HEADER_BYTES
             while at <= limit:
-                base_offset, length, _, magic, _, _, delta = _OFFSETS.unpack_from(window, at)
+                base_offset, length, _, magic, _, _, delta = OFFSETS.unpack_from(window, at)
                 if magic != 2 or length < _MIN_LENGTH:
                     raise KafkaError(
                         ErrorCode.KAFKA_STORAGE_ERROR, f"{self.log.path}: no record batch at position {position + at}"
                     )
                 if base_offset + delta >= offset:
-                    return position + at, length + LENGTH_OVERHEAD, base_offset
+                    return position + at, length + LENGTH_OVERHEAD, base_offset, base_offset + delta
                 at += length + LENGTH_OVERHEAD
             if limit < 0:
                 break
@@ -435,8 +443,5 @@ class Segment:
                 if binascii.crc32(message[4:]) == int.from_bytes(message[:4]):
                     raise OldMessageFormat(f"{self.log.path} holds messages of format {prefix[16]} at {position}")
 
-
-_OFFSETS = Struct(">qiibIhi")
-"""The header up to the last offset delta."""
 
 _MIN_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD

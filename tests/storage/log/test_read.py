@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -31,6 +33,12 @@ class Model:
         info = self.log.append_as_leader(data, 0, NOW_MS)
         self.batches.append((info.first_offset, info.last_offset, bytes(data)))
 
+    def truncate(self, kept: int) -> None:
+        """Keep the first batches only."""
+        if 0 <= kept < len(self.batches):
+            self.log.truncate_to(self.batches[kept][0], NOW_MS)
+            del self.batches[kept:]
+
     def expected(self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool) -> bytes:
         """Bytes from the batch that holds `offset` on, within its segment and below the upper offset."""
         bases = [segment.base_offset for segment in self.log.segments]
@@ -55,11 +63,33 @@ reads = st.tuples(
 )
 appends = st.tuples(st.just("append"), st.integers(1, 5), st.integers(0, 250))
 tail_reads = st.tuples(st.just("tail"), st.integers(1, 1500))
+truncations = st.tuples(st.just("truncate"), st.integers(0, 100))
+actions_of_a_log = st.lists(appends | appends | appends | reads | reads | tail_reads | truncations, max_size=50)
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(appends | appends | reads | tail_reads, max_size=50), st.integers(300, 1500), st.integers(0, 600))
+@given(actions_of_a_log, st.integers(300, 1500), st.integers(0, 600))
 def test_reads_agree_with_a_list_of_batches(actions: list[tuple], segment_bytes: int, interval: int) -> None:  # type: ignore[type-arg]
+    check_reads(actions, segment_bytes, interval)
+
+
+@settings(max_examples=50, deadline=None)
+@given(actions_of_a_log, st.integers(300, 5000), st.integers(0, 100))
+def test_reads_by_kept_entries_agree_with_a_list_of_batches(
+    actions: list[tuple],  # type: ignore[type-arg]
+    segment_bytes: int,
+    interval: int,
+) -> None:
+    with (
+        patch("gregor.storage.segment.index.LOADED_BYTES", 8),
+        patch("gregor.storage.segment.index.PAGE_ENTRIES", 3),
+        patch("gregor.storage.segment.index.KEPT_ENTRIES", 6),
+        patch("gregor.storage.segment.segment.LOCATE_BYTES", 100),
+    ):
+        check_reads(actions, segment_bytes, interval)
+
+
+def check_reads(actions: list[tuple], segment_bytes: int, interval: int) -> None:  # type: ignore[type-arg]
     log = open_log(MemoryFiles(), segment_bytes=segment_bytes, index_interval_bytes=interval)
     model = Model(log)
     consumed = 0
@@ -68,6 +98,10 @@ def test_reads_agree_with_a_list_of_batches(actions: list[tuple], segment_bytes:
             count, size = action[1:]
             if 61 + count * (size + 20) < segment_bytes:
                 model.append(count, size)
+            continue
+        if action[0] == "truncate":
+            model.truncate(len(model.batches) * action[1] // 100)
+            consumed = min(consumed, log.log_end_offset)
             continue
         if action[0] == "read":
             _, where, max_bytes, upper, min_one_batch = action
@@ -87,6 +121,38 @@ def test_reads_agree_with_a_list_of_batches(actions: list[tuple], segment_bytes:
             consumed = max([*offsets(data), consumed - 1]) + 1
         piece.release()
     assert read_offsets(log, 0) == list(range(log.log_end_offset))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_continued_reads_agree_with_a_list_of_batches_while_the_log_changes(seed: int) -> None:
+    """Consumers that read on while the end of the log is removed and written again, with other sizes."""
+    chance = random.Random(seed)
+    with (
+        patch("gregor.storage.segment.index.LOADED_BYTES", 8),
+        patch("gregor.storage.segment.index.PAGE_ENTRIES", 3),
+        patch("gregor.storage.segment.index.KEPT_ENTRIES", 6),
+        patch("gregor.storage.segment.segment.LOCATE_BYTES", 100),
+    ):
+        log = open_log(MemoryFiles(), segment_bytes=chance.choice([1000, 20_000]), index_interval_bytes=1)
+        model = Model(log)
+        positions = [0, 0]
+        for _ in range(300):
+            match chance.choice(["append"] * 4 + ["read"] * 6 + ["truncate", "roll"]):
+                case "append":
+                    model.append(chance.choice([1, 1, 1, 2]), chance.randint(0, 120))
+                case "truncate":
+                    model.truncate(len(model.batches) - chance.randint(0, 6))
+                    positions = [min(position, log.log_end_offset) for position in positions]
+                case "roll" if chance.random() < 0.1:
+                    log.roll(NOW_MS)
+                case "read":
+                    consumer, max_bytes = chance.randrange(2), chance.choice([1, 150, 700])
+                    piece = log.read(positions[consumer], max_bytes, log.log_end_offset)
+                    data = piece.read()
+                    assert data == model.expected(positions[consumer], max_bytes, log.log_end_offset, True)
+                    positions[consumer] = max(offsets(data), default=positions[consumer] - 1) + 1
+                    if chance.random() < 0.2:
+                        positions[consumer] = chance.randint(0, log.log_end_offset)
 
 
 def filled_log(files: MemoryFiles | OsFiles, directory: str = DIRECTORY, count: int = 20) -> Log:
@@ -153,6 +219,32 @@ def test_fetch_at_the_tail_reads_no_file() -> None:
         assert files.calls["read"] == reads
         assert (piece.first_offset, offsets(piece.read())) == (consumed, list(range(consumed, consumed + 4)))
         consumed += 4
+
+
+def test_read_behind_one_of_a_single_batch_needs_its_header_only() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for _ in range(20):
+        log.append_as_leader(batch(2), 0, NOW_MS)
+    limit = len(batch(2)) + 1
+    log.read(4, limit, log.log_end_offset).release()
+    for offset in range(6, 38, 2):
+        reads = files.calls["read"]
+        piece = log.read(offset, limit, log.log_end_offset)
+        assert files.calls["read"] == reads + 1
+        assert offsets(piece.read()[: limit - 1]) == [offset, offset + 1]
+        assert piece.first_offset == offset
+        piece.release()
+
+
+def test_remembered_position_beyond_the_end_of_a_file_is_a_storage_error() -> None:
+    log = filled_log(MemoryFiles())
+    active = log.segments[-1]
+    size_bytes = log.read(active.base_offset, 1, log.log_end_offset).size_bytes
+    active.log.truncate(size_bytes)
+    with pytest.raises(KafkaError, match="ends before position") as raised:
+        log.read(active.base_offset + 1, 1, log.log_end_offset)
+    assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_gap_at_the_end_of_a_segment_leads_to_the_next() -> None:

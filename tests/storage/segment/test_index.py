@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gregor.storage.segment.index import PENDING_BYTES, OffsetIndex, TimeIndex
+from gregor.storage.segment.index import LOADED_BYTES, PENDING_BYTES, OffsetIndex, TimeIndex
 from tests.storage.memory_files import MemoryFiles
 
 BASE = 1000
@@ -155,6 +156,37 @@ def test_large_index_is_searched_without_being_read_whole(monkeypatch: pytest.Mo
     assert 2 < files.calls["read"] - reads < 10
 
 
+def test_lookups_that_advance_in_a_large_index_read_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gregor.storage.segment.index.LOADED_BYTES", 800)
+    monkeypatch.setattr("gregor.storage.segment.index.PAGE_ENTRIES", 7)
+    monkeypatch.setattr("gregor.storage.segment.index.KEPT_ENTRIES", 50)
+    files = MemoryFiles()
+    index = offset_index(files, [(BASE + 2 * number, 4096 * number) for number in range(1, 201)])
+    for offset in (BASE + 21, BASE + 24):
+        index.lookup_with_next(offset)
+    reads = files.calls["read"]
+    for offset in range(BASE + 25, BASE + 122):
+        below = (offset - BASE) // 2
+        assert index.lookup_with_next(offset) == (BASE + 2 * below, 4096 * below, 4096 * (below + 1))
+    assert files.calls["read"] == reads
+    index.lookup_with_next(BASE + 300)
+    index.lookup_with_next(BASE + 10)
+    assert files.calls["read"] - reads > 4, "far away from the last one, the file is searched"
+
+
+def test_kept_entries_count_as_cached_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gregor.storage.segment.index.LOADED_BYTES", 8)
+    files = MemoryFiles()
+    index = offset_index(files, [(BASE + number, 4096 * number) for number in range(1, 50)])
+    index.lookup_with_next(BASE + 7)
+    index.lookup_with_next(BASE + 8)
+    files.cache.limit_bytes = 8
+    files.cache.use("another index", 8, lambda: None)
+    reads = files.calls["read"]
+    assert index.lookup_with_next(BASE + 9) == (BASE + 9, 4096 * 9, 4096 * 10)
+    assert files.calls["read"] > reads
+
+
 def test_truncated_index_forgets_and_goes_on() -> None:
     files = MemoryFiles()
     index = time_index(files, [(10, BASE + 1), (20, BASE + 2), (30, BASE + 3)])
@@ -179,14 +211,25 @@ def test_entries_that_could_not_be_written_stay_pending() -> None:
     assert files.read_bytes("0.index") == struct.pack(">iiii", 1, 4200, 2, 8400)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("loaded_bytes", [LOADED_BYTES, 8])
+@settings(max_examples=30, deadline=None)
 @given(st.data())
-def test_pending_entries_count_like_written_ones(data: st.DataObject) -> None:
+def test_pending_entries_count_like_written_ones(loaded_bytes: int, data: st.DataObject) -> None:
     """Appends, cuts, lookups and writes in any order, beside a list; the cache drops what it likes."""
-    files, model = MemoryFiles(), []
+    with (
+        patch("gregor.storage.segment.index.LOADED_BYTES", loaded_bytes),
+        patch("gregor.storage.segment.index.PAGE_ENTRIES", 3),
+        patch("gregor.storage.segment.index.KEPT_ENTRIES", 6),
+    ):
+        check_beside_a_list(data)
+
+
+def check_beside_a_list(data: st.DataObject) -> None:
+    files = MemoryFiles()
+    model: list[tuple[int, int]] = []
     index = OffsetIndex(files, "0.index", BASE, create=True)
     for step in range(data.draw(st.integers(1, 40))):
-        match data.draw(st.sampled_from(["append", "append", "append", "write", "cut", "drop", "look"])):
+        match data.draw(st.sampled_from(["append"] * 3 + ["look"] * 3 + ["write", "cut", "drop"])):
             case "append":
                 model.append((BASE + 10 * step + 1, 5000 * step + 5000))
                 index.append(*model[-1])
@@ -201,7 +244,10 @@ def test_pending_entries_count_like_written_ones(data: st.DataObject) -> None:
             case "look":
                 target = BASE + data.draw(st.integers(0, 420))
                 below = [entry for entry in model if entry[0] <= target]
-                assert index.lookup(target) == (below[-1] if below else (BASE, 0))
+                expected = below[-1] if below else (BASE, 0)
+                assert index.lookup(target) == expected
+                following = model[len(below)][1] if 0 < len(below) < len(model) else -1
+                assert index.lookup_with_next(target) == (*expected, following)
         assert index.entries == len(model)
         assert index.last() == (model[-1] if model else (BASE, 0))
     index.write_pending()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import struct
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from gregor.protocol.records.batch import RecordBatch, iter_batches
 from gregor.storage.segment.check import check_segment
-from gregor.storage.segment.segment import OldMessageFormat, Segment
+from gregor.storage.segment.segment import LOCATE_BYTES, OldMessageFormat, Segment
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, patched, scanned
 from tests.storage.memory_files import MemoryFiles
 
@@ -165,8 +166,8 @@ def test_scan_crosses_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gregor.storage.segment.segment.LOCATE_BYTES", window)
         assert scanned(segment) == whole
         assert scanned(segment, verify_crc=False) == whole
-        for position, size_bytes, base_offset, *_ in whole:
-            assert segment.locate(base_offset) == (position, size_bytes, base_offset)
+        for position, size_bytes, base_offset, last_offset, *_ in whole:
+            assert segment.locate(base_offset) == (position, size_bytes, base_offset, last_offset)
 
 
 def test_scan_stops_where_offsets_go_back() -> None:
@@ -216,9 +217,21 @@ def test_locate_finds_what_a_linear_search_finds(
     files = MemoryFiles()
     segment = write_batches(files, batches_of(shapes), index_interval_bytes=interval)
     whole = scanned(segment)
-    offset = data.draw(st.integers(0, whole[-1][3] + 2))
-    expected = next(((p, size, base) for p, size, base, last, *_ in whole if last >= offset), None)
-    assert segment.locate(offset) == expected
+    with patch("gregor.storage.segment.segment.LOCATE_BYTES", data.draw(st.sampled_from([8192, 300, 61]))):
+        for offset in range(whole[-1][3] + 3):
+            expected = next(((p, size, base, last) for p, size, base, last, *_ in whole if last >= offset), None)
+            assert segment.locate(offset) == expected
+
+
+def test_large_batch_is_found_by_its_own_header_alone() -> None:
+    files = MemoryFiles()
+    segment = write_batches(files, [batch(2, size=LOCATE_BYTES) for _ in range(9)], index_interval_bytes=4096)
+    for number in range(2, 9):
+        reads = files.calls["read"]
+        located = segment.locate(2 * number)
+        assert located is not None
+        assert located[2] == 2 * number
+        assert files.calls["read"] == reads + 1
 
 
 @settings(max_examples=30, deadline=None)
