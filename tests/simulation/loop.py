@@ -8,13 +8,14 @@ by SIGSTOP: its due steps run when it is resumed.
 from __future__ import annotations
 
 import asyncio
-import heapq
+import math
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
+from heapq import heappop, heappush
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 
 class Process:
@@ -52,32 +53,16 @@ class Stuck(Exception):
 MAX_STEPS_AT_ONCE = 200_000
 
 
-class _Step(asyncio.TimerHandle):
-    """A call that is due at a time, without the debugging of asyncio: a run makes thousands, and cancels many."""
+class _Step(list[Any]):
+    """The callback, arguments and context of a call that is due, in place of asyncio's handles; empty once it is
+    cancelled. A list, because a run makes thousands, and a list is filled and emptied without Python code."""
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        when_s: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: Context | None,
-    ) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback: Callable[..., object] | None = callback
-        self._args: tuple[Any, ...] | None = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
-        self._when = when_s
-        self._scheduled = False
+    cancel = list.clear
 
-    def cancel(self) -> None:
-        self._cancelled = True
-        self._callback = self._args = None
+    def cancelled(self) -> bool:
+        return not self
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -123,44 +108,52 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     # -- running ---------------------------------------------------------------------------------------------------
 
-    def run_for(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
+    def run_for(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
         """Run for a time, or until `until` holds, which is called whenever time passes. Return whether it does."""
         end_s = self._now_s + seconds
+        ready, timers = self._ready, self._timers
         asyncio._set_running_loop(self)
         try:
             while True:
                 self._run_ready()
-                if until():
+                if until is not None and until():
                     return True
-                next_s = min(self._timers[0][0], end_s) if self._timers else end_s
-                if next_s > self._now_s:
-                    self._now_s, self._steps_now = next_s, 0
-                if not self._timers or self._timers[0][0] > end_s:
+                next_s = timers[0][0] if timers else math.inf
+                passed_s = min(next_s, end_s)
+                if passed_s > self._now_s:
+                    self._now_s, self._steps_now = passed_s, 0
+                if next_s > end_s:
                     return False
-                while self._timers and self._timers[0][0] <= self._now_s:
-                    self._ready.append(heapq.heappop(self._timers)[2])
+                while timers and timers[0][0] <= self._now_s:
+                    ready.append(heappop(timers)[2])
         finally:
             asyncio._set_running_loop(None)
 
     def _run_ready(self) -> None:
         ready, steps = self._ready, self._steps_now
         while ready:
-            handle = ready.popleft()
-            if handle.cancelled():
-                continue
+            step = ready.popleft()
+            if not step:
+                continue  # it was cancelled
+            callback, args, context = step
             if self._disturbed:
-                owner = handle._context.get(_OWNER)  # type: ignore[attr-defined]
+                owner = context.get(_OWNER)
                 if owner is not None:
                     if not owner.alive:
-                        self._dropped.append(handle)
+                        self._dropped.append(step)
                         continue
                     if owner.frozen:
-                        owner.held.append(handle)
+                        owner.held.append(step)
                         continue
-            handle._run()
+            try:
+                context.run(callback, *args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.problems.append(f"Exception in callback {callback!r}: {error!r}")
             steps += 1
             if steps > MAX_STEPS_AT_ONCE:
-                raise Stuck(f"{steps} steps at {self._now_s:.3f} s, the last: {handle!r}")
+                raise Stuck(f"{steps} steps at {self._now_s:.3f} s, the last: {callback!r}")
         self.steps += steps - self._steps_now
         self._steps_now = steps
 
@@ -181,23 +174,25 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._now_s
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        step = _Step(self._now_s, callback, args, self, context)
+        step = _Step((callback, args, copy_context() if context is None else context))
         self._ready.append(step)
-        return step
+        return cast("asyncio.Handle", step)
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
+        step = _Step((callback, args, copy_context() if context is None else context))
+        heappush(self._timers, (self._now_s + delay, next(self._numbers), step))
+        return cast("asyncio.TimerHandle", step)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = _Step(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, next(self._numbers), timer))
-        return timer
+        step = _Step((callback, args, copy_context() if context is None else context))
+        heappush(self._timers, (when, next(self._numbers), step))
+        return cast("asyncio.TimerHandle", step)
 
     def create_future(self) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.Future(loop=self)
@@ -233,14 +228,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         assert process is not None and self.connector is not None
         return await self.connector(process, factory, host)
 
-    def get_debug(self) -> bool:
-        return False
+    get_debug = bool  # type: ignore[assignment]
+    """False, without Python code: each future and each task calls it."""
 
     def is_running(self) -> bool:
         return True
 
     def is_closed(self) -> bool:
         return False
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        return

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -166,7 +166,7 @@ class Node:
         )
         self.recovering.on_deferred_response.append(self.controller.handle_deferred_response)
         self.answers = ControllerAnswers(self.controller, self.store)
-        self.handlers = load_handlers()
+        self.handlers = _handlers()
         self.broker: Any = None
 
     def _coordinators(self) -> Coordinators:
@@ -402,7 +402,7 @@ class _ServerEnd:
             result = entry.handler(node.broker, request, call)
             if isinstance(result, Deferred):
                 result = await self._later(result)
-            elif isinstance(result, Awaitable):
+            elif hasattr(result, "__await__"):
                 result = await result
         except DeferredCancelled:
             return None
@@ -425,6 +425,10 @@ class _ServerEnd:
             self._owed.remove(later)
 
 
+_handlers = functools.cache(load_handlers)
+"""The import system lists the modules of all handlers for this, which a run would otherwise do for each life."""
+
+
 @functools.cache
 def _offered() -> ApiVersionsResponse:
     return ApiVersionsResponse(
@@ -432,7 +436,7 @@ def _offered() -> ApiVersionsResponse:
             ApiVersionsResponse.ApiVersion(
                 api_key=entry.key, min_version=entry.min_version, max_version=entry.max_version
             )
-            for entry in load_handlers().values()
+            for entry in _handlers().values()
         ]
     )
 

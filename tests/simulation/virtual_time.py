@@ -8,7 +8,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
+from functools import lru_cache
+from types import ModuleType, SimpleNamespace
 
 from gregor.protocol import ids
 from tests.simulation.loop import VirtualLoop, owner
@@ -35,16 +36,27 @@ def virtual(loop: VirtualLoop, rng: random.Random) -> Iterator[None]:
     )
     system = SimpleNamespace(**vars(os))
     system.urandom = rng.randbytes
-    replaced = [(ids, "os", os)]
     ids.os = system  # type: ignore[attr-defined]
-    for name, module in list(sys.modules.items()):
-        if name.startswith("gregor."):
-            for attribute, real, put in (("time", time, clock), ("random", random, rng)):
-                if getattr(module, attribute, None) is real:
-                    setattr(module, attribute, put)
-                    replaced.append((module, attribute, real))
+    clock_uses, random_uses = _uses(len(sys.modules))
+    for module in clock_uses:
+        module.time = clock  # type: ignore[attr-defined]
+    for module in random_uses:
+        module.random = rng  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        for module, attribute, real in replaced:
-            setattr(module, attribute, real)
+        ids.os = os  # type: ignore[attr-defined]
+        for module in clock_uses:
+            module.time = time  # type: ignore[attr-defined]
+        for module in random_uses:
+            module.random = random  # type: ignore[attr-defined]
+
+
+@lru_cache(1)
+def _uses(_imported: int) -> tuple[list[ModuleType], list[ModuleType]]:
+    """Return gregor's modules that have imported `time`, and those with `random`; the same until more are imported."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("gregor.")]
+    return (
+        [module for module in modules if getattr(module, "time", None) is time],
+        [module for module in modules if getattr(module, "random", None) is random],
+    )
