@@ -114,7 +114,7 @@ MUTANTS = (
     mutant(
         "a leader does not note where its epoch begins",
         Edit("replication", "become_leader", "ANY.assign_epoch(ANY_1, ANY_2)", "None"),
-        Edit("storage", "append_as_leader", "ANY.assign_epoch(ANY_1, ANY_2)", "None"),
+        Edit("storage", "_write", "ANY.assign_epoch(ANY_1, ANY_2)", "None"),
     ),
     mutant(
         "a follower cuts its log to its high watermark (before KIP-101)",

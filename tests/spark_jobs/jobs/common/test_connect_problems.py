@@ -15,7 +15,6 @@ TO_TOPIC = ["--sink", "topic", "--output-topic", "o", "--checkpoint", "c"]
     [
         (windows.JOB, [], "--sink console would print there"),
         (windows.JOB, [*TO_TOPIC, "--chart", "c.svg"], "--chart would write its file there"),
-        (route.JOB, [*TO_TOPIC, "--sink", "exactly-once", "--transactional-id", "t"], "does not know its query"),
         (two_topics.JOB, [*TO_TOPIC, "--with", "u", "--as-table"], "keeps the table from batch to batch"),
     ],
 )
