@@ -387,7 +387,10 @@ class Outbound:
 
     def _socket(self) -> socket.socket:
         if self._duplicate is None:
-            self._duplicate = socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
+            opened: socket.socket | None = self._transport.get_extra_info("socket")
+            if opened is None:  # uvloop has none of a connection that has ended
+                raise ConnectionResetError("the connection has ended")
+            self._duplicate = socket.socket(fileno=os.dup(opened.fileno()))
         return self._duplicate
 
     def _watch(self, on: bool) -> None:

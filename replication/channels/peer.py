@@ -127,9 +127,10 @@ class _Wire(asyncio.BufferedProtocol):
         if self.transport is None:
             return
         if self._on_response is not None:
-            opened = self.transport.get_extra_info("socket")
-            with suppress(OSError):  # it is closed already
-                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            opened: socket.socket | None = self.transport.get_extra_info("socket")
+            if opened is not None:  # else it is closed already
+                with suppress(OSError):  # the same
+                    opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.transport.abort()
 
     def send(
@@ -332,7 +333,9 @@ class Peer:
 
     async def _connect(self) -> None:
         transport, self._wire = await self._opened()
-        opened: socket.socket = transport.get_extra_info("socket")
+        opened: socket.socket | None = transport.get_extra_info("socket")
+        if opened is None:  # uvloop has none where the other broker has closed the connection meanwhile
+            raise PeerError("it closed the connection")
         with suppress(OSError):
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._receive_buffer_bytes > 0:

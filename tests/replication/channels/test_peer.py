@@ -281,6 +281,32 @@ async def test_nobody_there() -> None:
         await Peer(*address, "test", 1000, LoopGate()).send(MetadataRequest())
 
 
+def test_a_connection_that_ends_before_it_is_used() -> None:
+    """A broker that stops closes what it has just accepted; the transport of uvloop has no socket then."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        connect = loop.create_connection
+
+        async def connect_and_lose(*args: Any) -> Any:
+            found: Any = await connect(*args)
+            found[0].abort()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert found[1].lost
+            return found
+
+        async with broker(metadata) as (peer, _):
+            loop.create_connection = connect_and_lose
+            with pytest.raises(PeerError, match="closed the connection"):
+                await peer.offered(3)
+            loop.create_connection = connect
+            assert await peer.offered(3) == (1, 9)
+
+    asyncio.run(run())
+    uvloop.run(run())
+
+
 @pytest.mark.parametrize("reached", [False, True])
 @pytest.mark.parametrize("end", ["close", "cancel"])
 @on_loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gregor.spark_jobs.jobs import route, two_topics, windows
+from gregor.spark_jobs.jobs import two_topics, windows
 from gregor.spark_jobs.jobs.common.job import Job
 
 TO_TOPIC = ["--sink", "topic", "--output-topic", "o", "--checkpoint", "c"]
