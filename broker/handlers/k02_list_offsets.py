@@ -151,9 +151,8 @@ async def _after(
 
 def _found(index: int, found: tuple[int, int, int], version: int) -> _Answer:
     timestamp, offset, epoch = found
-    if version < LEADER_EPOCHS_FROM:
-        return _Answer(partition_index=index, timestamp=timestamp, offset=offset)
-    return _Answer(partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch)
+    leader_epoch = epoch if version >= LEADER_EPOCHS_FROM else -1
+    return _Answer(partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=leader_epoch)
 
 
 def _refused(index: int, error: KafkaError, version: int) -> _Answer:

@@ -70,22 +70,18 @@ async def delete_records(broker: DataContext, request: DeleteRecordsRequest, cal
 class _Wait:
     """The wait of one partition for its low watermark."""
 
-    __slots__ = ("_error", "_index", "_low_watermark", "_partition", "_target")
+    __slots__ = ("_error", "_index", "_low_watermark", "_target", "partition")
 
     def __init__(self, index: int, partition: Partition, target: int) -> None:
         self._index = index
-        self._partition = partition
+        self.partition = partition
         self._target = target
         self._error = ErrorCode.REQUEST_TIMED_OUT
         self._low_watermark = NO_LOW_WATERMARK
 
-    @property
-    def partition(self) -> Partition:
-        return self._partition
-
     def try_complete(self) -> bool:
         """Return whether the answer is decided."""
-        partition = self._partition
+        partition = self.partition
         try:
             partition.leadership.leader_log()
         except KafkaError as error:

@@ -228,8 +228,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         assert process is not None and self.connector is not None
         return await self.connector(process, factory, host)
 
+    # A type in place of a method, hence the ignored assignment: each future and each task calls it without Python code.
     get_debug = bool  # type: ignore[assignment]
-    """False, without Python code: each future and each task calls it."""
 
     def is_running(self) -> bool:
         return True

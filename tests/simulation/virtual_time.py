@@ -36,27 +36,23 @@ def virtual(loop: VirtualLoop, rng: random.Random) -> Iterator[None]:
     )
     system = SimpleNamespace(**vars(os))
     system.urandom = rng.randbytes
-    ids.os = system  # type: ignore[attr-defined]
-    clock_uses, random_uses = _uses(len(sys.modules))
-    for module in clock_uses:
-        module.time = clock  # type: ignore[attr-defined]
-    for module in random_uses:
-        module.random = rng  # type: ignore[attr-defined]
+    substitutes = {"os": system, "time": clock, "random": rng}
+    uses = _uses(len(sys.modules))
+    for module, attribute, _ in uses:
+        setattr(module, attribute, substitutes[attribute])
     try:
         yield
     finally:
-        ids.os = os  # type: ignore[attr-defined]
-        for module in clock_uses:
-            module.time = time  # type: ignore[attr-defined]
-        for module in random_uses:
-            module.random = random  # type: ignore[attr-defined]
+        for module, attribute, real in uses:
+            setattr(module, attribute, real)
 
 
 @lru_cache(1)
-def _uses(_imported: int) -> tuple[list[ModuleType], list[ModuleType]]:
-    """Return gregor's modules that have imported `time`, and those with `random`; the same until more are imported."""
+def _uses(_imported: int) -> list[tuple[ModuleType, str, ModuleType]]:
+    """Return gregor's modules that have imported `time` or `random`, and that of the uuids with `os`, each with the
+    name and the module that it imported; the same until more are imported."""
     modules = [module for name, module in sys.modules.items() if name.startswith("gregor.")]
-    return (
-        [module for module in modules if getattr(module, "time", None) is time],
-        [module for module in modules if getattr(module, "random", None) is random],
-    )
+    found: list[tuple[ModuleType, str, ModuleType]] = [(ids, "os", os)]
+    for attribute, real in (("time", time), ("random", random)):
+        found += [(module, attribute, real) for module in modules if getattr(module, attribute, None) is real]
+    return found

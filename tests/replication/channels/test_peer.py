@@ -290,10 +290,10 @@ def test_a_connection_that_ends_before_it_is_used() -> None:
 
         async def connect_and_lose(*args: Any) -> Any:
             found: Any = await connect(*args)
+            ended = loop.create_future()
+            found[1].send(b"", ended.cancel, ended.set_result)
             found[0].abort()
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert found[1].lost
+            await ended
             return found
 
         async with broker(metadata) as (peer, _):

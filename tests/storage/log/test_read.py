@@ -69,14 +69,14 @@ actions_of_a_log = st.lists(appends | appends | appends | reads | reads | tail_r
 
 @settings(max_examples=25, deadline=None)
 @given(actions_of_a_log, st.integers(300, 1500), st.integers(0, 600))
-def test_reads_agree_with_a_list_of_batches(actions: list[tuple], segment_bytes: int, interval: int) -> None:  # type: ignore[type-arg]
+def test_reads_agree_with_a_list_of_batches(actions: list[tuple[Any, ...]], segment_bytes: int, interval: int) -> None:
     check_reads(actions, segment_bytes, interval)
 
 
 @settings(max_examples=50, deadline=None)
 @given(actions_of_a_log, st.integers(300, 5000), st.integers(0, 100))
 def test_reads_by_kept_entries_agree_with_a_list_of_batches(
-    actions: list[tuple],  # type: ignore[type-arg]
+    actions: list[tuple[Any, ...]],
     segment_bytes: int,
     interval: int,
 ) -> None:
@@ -89,7 +89,7 @@ def test_reads_by_kept_entries_agree_with_a_list_of_batches(
         check_reads(actions, segment_bytes, interval)
 
 
-def check_reads(actions: list[tuple], segment_bytes: int, interval: int) -> None:  # type: ignore[type-arg]
+def check_reads(actions: list[tuple[Any, ...]], segment_bytes: int, interval: int) -> None:
     log = open_log(MemoryFiles(), segment_bytes=segment_bytes, index_interval_bytes=interval)
     model = Model(log)
     consumed = 0
