@@ -102,7 +102,9 @@ def assert_same_verdict(name: str, version: int, data: bytes) -> None:
         with pytest.raises(MalformedMessage):
             codec(name).decode(data, version)
     else:
-        assert codec(name).decode(data, version) == expected
+        found = codec(name).decode(data, version)
+        # A float that is not a number equals nothing, itself included: only the text of such messages is equal.
+        assert found == expected or ("nan" in repr(expected) and repr(found) == repr(expected))
 
 
 def every_type() -> Message:
