@@ -36,7 +36,9 @@ class Faults:
         self._known_s = 0.0
         self._pace_s = rng.choice((0.3, 0.8, 1.5))
         self._ambush = Ambush(world, self, world.rng("ambush"))
-        self._transactions = TransactionAmbush(world, lambda: self.over, world.rng("transaction ambush"))
+        self._transactions = TransactionAmbush(
+            world, lambda: self.over, lambda: self._lossy is None, world.rng("transaction ambush")
+        )
 
     @property
     def catches_verifications(self) -> bool:
@@ -145,12 +147,14 @@ class Faults:
         """Crash a broker so that it loses unsynced bytes: all of them, or those of each file from some position on.
 
         Kafka promises nothing if the only replica that has a record loses it. So this is done only while another
-        in-sync replica of each partition is healthy, and no other fault happens until the broker that lost bytes is out
-        of all ISRs. Return False if it cannot be done now.
+        in-sync replica of each partition is healthy and no ambush of transactions is to end one, and no other fault
+        happens until the broker that lost bytes is out of all ISRs. Return False if it cannot be done now.
         """
         world = self._world
         node = world.machines[broker_id].running
-        if node is None or self._lossy is not None or not self._all_well_but(broker_id):
+        if node is None or self._lossy is not None or self._transactions.is_under_way:
+            return False
+        if not self._all_well_but(broker_id):
             return False
         world.lose_power(broker_id)
         self._lossy = broker_id

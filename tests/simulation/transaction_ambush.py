@@ -32,11 +32,17 @@ def is_ambushed(rng: random.Random) -> bool:
 
 
 class TransactionAmbush:
-    """Decide with `delay_s` and `answer_delay_s` how late requests between two brokers, and their responses, arrive."""
+    """Decide with `delay_s` and `answer_delay_s` how late requests between two brokers, and their responses, arrive.
 
-    def __init__(self, world: World, is_over: Callable[[], bool], rng: random.Random) -> None:
+    `may_kill` returns whether a broker may be killed now, beside the other faults that are in progress.
+    """
+
+    def __init__(
+        self, world: World, is_over: Callable[[], bool], may_kill: Callable[[], bool], rng: random.Random
+    ) -> None:
         self._world = world
         self._is_over = is_over
+        self._may_kill = may_kill
         self._rng = rng
         self._active = is_ambushed(rng) and bool(world.transactional_names)
         self._quiet_until_s = 0.0
@@ -85,7 +91,7 @@ class TransactionAmbush:
         if self.is_under_way:
             left_s = self._quiet_until_s - self._world.loop.time()
             return left_s if source == self._coordinator else 0.0
-        if self._rng.random() < MARKERS_LOST:
+        if self._rng.random() < MARKERS_LOST and self._may_kill():
             self._lose(source, target)
         return 0.0
 
