@@ -22,6 +22,7 @@ from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.installation import installed_spark
 from gregor.spark_jobs.installation import require_pyspark as require_pyspark
 from gregor.spark_jobs.java import require_java
+from gregor.spark_jobs.launch.shared_classes import combined
 from gregor.spark_jobs.packages import Package, package_jars
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ REDACTION = {
     "spark.redaction.string.regex": rf"(?i)\"?[\w.-]*(?:{SECRET_NAMES})[\w.-]*\"?\s*(?:->|[=:])\s*"
     r"(?:\"(?:[^\"\\]|\\.)*\"|[^,)\]}\"\n])+",
 }
+EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has started the JVM: its port
 
 
@@ -83,7 +85,10 @@ def open_session(
         conf.set("spark.jars", ",".join(filter(None, [conf.get("spark.jars"), *jars])))
     if SparkContext._active_spark_context is None:
         conf.setAppName(app_name)
-    same_machine = is_on_this_machine(conf.get("spark.master") or "local[*]")
+    master = conf.get("spark.master") or "local[*]"
+    same_machine = is_on_this_machine(master)
+    if same_machine and local_cores(master) is None and (shared := combined(conf.get(EXECUTOR_OPTIONS) or "")):
+        conf.set(EXECUTOR_OPTIONS, shared)
     with _variables({"PYSPARK_PYTHON": sys.executable} if same_machine else {}):  # the Python of the workers
         return SparkSession.builder.config(conf=conf).getOrCreate()
 
@@ -192,11 +197,11 @@ def launch_environment(jvm_options: str = "", master: str = "local[*]") -> Itera
     """Set variables of the launch scripts during the launch, where the user has not set them."""
     log_settings = Path(__file__).with_name("log4j2.properties").as_uri()
     additions = {"PYSPARK_PYTHON": sys.executable}
-    options = [jvm_options, os.environ.get("SPARK_SUBMIT_OPTS", "")]  # the last one wins
+    options = [jvm_options, os.environ.get("SPARK_SUBMIT_OPTS", "")]  # the last of several wins
     if "log4j" not in options[1] and not _conf_folder_has_log_settings():
         options.append(f"-Dlog4j2.configurationFile={log_settings}")
-    if any(options):
-        additions["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, options))
+    if all_options := combined(*options):
+        additions["SPARK_SUBMIT_OPTS"] = all_options
     if is_on_this_machine(master) and "--master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
         additions["SPARK_LOCAL_IP"] = "127.0.0.1"
     with _variables(additions):

@@ -24,6 +24,7 @@ from types import FrameType
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.installation import spark_home
 from gregor.spark_jobs.java import require_java
+from gregor.spark_jobs.launch.shared_classes import combined
 
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -161,7 +162,7 @@ class SparkCluster:
 
 def daemon_environment(host: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the variables of master and workers; their web pages are bound to the host, too."""
-    options = " ".join(filter(None, [DAEMON_OPTIONS, environ.get("SPARK_DAEMON_JAVA_OPTS", "")]))
+    options = combined(DAEMON_OPTIONS, environ.get("SPARK_DAEMON_JAVA_OPTS", ""))
     environment = {**environ, "SPARK_HOME": str(spark_home()), "SPARK_LOCAL_IP": host, "SPARK_PUBLIC_DNS": host}
     return {"SPARK_DAEMON_MEMORY": DAEMON_MEMORY, **environment, "SPARK_DAEMON_JAVA_OPTS": options}
 

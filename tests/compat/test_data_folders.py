@@ -18,9 +18,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from tests.compat.apache_kafka import ApacheKafka, ZooKeeper
 from tests.compat.confluent import commit_offsets
 from tests.compat.records import WAIT_S, until
+from tests.support.apache_kafka import ApacheKafka, ZooKeeper
 from tests.support.processes import BrokerProcess
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]

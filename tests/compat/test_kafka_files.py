@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from gregor.broker.cli import verify
 from gregor.broker.cli.dump_log import command as dump_log
-from tests.compat.apache_kafka import ApacheKafka
 from tests.compat.records import CODECS, WAIT_S, until
 from tests.storage.test_dump_log import DUMP
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_tools import KafkaTools
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]

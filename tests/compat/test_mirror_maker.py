@@ -20,9 +20,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.compat.apache_kafka import ApacheKafka
 from tests.compat.confluent import commit_offsets, read_to_end, reading
 from tests.compat.records import WAIT_S, until
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.certificates import Certificates
 from tests.support.connect import ConnectProcess
 from tests.support.gregor_cluster import REPLICATED, GregorCluster

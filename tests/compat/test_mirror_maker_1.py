@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.compat.apache_kafka import ApacheKafka
 from tests.compat.confluent import read_to_end, reading
 from tests.compat.records import WAIT_S, until
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka import java_command
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]

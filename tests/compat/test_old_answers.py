@@ -12,9 +12,9 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import CreateTopicsRequest, FetchRequest, FindCoordinatorRequest, ProduceRequest
 from gregor.protocol.records.batch import iter_batches
 from gregor.protocol.records.compression import GZIP, LZ4, SNAPPY
-from tests.compat.apache_kafka import ApacheKafka
 from tests.compat.old_message_sets import TOPICS, packed_cases, plain_cases
 from tests.compat.old_requests import Asked, consumed, filled_topics, other_requests
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.processes import BrokerProcess
 from tests.support.wire import RawConnection
 

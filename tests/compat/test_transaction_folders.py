@@ -10,10 +10,10 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from tests.compat.apache_kafka import ApacheKafka, ZooKeeper
 from tests.compat.confluent import read_to_end, reading
 from tests.compat.records import WAIT_S, until
 from tests.storage.test_dump_log import DUMP
+from tests.support.apache_kafka import ApacheKafka, ZooKeeper
 from tests.support.kafka_tools import KafkaTools
 from tests.support.processes import BrokerProcess
 

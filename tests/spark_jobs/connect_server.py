@@ -16,6 +16,7 @@ from pathlib import Path
 from gregor.spark_jobs.connector import connector_jars
 from gregor.spark_jobs.installation import spark_home
 from gregor.spark_jobs.java import require_java
+from gregor.spark_jobs.launch.shared_classes import combined
 from gregor.spark_jobs.session import SHORT_JOB
 from tests.support.processes import clean_environment, free_port
 
@@ -52,7 +53,7 @@ def connect_server(folder: Path, master: str = "local[1]") -> Iterator[str]:
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    environment = {**clean_environment(), "SPARK_SUBMIT_OPTS": SHORT_JOB, "PYSPARK_PYTHON": str(python)}
+    environment = {**clean_environment(), "SPARK_SUBMIT_OPTS": combined(SHORT_JOB), "PYSPARK_PYTHON": str(python)}
     log = folder / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

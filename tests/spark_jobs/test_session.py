@@ -10,6 +10,8 @@ import pytest
 
 from gregor.spark_jobs import session
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.installation import spark_home
+from gregor.spark_jobs.launch import shared_classes
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def variables_at_launch(monkeypatch: pytest.MonkeyPatch, **environ: str) -> dict
     )
     for name in names:
         monkeypatch.delenv(name, raising=False)
-    for name, value in environ.items():
+    for name, value in {"XDG_CACHE_HOME": os.devnull, **environ}.items():
         monkeypatch.setenv(name, value)
     before = dict(os.environ)
     with session.launch_environment():
@@ -152,6 +154,18 @@ def test_launch_keeps_the_settings_of_the_user(monkeypatch: pytest.MonkeyPatch, 
 def test_other_options_of_the_jvm_are_kept_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     option = variables_at_launch(monkeypatch, SPARK_SUBMIT_OPTS="-Xshare:auto")["SPARK_SUBMIT_OPTS"]
     assert option is not None and option.startswith("-Xshare:auto -Dlog4j2.configurationFile=")
+
+
+def test_the_archive_of_classes_is_used_if_it_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    java = tmp_path / "java"
+    java.touch()
+    monkeypatch.setattr(shared_classes, "find_java", lambda: str(java))
+    file = shared_classes.archive_file(spark_home(), str(java))
+    file.parent.mkdir()
+    file.touch()
+    option = variables_at_launch(monkeypatch, XDG_CACHE_HOME=str(tmp_path))["SPARK_SUBMIT_OPTS"]
+    assert option is not None and option.startswith(f"-XX:SharedArchiveFile={file} -Dlog4j2.configurationFile=")
 
 
 def test_connect_server_of_the_settings_or_of_the_environment() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from gregor.spark_jobs.launch.shared_classes import combined
 from gregor.spark_jobs.session import PROVIDER_CLASS, SHORT_JOB, has_class
 from tests.spark_jobs.topics import Topics
 from tests.support.processes import ROOT
@@ -41,7 +42,7 @@ spark.stop()
 def environment(**more: str) -> dict[str, str]:
     """As in a shell without the virtual environment on the PATH, and nothing that helps Python to find the project."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK", "PYSPARK"))}
-    kept["SPARK_SUBMIT_OPTS"] = SHORT_JOB
+    kept["SPARK_SUBMIT_OPTS"] = combined(SHORT_JOB)
     path = [folder for folder in os.environ["PATH"].split(os.pathsep) if Path(folder) != BIN]
     return {**kept, "PATH": os.pathsep.join(path), **more}
 

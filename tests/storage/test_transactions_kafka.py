@@ -24,7 +24,7 @@ from gregor.storage.producers.verification import OptionalGuard
 from gregor.storage.recovery.recovery import FolderLoader, LogCheckpoint
 from tests.storage.logs import append_marker, log_config, sequenced
 from tests.storage.transaction_twin import index_entries
-from tests.support.kafka import kafka_jars
+from tests.support.kafka import java_command
 
 SEGMENT_BYTES = 1000
 PRODUCERS = (1, 2, 3, 4)
@@ -38,10 +38,12 @@ class Kafka:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            ["java", "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars()}/*",
-             str(pathlib.Path(__file__).with_name("TransactionLogs.java"))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+            java_command(str(pathlib.Path(__file__).with_name("TransactionLogs.java"))),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
 
     def __call__(self, *words: object) -> str:
         assert self.process.stdin is not None

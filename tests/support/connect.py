@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import pathlib
 import shlex
 import shutil
@@ -12,11 +11,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
-from tests.support.kafka import java_command, kafka_jars
+from tests.support.jvm import class_path, small_jvm
+from tests.support.kafka import kafka_jars
 from tests.support.processes import ROOT
 
 VERSION = "4.3.1"
@@ -86,10 +86,9 @@ class ConnectProcess:
         config, log4j = folder / f"{name}.properties", folder / "log4j2.yaml"
         config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         log4j.write_text(_LOG4J)
-        command = java_command(main_class, str(config), heap_mb=HEAP_MB, version=VERSION)
-        command[command.index("-cp") + 1] += f"{os.pathsep}{connect_jars()}/*"
-        command.insert(command.index("-cp"), f"-Dlog4j2.configurationFile={log4j}")
-        self._command = command
+        jars = [kafka_jars(VERSION), connect_jars()]
+        options = [*small_jvm(*jars, heap_mb=HEAP_MB), f"-Dlog4j2.configurationFile={log4j}"]
+        self._command = ["java", *options, "-cp", class_path(jars), main_class, str(config)]
 
     def start(self) -> None:
         with self.output.open("ab") as output:
@@ -114,7 +113,7 @@ class ConnectProcess:
             self._process.kill()
             self._process.wait()
 
-    def __enter__(self) -> ConnectProcess:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from tests.support.jvm import class_path, small_jvm
 from tests.support.processes import ROOT
 
 RELEASES = (
@@ -85,8 +86,8 @@ def java_command(
     quiet = jars / "quiet-log4j2.yaml"
     if not quiet.exists():
         quiet.write_text(QUIET_LOG4J)
-    options = [f"-Xmx{heap_mb}M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={quiet}"]
-    return ["java", *options, "-cp", f"{jars}/*", main_class, *arguments]
+    options = [*small_jvm(jars, heap_mb=heap_mb), f"-Dlog4j2.configurationFile={quiet}"]
+    return ["java", *options, "-cp", class_path([jars]), main_class, *arguments]
 
 
 def run_kafka_tool(

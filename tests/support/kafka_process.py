@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
+from tests.support.jvm import class_path, small_jvm
 from tests.support.kafka import kafka_jars
 from tests.support.processes import BrokerProcess
 
@@ -16,8 +17,6 @@ log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %c{1} %m%n
 """
-SMALL_JVM = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""Starts fast and lies light beside others: for tests, not for measurements."""
 SIGTERM_EXIT = 143
 """Exit code of a JVM that was stopped by a signal."""
 
@@ -33,7 +32,7 @@ class KafkaProcess(BrokerProcess):
         folder: pathlib.Path,
         overrides: dict[str, str],
         port: int | None = None,
-        jvm: tuple[str, ...] = SMALL_JVM,
+        jvm: tuple[str, ...] | None = None,
     ) -> None:
         super().__init__(folder, overrides, port)
         self.output = folder / "kafka.out"
@@ -44,8 +43,8 @@ class KafkaProcess(BrokerProcess):
         log4j.write_text(QUIET_LOG4J)
         settings.write_text("".join(f"{key}={value}\n" for key, value in self.overrides.items()))
         jars = kafka_jars(VERSION)
-        options = [*self._jvm, f"-Dlog4j.configuration=file:{log4j}"]
-        return ["java", *options, "-cp", f"{jars}/*", "kafka.Kafka", str(settings)]
+        options = [*(self._jvm or small_jvm(jars)), f"-Dlog4j.configuration=file:{log4j}"]
+        return ["java", *options, "-cp", class_path([jars]), "kafka.Kafka", str(settings)]
 
     def stop(self) -> int:
         """As BrokerProcess.stop; a JVM that ended by the signal has ended well: 0."""

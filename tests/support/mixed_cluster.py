@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from tests.support.earlier_gregor import EarlierGregor
-from tests.support.kafka_process import SMALL_JVM, KafkaProcess
+from tests.support.kafka_process import KafkaProcess
 from tests.support.processes import BrokerProcess, free_port
 from tests.support.zookeeper import ZooKeeperProcess, retry
 
@@ -60,7 +60,7 @@ class MixedCluster:
         folder: pathlib.Path,
         kinds: Sequence[str],
         overrides: dict[str, str] | None = None,
-        jvm: tuple[str, ...] = SMALL_JVM,
+        jvm: tuple[str, ...] | None = None,
         tick_ms: int = 500,
         more: Callable[[int, int], dict[str, str]] | None = None,
     ) -> None:

@@ -24,9 +24,9 @@ from gregor.spark_jobs.source.stream import Stream
 from tests.spark_jobs.client.test_offsets import committed
 from tests.spark_jobs.topics import CLIENT_S
 from tests.support.gregor_cluster import until
+from tests.support.jvm import class_path, small_jvm
 from tests.support.kafka import kafka_jars
 from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
-from tests.support.kafka_process import SMALL_JVM
 from tests.support.processes import BrokerProcess, free_port
 from tests.support.zookeeper import ZooKeeperProcess
 
@@ -46,7 +46,8 @@ class OldKafka(BrokerProcess):
     def command(self) -> list[str]:
         settings = self.folder / "kafka.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self.overrides.items()))
-        return ["java", *SMALL_JVM, "-cp", f"{kafka_jars(OLD)}/*", "kafka.Kafka", str(settings)]
+        jars = kafka_jars(OLD)
+        return ["java", *small_jvm(jars), "-cp", class_path([jars]), "kafka.Kafka", str(settings)]
 
 
 class Kafka(NamedTuple):

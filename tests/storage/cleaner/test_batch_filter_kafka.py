@@ -15,7 +15,7 @@ from gregor.protocol.records.batch import Record, RecordBatch, build_batch
 from gregor.storage.cleaner.batch_filter import filter_batch, plain_records, with_delete_horizon
 from gregor.storage.cleaner.offset_map import OffsetMap
 from tests.storage.logs import NOW_MS
-from tests.support.kafka import kafka_jars
+from tests.support.kafka import java_command
 
 RETENTION_MS = 1000
 
@@ -101,10 +101,12 @@ def cases(count: int) -> list[Case]:
 def test_the_same_as_apache_kafka() -> None:
     given = cases(400)
     done = subprocess.run(
-        ["java", "-Xmx256M", "-XX:+UseSerialGC", "-cp", f"{kafka_jars()}/*",
-         str(pathlib.Path(__file__).with_name("FilterBatches.java"))],
-        input="".join(case.line() for case in given), capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        java_command(str(pathlib.Path(__file__).with_name("FilterBatches.java"))),
+        input="".join(case.line() for case in given),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     answers = done.stdout.split()
     assert len(answers) == len(given)

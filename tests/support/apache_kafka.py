@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 
+from tests.support.jvm import class_path, small_jvm
 from tests.support.kafka import kafka_jars
 from tests.support.processes import answers_metadata, free_port
 
@@ -48,8 +49,8 @@ class Java:
         config = folder / "log4j.properties"
         config.write_text(_LOG4J)
         self.output = folder / f"{name}.out"
-        options = ["-Xmx300M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{config}"]
-        command = ["java", *options, "-cp", f"{jars}/*", main_class, *arguments]
+        options = [*small_jvm(jars, heap_mb=300), f"-Dlog4j.configuration=file:{config}"]
+        command = ["java", *options, "-cp", class_path([jars]), main_class, *arguments]
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=folder

@@ -1,0 +1,37 @@
+"""Options of JVMs that start fast and lie light beside others: for tests, not for measurements.
+
+A JVM parses and verifies thousands of classes at each start, more than half of the work of a tool or of a broker until
+it has started. With an archive of these classes (class data sharing, JEP 310 and 350) it maps them into its memory.
+`python -m tests.support.class_archives` makes the archives; without them everything runs, only slower.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+ARCHIVE = "classes.jsa"
+
+
+def class_path(folders: Sequence[Path]) -> str:
+    """Return the class path of all jars in the folders."""
+    return os.pathsep.join(f"{folder}/*" for folder in folders)
+
+
+def archive_file(folders: Sequence[Path]) -> Path:
+    """Return the place of the archive for the class path of these folders."""
+    return folders[-1] / ARCHIVE
+
+
+def small_jvm(*folders: Path, heap_mb: int = 256) -> list[str]:
+    """Return the options of a JVM whose class path begins with the jars in the folders.
+
+    A JVM that the archive does not fit, such as one of another version, runs without it.
+    """
+    options = [f"-Xmx{heap_mb}M", *SMALL]
+    archive = archive_file(folders)
+    if archive.exists():
+        options += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:class+path=off"]
+    return options
