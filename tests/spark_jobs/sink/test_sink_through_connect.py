@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,50 +26,66 @@ pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
 PROGRAM = Path(__file__).with_name("connect_program.py")
 FUNCTION = b"pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 TASKS_START_AGAIN = "local[1,3]"
+FENCED = r"another query \(id [\w-]+, run [\w-]+\) was started later with the transactional id 'through connect'"
 
 
-def function_of(folder: Path) -> int:
-    """Return the process of the function for foreachBatch, of the server that runs in the folder."""
-    processes = [int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit()]
-    functions = [one for one in processes if FUNCTION in command_of(one)]
-    [found] = [one for one in functions if os.readlink(f"/proc/{one}/cwd") == str(folder)]
-    return found
+class Server(NamedTuple):
+    """A server of Spark Connect, and the folder that it runs in."""
+
+    address: str
+    folder: Path
+
+    def functions(self) -> set[int]:
+        """Return the processes of functions for foreachBatch."""
+        processes = [int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit()]
+        functions = [one for one in processes if FUNCTION in command_of(one)]
+        return {one for one in functions if os.readlink(f"/proc/{one}/cwd") == str(self.folder)}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    with connect_server(folder, TASKS_START_AGAIN) as address:
+        yield Server(address, folder)
 
 
 class Query:
     """The runs of connect_program.py, and its input."""
 
-    def __init__(self, topics: Topics, folder: Path) -> None:
-        self._topics, self._folder = topics, folder
-        self._target = topics.create(1)
+    def __init__(self, topics: Topics, folder: Path, target: str) -> None:
+        self._topics, self._folder, self._target = topics, folder, target
         self._log = folder / "client.log"
-        self._rows: list[bytes] = []
+        self.rows: list[bytes] = []
         self.checkpoint = folder / "checkpoint"
-        (folder / "in").mkdir()
+        (folder / "in").mkdir(parents=True)
 
     def add_file(self, *rows: str) -> None:
         (self._folder / f".{rows[0]}").write_text("".join(f"{row}\n" for row in rows))
         (self._folder / f".{rows[0]}").rename(self._folder / "in" / f"{rows[0]}.txt")
-        self._rows += [row.encode() for row in rows]
+        self.rows += [row.encode() for row in rows]
 
     def run_to_the_end(self, server: str) -> None:
         while (code := self._started(server, "once").wait(PATIENCE_S)) and BUSY in self._log.read_text():
             pass
         assert code == 0, self._log.read_text()
 
-    def run_until_the_function_is_killed(self, server: str, *rows: str) -> None:
-        """Run until the first batch is committed; the next one, of the given rows, has no function and fails."""
+    def run_until_it_fails(self, server: str, fault: Callable[[], None], *rows: str) -> str:
+        """Run until the first batch is committed, then let the fault happen; the next batch, of the given rows, fails.
+
+        Return the log of the client.
+        """
         client = self._started(server)
         try:
             while not self._has_committed(client):
                 assert BUSY in self._log.read_text(), self._log.read_text()
                 client = self._started(server)
-            os.kill(function_of(self._folder), signal.SIGKILL)
+            fault()
             self.add_file(*rows)
             assert client.wait(PATIENCE_S) == 1, self._log.read_text()
         finally:
             client.kill()
             client.wait()
+        return self._log.read_text()
 
     def _has_committed(self, client: subprocess.Popen[bytes]) -> bool:
         """Wait for the first batch; return False if the client has ended without it."""
@@ -87,22 +105,41 @@ class Query:
         """Return the reports of all tasks that have written a partition, or refused to."""
         return [json.loads(line) for line in (self._folder / "reports").read_text().splitlines()]
 
-    def require_each_row_once(self) -> None:
-        assert [value for _, value in committed(self._topics, self._target)] == self._rows
+
+def values(topics: Topics, topic: str) -> list[bytes | None]:
+    return [value for _, value in committed(topics, topic)]
 
 
-def test_each_row_is_there_once_after_the_end_of_a_task_and_of_the_function(topics: Topics, tmp_path: Path) -> None:
-    query = Query(topics, tmp_path)
+def test_each_row_is_there_once_after_the_end_of_a_task_and_of_the_function(
+    topics: Topics, server: Server, tmp_path: Path
+) -> None:
+    target = topics.create(1)
+    query = Query(topics, tmp_path, target)
+    before = server.functions()
+
+    def kill_the_function() -> None:
+        (function,) = server.functions() - before
+        os.kill(function, signal.SIGKILL)
+
     query.add_file("a", "b", "c")
-    with connect_server(tmp_path, TASKS_START_AGAIN) as server:
-        query.run_until_the_function_is_killed(server, "d", "e")
-        died, refused, repeated = query.reports()
-        assert died["records"] == repeated["records"] == 3
-        assert "Spark has started a task again" in refused["failure"] and refused["repeatable"]
-        query.run_to_the_end(server)
-        query.require_each_row_once()
-        forget_last_commit(query.checkpoint)  # as if the function had been killed before it
-        query.add_file("f")
-        query.run_to_the_end(server)
-    query.require_each_row_once()
+    query.run_until_it_fails(server.address, kill_the_function, "d", "e")
+    died, refused, repeated = query.reports()
+    assert died["records"] == repeated["records"] == 3
+    assert "Spark has started a task again" in refused["failure"] and refused["repeatable"]
+    query.run_to_the_end(server.address)
+    assert values(topics, target) == query.rows
+    forget_last_commit(query.checkpoint)  # as if the function had been killed before it
+    query.add_file("f")
+    query.run_to_the_end(server.address)
+    assert values(topics, target) == query.rows
     assert [report["records"] for report in query.reports()[3:]] == [2, 1]
+
+
+def test_a_query_with_another_checkpoint_ends_the_older_one(topics: Topics, server: Server, tmp_path: Path) -> None:
+    target = topics.create(1)
+    older, newer = (Query(topics, tmp_path / name, target) for name in ("older", "newer"))
+    older.add_file("a", "b")
+    newer.add_file("c")
+    failure = older.run_until_it_fails(server.address, lambda: newer.run_to_the_end(server.address), "d")
+    assert re.search(FENCED, failure), failure
+    assert values(topics, target) == [b"a", b"b", b"c"]
