@@ -1,5 +1,7 @@
 """A partition of an internal topic that this broker coordinates: its shard, its offsets, and what waits there."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 

@@ -1,5 +1,7 @@
 """The partition of an internal topic that coordinates a group or a transactional id."""
 
+from __future__ import annotations
+
 import struct
 from functools import lru_cache
 

@@ -4,6 +4,8 @@ The broker implements the first two over its replicas of the internal topic; the
 event loop. Tests implement all three in memory.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 

@@ -6,6 +6,8 @@ is loaded in a fraction of the time. Tombstones, records of transactions and mar
 counts is that of the log.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

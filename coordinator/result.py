@@ -4,6 +4,8 @@ An operation never changes hard state: its result has the records that would, an
 are committed. The runtime appends the records, replays them (that is the change) and completes the responses at commit.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,18 +68,18 @@ class Result:
     marker: EndTransaction | None = None
     confirms_below: int = 0
 
-    def answer_instead(self, response: Any) -> "Result":
+    def answer_instead(self, response: Any) -> Result:
         """Answer with this in place of the present response, and return the result."""
         self.response = response
         return self
 
-    def answer_through(self, pending: Deferred[Any]) -> "Result":
+    def answer_through(self, pending: Deferred[Any]) -> Result:
         """Complete an answer that was given before with the response, and return the result, which has none then."""
         self.releases.append((pending, self.response))
         self.response = None
         return self
 
-    def begin_with(self, records: list[Record], on_failure: Callable[[ErrorCode], None] | None = None) -> "Result":
+    def begin_with(self, records: list[Record], on_failure: Callable[[ErrorCode], None] | None = None) -> Result:
         """Write these records before the present ones, and return the result. `on_failure` replaces the present one,
         if it is given."""
         self.records = records + self.records

@@ -10,6 +10,8 @@ Reads do not wait for long. With a replica in sync that does not fetch the high 
 has timed out no other read waits until the high watermark moves. Writes wait or are refused.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator

@@ -1,5 +1,7 @@
 """The timers of a shard over an event loop."""
 
+from __future__ import annotations
+
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
@@ -100,10 +102,10 @@ class LoopTimers:
             self.cancel(key)
         self._due_entries.clear()
 
-    def _arm(self, key: Hashable, entry: "_TimerEntry") -> None:
+    def _arm(self, key: Hashable, entry: _TimerEntry) -> None:
         entry.arm(self._loop.call_at(entry.deadline, self._due, key, entry))
 
-    def _due(self, key: Hashable, entry: "_TimerEntry") -> None:
+    def _due(self, key: Hashable, entry: _TimerEntry) -> None:
         if self._entries.get(key) is not entry:
             return  # it was armed anew while it waited for its turn, and has fired
         if entry.deadline > entry.armed_for:

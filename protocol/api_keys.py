@@ -3,6 +3,8 @@
 A key has a name here even if it has no schema; the APIs that can be encoded and decoded are those of `messages`.
 """
 
+from __future__ import annotations
+
 from enum import IntEnum
 
 

@@ -3,6 +3,8 @@
 The codes, their names, and the choice of those that a client may retry are those of Apache Kafka 4.3 (class Errors).
 """
 
+from __future__ import annotations
+
 from enum import IntEnum
 
 

@@ -1,5 +1,7 @@
 """Uuids as Kafka writes them (KIP-516): 16 bytes on the wire, 22 characters of url-safe base64 in text."""
 
+from __future__ import annotations
+
 import base64
 import binascii
 import os

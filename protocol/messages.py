@@ -19,6 +19,8 @@ use.
   ApiMessage.
 """
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The name of a partition, in one type for all packages."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 

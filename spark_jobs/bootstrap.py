@@ -1,5 +1,7 @@
 """A check that a broker accepts connections, because Spark's client needs three minutes to report that none does."""
 
+from __future__ import annotations
+
 import re
 import socket
 

@@ -1,5 +1,7 @@
 """`gregor spark`: runs a job or a cluster, or prints the jars that Spark needs."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Callable, Sequence

@@ -1,5 +1,7 @@
 """Spark's Kafka connector: which version runs on which Spark, and its jars."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from gregor.spark_jobs.errors import JobError

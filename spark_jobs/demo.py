@@ -5,6 +5,8 @@ The counts are written to a second topic, and consumed by the same client that p
 directions of both clients are part of the demonstration.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import signal
@@ -144,7 +146,7 @@ def running_broker(folder: Path) -> Iterator[str]:
     _print("Broker:   stopped cleanly")
 
 
-def _stop(process: "subprocess.Popen[bytes]") -> int | None:
+def _stop(process: subprocess.Popen[bytes]) -> int | None:
     """Terminate the process; return its exit code, or None if it had to be killed."""
     process.terminate()
     try:
@@ -155,7 +157,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> int | None:
         return None
 
 
-def _wait_until_ready(bootstrap: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def _wait_until_ready(bootstrap: str, process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until the broker answers a metadata request; a listening port alone does not suffice."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient

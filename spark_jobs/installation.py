@@ -1,5 +1,7 @@
 """The PySpark of this Python: its version and its folder, both without importing it."""
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Mapping

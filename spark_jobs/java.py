@@ -4,6 +4,8 @@ Spark's launch scripts run `$JAVA_HOME/bin/java`, else `java` from the PATH. The
 Java that is checked is the Java that runs.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import shutil

@@ -6,6 +6,8 @@ forty lines at each start. Therefore PySpark's resolver (Ivy) is run here once, 
 repository first, the local one only as a fallback. The folder of the result exists only when it is complete.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import subprocess

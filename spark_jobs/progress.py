@@ -1,5 +1,7 @@
 """The run of a streaming query until it ends or a signal stops it: progress lines, signals, short errors."""
 
+from __future__ import annotations
+
 import ast
 import json
 import math

@@ -4,6 +4,8 @@ Spark imports every module whose name begins with `pyspark_` into each session t
 one imports only what Spark itself needs for that; gregor is loaded by the first query on the source.
 """
 
+from __future__ import annotations
+
 from pyspark.sql.datasource import DataSource
 
 

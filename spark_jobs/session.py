@@ -9,6 +9,8 @@ Settings of the caller of spark-submit (or of spark-defaults.conf) are kept; onl
 * no web page, no progress bar, and a quiet log.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import sys
@@ -53,7 +55,7 @@ def open_session(
     log_file: Path | None = None,
     jvm_options: str = "",
     packages: Iterable[Package] = (),
-) -> "SparkSession":
+) -> SparkSession:
     """Return the session of this process, with the connector and the packages.
 
     The `settings` have precedence over all other settings. If this process starts the JVM, the JVM has the
@@ -98,7 +100,7 @@ def remote_server(settings: Mapping[str, str], environ: Mapping[str, str] = os.e
     return settings.get("spark.remote") or environ.get("SPARK_REMOTE") or None
 
 
-def _connected(remote: str, app_name: str, settings: Mapping[str, str]) -> "SparkSession":
+def _connected(remote: str, app_name: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -150,7 +152,7 @@ def reader_of_streams(spark: str) -> dict[str, str]:
     return READER_OF_STREAMS.get(".".join(spark.split(".")[:2]), {})
 
 
-def with_reader_of_streams(spark: "SparkSession") -> "SparkSession":
+def with_reader_of_streams(spark: SparkSession) -> SparkSession:
     """Return a session of Spark Connect with the settings that the version of its server needs, where it has none."""
     for key, value in reader_of_streams(spark.version).items():
         if not spark.conf.get(key, None):
@@ -168,7 +170,7 @@ def local_cores(master: str) -> int | None:
     return max(1, int(match.group(1) or 1))
 
 
-def _started_jvm(given: "SparkConf", log_file: Path | None, jvm_options: str) -> Any:
+def _started_jvm(given: SparkConf, log_file: Path | None, jvm_options: str) -> Any:
     """Return the JVM of this process: that of spark-submit, that of an earlier session, or a new one.
 
     A new one has the settings on its command line, as some (`spark.driver.memory`) have an effect only there.
@@ -250,7 +252,7 @@ def _conf_folder_has_log_settings() -> bool:
     return any((folder / f"log4j2.{kind}").exists() for kind in ("properties", "xml", "yaml", "json"))
 
 
-def add_packages(spark: "SparkSession", packages: Iterable[Package]) -> None:
+def add_packages(spark: SparkSession, packages: Iterable[Package]) -> None:
     """Add packages to a session that runs already, for its driver and its executors.
 
     A package whose settings Spark reads only at the start of a session (`spark.sql.extensions`) is given to

@@ -11,6 +11,8 @@ batch with the same number and the same records, so that a batch must write the 
   an earlier attempt may have left. The totals are the sums over the folders, `read_parquet_counts`.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Mapping
 from typing import TextIO

@@ -6,6 +6,8 @@ client settings (`kafka.security.protocol`), the others its own (`startingOffset
 `failOnDataLoss`, `maxOffsetsPerTrigger`, `startingTimestamp` ...).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession

@@ -229,3 +229,21 @@ def test_jars_are_fetched_before_the_tests_that_need_them() -> None:
     for path in fetching:
         assert '__name__ == "__main__"' in path.read_text(), path
         assert f"python -m tests.support.{path.stem}\n" in runs, path
+
+
+def test_every_module_postpones_its_annotations() -> None:
+    """One style: names in annotations need no quotes, and cost nothing at the start."""
+
+    def has_annotations(tree: ast.AST) -> bool:
+        return any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) for node in ast.walk(tree))
+
+    sources = {path: path.read_text() for path in SOURCES}
+    without = [path for path, text in sources.items() if "from __future__ import annotations" not in text]
+    assert [path for path in without if has_annotations(ast.parse(sources[path]))] == []
+
+
+def test_loggers_of_modules_have_one_name() -> None:
+    """`_log`; `gregor.broker.log.logger` is the one of the daemon, which many modules use."""
+    own = re.compile(r"^(\w+) = logging\.getLogger\(__name__\)", re.MULTILINE)
+    found = {path: own.findall(path.read_text()) for path in SOURCES if path != ROOT / "broker" / "log.py"}
+    assert {path: names for path, names in found.items() if set(names) - {"_log"}} == {}

@@ -40,7 +40,7 @@ _WINDOWS = 6
 """In a minute; the one that has just begun is added to them."""
 _FRAMES_NAMED = 3
 
-logger = logging.getLogger("gregor.stalls")
+_log = logging.getLogger("gregor.stalls")
 
 
 class Lag(NamedTuple):
@@ -109,10 +109,10 @@ class LagMeter:
         self._windows[-1].add(lasted_ms, busy_ms)
         if lasted_ms >= LIMIT_MS:
             self.latest = lag = Lag(lasted_ms, busy_ms, doing)
-            logger.debug("%s", _described(lag))
+            _log.debug("%s", _described(lag))
             if lasted_ms >= WARN_MS and now_s - self._warned_s >= _WARN_EVERY_S:
                 self._warned_s = now_s
-                logger.warning("%s", _described(lag))
+                _log.warning("%s", _described(lag))
 
     def roll(self, now_s: float) -> bool:
         """Begin a new window of 10 s if it is time; return whether it was."""
@@ -177,7 +177,7 @@ class LoopLag(LagMeter):
             if hasattr(signal, "setitimer"):
                 signal.setitimer(signal.ITIMER_PROF, 0)
                 signal.signal(signal.SIGCONT, signal.SIG_DFL)
-            logger.info("event loop lag: %s", self.total)
+            _log.info("event loop lag: %s", self.total)
 
     # SIGPROF keeps its handler after `stop`: a signal that is still on its way would end the process.
     def worked(self, _signal: int, frame: FrameType | None) -> None:
@@ -211,7 +211,7 @@ class LoopLag(LagMeter):
             self._minute_end_s = now_s + _WINDOW_S * _WINDOWS
             minute = self.last_minute()
             if minute.longest_ms >= LIMIT_MS:
-                logger.info("event loop lag in the last minute: %s", minute)
+                _log.info("event loop lag in the last minute: %s", minute)
         self._tick_later(now_s)
 
     def _tick_later(self, now_s: float) -> None:

@@ -1,5 +1,7 @@
 """The settings of the group coordinator, typed, with Kafka's defaults."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from gregor.config.broker import BrokerConfig
@@ -24,7 +26,7 @@ class GroupConfig:
     load_buffer_bytes: int = 5 * 1024 * 1024
 
     @classmethod
-    def from_broker(cls, broker: BrokerConfig) -> "GroupConfig":
+    def from_broker(cls, broker: BrokerConfig) -> GroupConfig:
         """Read the settings of this broker."""
         return cls(
             min_session_timeout_ms=broker["group.min.session.timeout.ms"],

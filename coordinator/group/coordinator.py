@@ -4,6 +4,8 @@ Methods have messages of `protocol.messages` as arguments and results; errors ar
 them. Authorization, quotas, topic ids and the existence of topics are the caller's business.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -121,7 +123,7 @@ class GroupCoordinator:
         """The topic has this many partitions."""
         self.partition_count = count
 
-    def on_elected(self, partition: int, leader_epoch: int) -> "asyncio.Task[None] | None":
+    def on_elected(self, partition: int, leader_epoch: int) -> asyncio.Task[None] | None:
         """This broker leads the partition now: its groups are loaded. Returns the load, which can be awaited."""
         return None if self._closed else self._runtime.elect(partition, leader_epoch)
 

@@ -5,6 +5,8 @@ soft state: it begins as the state in the log, runs ahead of that during a rebal
 replayed. A coordinator that loses it loses a rebalance, no more: members join again after their next request.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -105,7 +107,7 @@ class Membership:
     # --- from and to the log
 
     @classmethod
-    def from_metadata(cls, group_id: str, metadata: GroupMetadataValue | None) -> "Membership":
+    def from_metadata(cls, group_id: str, metadata: GroupMetadataValue | None) -> Membership:
         """Make the membership that the log describes; it is empty if the log has no generation."""
         membership = cls(group_id)
         if metadata is not None:

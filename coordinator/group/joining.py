@@ -4,6 +4,8 @@ v4: a dynamic member without id is sent one and joins again with it (KIP-394). v
 protocol type is in the response. v9: the response may let a static leader that came back skip the assignment.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -40,7 +42,7 @@ class Joiner(NamedTuple):
     rebalance_timeout_ms: int
 
     @classmethod
-    def of(cls, request: JoinGroupRequest, client_id: str | None, client_host: str, version: int) -> "Joiner":
+    def of(cls, request: JoinGroupRequest, client_id: str | None, client_host: str, version: int) -> Joiner:
         """v0 has no rebalance timeout of its own."""
         rebalance_ms = request.rebalance_timeout_ms
         return cls(

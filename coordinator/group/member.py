@@ -1,5 +1,7 @@
 """One member of a group, as the coordinator knows it while the group is loaded."""
 
+from __future__ import annotations
+
 from collections.abc import Container, Iterable
 from typing import Any, Protocol
 
@@ -108,7 +110,7 @@ class Member:
         return parked
 
     @classmethod
-    def from_record(cls, written: GroupMetadataValue.MemberMetadata, protocol: str | None, group_id: str) -> "Member":
+    def from_record(cls, written: GroupMetadataValue.MemberMetadata, protocol: str | None, group_id: str) -> Member:
         """The member as the log has it."""
         # Version 0 of the value had no rebalance timeout.
         rebalance_ms = written.session_timeout if written.rebalance_timeout == -1 else written.rebalance_timeout
@@ -155,7 +157,7 @@ class Member:
         """The protocol it wants most among those that all members speak."""
         return next(name for name in self.protocols if name in candidates)
 
-    def replaced_by(self, member_id: str, group_id: str) -> "Member":
+    def replaced_by(self, member_id: str, group_id: str) -> Member:
         """The same static member under a new id."""
         return Member(
             member_id,

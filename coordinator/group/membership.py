@@ -4,6 +4,8 @@ SyncGroup v5 carries the protocol type and name, which must be the group's (KIP-
 members, also static ones by instance id alone (KIP-345), so that an administrator can remove them.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable
 from functools import partial

@@ -10,6 +10,8 @@ tombstone removes the pending offset too, so the end of the transaction does not
 OffsetMetadataManager.
 """
 
+from __future__ import annotations
+
 from collections.abc import Container, Iterable, Mapping
 
 from gregor.coordinator.group.config import GroupConfig

@@ -3,6 +3,8 @@
 An operation of a shard cannot be interrupted; between the pieces other work proceeds.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 

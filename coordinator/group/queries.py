@@ -4,6 +4,8 @@ DescribeGroups v6 answers GROUP_ID_NOT_FOUND where older versions show a group i
 filters by state, v5 by type (KIP-518, KIP-848). For DescribeGroups a consumer group does not exist.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 
 from gregor.coordinator.group.group import Group

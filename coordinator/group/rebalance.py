@@ -5,6 +5,8 @@ generation, and waits for the leader's assignment, which the log then makes Stab
 Behaviour: Kafka's GroupMetadataManager, the parts named classicGroup…
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterable, Sequence
 from functools import partial

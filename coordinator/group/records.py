@@ -31,6 +31,8 @@ age can read; an offset with a retention of its own is written in version 1, the
 values of kind 3 and later are flexible (KIP-848). Kafka: GroupCoordinatorRecordSerde.
 """
 
+from __future__ import annotations
+
 import struct
 from functools import lru_cache
 from typing import Any, NamedTuple

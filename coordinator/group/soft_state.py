@@ -1,5 +1,7 @@
 """The soft state of a shard: live memberships with their parked answers, and timers."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from gregor.coordinator.group.group import Group, Membership

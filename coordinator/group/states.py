@@ -5,6 +5,8 @@ simple consumer, and returns to it by tombstone. A transition that is in no tabl
 ClassicGroupState.
 """
 
+from __future__ import annotations
+
 from enum import Enum, StrEnum, auto
 
 from gregor.protocol.errors import ErrorCode

@@ -4,6 +4,8 @@ Only the common start of all versions of Kafka's ConsumerProtocolSubscription is
 int32, then per topic a length int16 and its name in UTF-8.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterable
 

@@ -6,6 +6,8 @@ generation int32; since 3 a rack ?string. Assignment: version int16, partitions 
 newer version only appends fields.
 """
 
+from __future__ import annotations
+
 import struct
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """The causes of rebalances: an event, its member, and the reason that the client gave (KIP-800)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -55,7 +57,7 @@ class Identity(NamedTuple):
     client_host: str
 
     @classmethod
-    def of(cls, member: MemberView) -> "Identity":
+    def of(cls, member: MemberView) -> Identity:
         return cls(member.member_id, member.group_instance_id, member.client_id, member.client_host)
 
     @property

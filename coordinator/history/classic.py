@@ -3,6 +3,8 @@
 Soft state of a rebalance that is under way, no more: a coordinator that is unloaded loses it with the rebalance.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 

@@ -3,6 +3,8 @@
 A group that becomes one of the other protocol has the same tombstones, and keeps its history.
 """
 
+from __future__ import annotations
+
 from gregor.coordinator.history.rebalance import RebalanceLog
 
 

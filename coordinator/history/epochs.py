@@ -4,6 +4,8 @@ An epoch begins with the record that bumps it; the records before it in the log 
 member has reconciled with the target assignment of the epoch, or with the next epoch. (KIP-848)
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 

@@ -5,6 +5,8 @@ the eager protocol list none), when the member is removed, or when its new assig
 owner again when the assignment is written that contains it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -102,7 +104,7 @@ def owners(assignments: Mapping[str, Partitions]) -> Steps[dict[TopicPartitionKe
 def compare(
     before: Mapping[TopicPartitionKey, str],
     after: Mapping[TopicPartitionKey, str],
-    releases: "Releases",
+    releases: Releases,
     unowned: dict[TopicPartitionKey, int],
     ended_ms: int,
 ) -> Steps[Comparison]:
@@ -187,7 +189,7 @@ class Releases:
         self._claims = claims
 
     @classmethod
-    def of_members(cls, claims: Mapping[str, Iterable[Claim]], gone: Mapping[str, int]) -> "Steps[Releases]":
+    def of_members(cls, claims: Mapping[str, Iterable[Claim]], gone: Mapping[str, int]) -> Steps[Releases]:
         """Decode what the members claimed in their joins, each in a step; `gone` has the times of removed ones."""
         decoded: dict[str, list[_Claimed]] = {}
         for name, some in claims.items():

@@ -4,6 +4,8 @@ An observation holds references to what the coordinator has anyway; to decode an
 runs when no member waits.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -110,7 +112,7 @@ class Rebalance:
     steps: list[Step] = field(default_factory=list)
     """The consumer protocol has these instead of `before`, `claims` and `assigned`."""
 
-    def continue_from(self, superseded: "Rebalance") -> None:
+    def continue_from(self, superseded: Rebalance) -> None:
         """Begin where a rebalance has begun that assigned nothing: the assignments are older, and members may have
         given them up earlier."""
         self.before, self.before_ms = superseded.before, superseded.before_ms
@@ -136,7 +138,7 @@ class Rebalance:
         if size >= 0:
             self.size = size
 
-    def replaces(self, other: "Rebalance") -> None:
+    def replaces(self, other: Rebalance) -> None:
         """Count a rebalance that is not recorded because of this one, and those that it has replaced."""
         self.not_recorded += other.not_recorded + 1
 

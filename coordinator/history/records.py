@@ -6,6 +6,8 @@ A generation that is missing between two others was not recorded: its coordinato
 were too many rebalances at once, or a broker ended before it had written it.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -4,6 +4,8 @@ A group may have BURST rebalances recorded at once, and one more every REFILL_MS
 held, until it may be recorded, with the number of those that it replaced.
 """
 
+from __future__ import annotations
+
 from gregor.coordinator.history.rebalance import Rebalance
 
 BURST = 20

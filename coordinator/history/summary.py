@@ -1,5 +1,7 @@
 """From the observation of a rebalance to the value of its record: long work, in steps, when no member waits for it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 
 from gregor.coordinator.history.assignments import (

@@ -1,5 +1,7 @@
 """A rebalance in words: for the log, and for `gregor groups --history`."""
 
+from __future__ import annotations
+
 from gregor.protocol.messages import RebalanceValue
 
 LISTED = 3
@@ -13,7 +15,7 @@ def cause_text(cause: RebalanceValue.Cause) -> str:
     return f"{cause.trigger}: {', '.join(parts)}" if parts else cause.trigger
 
 
-def member_text(one: "RebalanceValue.Cause | RebalanceValue.Member") -> str:
+def member_text(one: RebalanceValue.Cause | RebalanceValue.Member) -> str:
     """A member by its instance id or member id, with client id and host; empty if there is none."""
     name = one.group_instance_id or one.member_id
     if not name:

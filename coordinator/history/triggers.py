@@ -4,6 +4,8 @@ The protocol has no field for it. It follows from the subscription before and no
 now, and the reason that newer clients give (KIP-800).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 

@@ -1,5 +1,7 @@
 """The settings of the transaction coordinator, typed, with Kafka's defaults."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from gregor.config.broker import BrokerConfig
@@ -22,7 +24,7 @@ class TransactionConfig:
     load_buffer_bytes: int = 5 * 1024 * 1024
 
     @classmethod
-    def from_broker(cls, broker: BrokerConfig) -> "TransactionConfig":
+    def from_broker(cls, broker: BrokerConfig) -> TransactionConfig:
         """Read the settings of this broker. Apache Kafka waits `request.timeout.ms` for the commit of a record."""
         return cls(
             max_timeout_ms=broker["transaction.max.timeout.ms"],

@@ -4,6 +4,8 @@ Methods have messages of `protocol.messages` as arguments and results; errors ar
 them. Authorization, quotas and the existence of topics are the caller's business.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -99,7 +101,7 @@ class TransactionCoordinator:
         """The topic has this many partitions."""
         self.partition_count = count
 
-    def on_elected(self, partition: int, leader_epoch: int) -> "asyncio.Task[None] | None":
+    def on_elected(self, partition: int, leader_epoch: int) -> asyncio.Task[None] | None:
         """This broker leads the partition now: its transactional ids are loaded. Returns the load, which can be
         awaited."""
         return None if self._closed else self._runtime.elect(partition, leader_epoch)

@@ -6,6 +6,8 @@ decision in the log sends the markers again. Behaviour: Kafka's TransactionCoord
 TransactionMarkerChannelManager.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable
 from functools import partial

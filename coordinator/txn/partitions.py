@@ -4,6 +4,8 @@ Each partition that is added makes a record of all partitions (Kafka's format). 
 them, so neither the addition nor the record may touch each one as an object of its own.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from gregor.protocol.topic_partition import TopicPartition
@@ -19,7 +21,7 @@ class PartitionSet(Set[TopicPartition]):
         self._topics = topics
 
     @classmethod
-    def of(cls, topics: Iterable[tuple[str, Iterable[int]]]) -> "PartitionSet":
+    def of(cls, topics: Iterable[tuple[str, Iterable[int]]]) -> PartitionSet:
         """Make a set of (topic, partitions)."""
         grouped: dict[str, frozenset[int]] = {}
         for topic, numbers in topics:
@@ -46,7 +48,7 @@ class PartitionSet(Set[TopicPartition]):
     def issuperset(self, partitions: Iterable[TopicPartition]) -> bool:
         return all(partition in self for partition in partitions)
 
-    def union(self, added: Iterable[TopicPartition]) -> "PartitionSet":
+    def union(self, added: Iterable[TopicPartition]) -> PartitionSet:
         """Return the set with more partitions."""
         more: dict[str, list[int]] = {}
         for topic, number in added:

@@ -1,5 +1,7 @@
 """The seams of the transaction coordinator besides those of every coordinator: producer ids and markers."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Protocol
 

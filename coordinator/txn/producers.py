@@ -4,6 +4,8 @@ Behaviour: Kafka's TransactionCoordinator.handleInitProducerId, handleAddPartiti
 handleVerifyPartitionsInTransaction.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection
 from functools import partial
 

@@ -3,6 +3,8 @@
 ListTransactions v1 filters by duration (KIP-994), v2 by a pattern (KIP-1152). Kafka: TransactionStateManager.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gregor.coordinator.txn.partitions import NO_PARTITIONS

@@ -16,6 +16,8 @@ that, only for transactions that need those fields. The partitions are null in s
 tombstone. Kafka: TransactionLog and TransactionVersion.transactionLogValueVersion.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable
 from functools import lru_cache

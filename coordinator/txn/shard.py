@@ -4,6 +4,8 @@
 alike. Operations read hard and soft state and return a Result.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,5 +1,7 @@
 """The state of a shard that its parts share: transactional ids, and what is remembered about them in memory only."""
 
+from __future__ import annotations
+
 from gregor.coordinator.txn.ports import Markers
 from gregor.coordinator.txn.states import TransactionState
 from gregor.coordinator.txn.transaction import ProducerIdAndEpoch, Transaction

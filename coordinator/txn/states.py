@@ -5,6 +5,8 @@ it by tombstone. A transition that is in no table is illegal. Behaviour: Kafka's
 TransactionCoordinator.endTransaction.
 """
 
+from __future__ import annotations
+
 from enum import Enum, StrEnum, auto
 
 from gregor.protocol.errors import ErrorCode

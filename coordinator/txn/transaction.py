@@ -3,6 +3,8 @@
 Kafka: TransactionMetadata and TxnTransitMetadata. Fields of its memory that are in no record are not here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -66,12 +68,12 @@ class Transaction(NamedTuple):
         return ProducerIdAndEpoch(self.next_producer_id, 0)
 
     @classmethod
-    def new(cls, producer_id: int, timeout_ms: int, now_ms: int) -> "Transaction":
+    def new(cls, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
         return cls(producer_id, 0, timeout_ms, TransactionState.EMPTY, now_ms)
 
     def initialised(
         self, identity: ProducerIdAndEpoch, timeout_ms: int, transaction_version: int, now_ms: int
-    ) -> "Transaction":
+    ) -> Transaction:
         """A producer begins anew as `identity`, which may have another producer id. With `transaction_version` 0 the
         log has no field for those that are tagged in its records."""
         tagged = transaction_version > 0
@@ -88,7 +90,7 @@ class Transaction(NamedTuple):
             previous_producer_id=self.producer_id if tagged and rotated else NO_PRODUCER_ID,
         )
 
-    def with_partitions(self, added: Collection[TopicPartition], client_version: int, now_ms: int) -> "Transaction":
+    def with_partitions(self, added: Collection[TopicPartition], client_version: int, now_ms: int) -> Transaction:
         return self._moved(
             TransactionState.ONGOING,
             now_ms,
@@ -97,7 +99,7 @@ class Transaction(NamedTuple):
             client_version=client_version,
         )
 
-    def decided(self, *, commit: bool, client_version: int, next_producer_id: int, now_ms: int) -> "Transaction":
+    def decided(self, *, commit: bool, client_version: int, next_producer_id: int, now_ms: int) -> Transaction:
         """The outcome, with a new epoch in the new protocol. An abort without any partition begins now, too."""
         bumped = client_version >= EPOCH_PER_TRANSACTION
         return self._moved(
@@ -110,12 +112,12 @@ class Transaction(NamedTuple):
             client_version=client_version,
         )
 
-    def fenced(self, now_ms: int) -> "Transaction":
+    def fenced(self, now_ms: int) -> Transaction:
         """The abort, in the old protocol, of a producer that must not continue: markers have the next epoch."""
         epoch = min(self.producer_epoch + 1, MAX_EPOCH)
         return self._moved(TransactionState.PREPARE_ABORT, now_ms, producer_epoch=epoch, client_version=0)
 
-    def completed(self, now_ms: int) -> "Transaction":
+    def completed(self, now_ms: int) -> Transaction:
         """All markers are written."""
         identity = self.identity_of_next
         rotated = identity.producer_id != self.producer_id
@@ -141,7 +143,7 @@ class Transaction(NamedTuple):
         client_version: int | None = None,
         previous_producer_id: int = NO_PRODUCER_ID,
         next_producer_id: int = NO_PRODUCER_ID,
-    ) -> "Transaction":
+    ) -> Transaction:
         if self.state not in PREDECESSORS[state]:
             raise ValueError(f"a transaction in state {self.state} cannot become {state}")
         return Transaction(

@@ -1,5 +1,7 @@
 """Python classes of messages, made from the schemas: slotted, with keyword arguments, for all versions at once."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, Self
 

@@ -3,6 +3,8 @@
 `decoder_source` and `encoder_source` write the source; this module keeps the functions by version.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Any
@@ -75,7 +77,7 @@ class Codec:
 
         return encode_in_steps
 
-    def _by_version(self, build: Callable[..., Any], error: type[Exception]) -> "_ByVersion":
+    def _by_version(self, build: Callable[..., Any], error: type[Exception]) -> _ByVersion:
         return _ByVersion(
             self.message, lambda version: build(self.message, version, self.classes, self.defaults()), error
         )

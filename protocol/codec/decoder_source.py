@@ -10,6 +10,8 @@ Rules of the generated code:
 - Memory is not allocated by a claimed count: a count whose smallest elements exceed the bytes left is refused before.
 """
 
+from __future__ import annotations
+
 from struct import calcsize
 from typing import Any
 

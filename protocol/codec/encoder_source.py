@@ -9,6 +9,8 @@ Rules of the generated code:
 - `out` is the output, `n` a length, `b` encoded bytes, `v` the current value.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

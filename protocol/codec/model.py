@@ -6,6 +6,8 @@ message counts. A schema that contradicts itself raises SchemaError when its mod
 cannot reach the wire.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -54,14 +56,14 @@ class Versions:
     """A closed range of versions; `last` is None if it has no end, and `Versions.NONE` is empty."""
 
     __slots__ = ("first", "last")
-    NONE: "Versions"
+    NONE: Versions
 
     def __init__(self, first: int, last: int | None) -> None:
         self.first = first
         self.last = last
 
     @classmethod
-    def parse(cls, text: str) -> "Versions":
+    def parse(cls, text: str) -> Versions:
         known = _PARSED.get(text)
         if known is not None:
             return known
@@ -88,10 +90,10 @@ class Versions:
             raise SchemaError(f"{self} has no end")
         return iter(range(self.first, self.last + 1))
 
-    def meets(self, other: "Versions") -> bool:
+    def meets(self, other: Versions) -> bool:
         return self.within(other) is not Versions.NONE
 
-    def within(self, other: "Versions") -> "Versions":
+    def within(self, other: Versions) -> Versions:
         """Return the range of the versions that are in both ranges."""
         first = max(self.first, other.first)
         last = self.last if other.last is None else other.last if self.last is None else min(self.last, other.last)
@@ -157,7 +159,7 @@ class Field:
         default: Any = _UNSET,
         tag: int | None = None,
         ignorable: bool = False,
-        fields: Sequence["Field"] = (),
+        fields: Sequence[Field] = (),
     ) -> None:
         self.name = name
         self.type = type
@@ -185,7 +187,7 @@ class Field:
     def is_struct(self) -> bool:
         return not (self.element in FIXED or self.element in VARIABLE)
 
-    def resolve(self, struct: "Struct") -> None:
+    def resolve(self, struct: Struct) -> None:
         """Bind the field of a struct type to that struct."""
         self.struct = struct
 

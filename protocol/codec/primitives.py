@@ -5,6 +5,8 @@ have at most five bytes and are at most 2^32 - 1. Longer encodings of a small nu
 A compact length is an unsigned varint of length + 1, and 0 means null.
 """
 
+from __future__ import annotations
+
 import struct as structs
 from typing import NoReturn, Protocol
 

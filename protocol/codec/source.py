@@ -1,6 +1,8 @@
 """The common base of the two code generators: lines with indentation, constants by name, sizes known from the
 schema."""
 
+from __future__ import annotations
+
 import struct as structs
 from typing import Any
 

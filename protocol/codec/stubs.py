@@ -1,5 +1,7 @@
 """Writes `messages.pyi`, the types of the message classes; with `--check` it only compares them."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator
 from pathlib import Path

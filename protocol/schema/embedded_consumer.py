@@ -4,6 +4,8 @@ Each begins with an int16, its version, and the fields of that version follow. A
 end, so a reader decodes what it does not know as the newest version that it knows (Kafka: ConsumerProtocol).
 """
 
+from __future__ import annotations
+
 from gregor.protocol.codec.model import Field, Message
 
 

@@ -8,6 +8,8 @@ Kafka's definitions have null defaults that are not in quotes, which its generat
 empty array and a struct of defaults, and a null is written.
 """
 
+from __future__ import annotations
+
 from gregor.protocol.codec.model import Field, Message, Struct
 
 

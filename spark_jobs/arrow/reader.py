@@ -25,7 +25,7 @@ from gregor.spark_jobs.errors import JobError
 MAX_ATTEMPTS = 3
 """Of reading files, in the mode that reads nothing else; each continues where the one before ended."""
 
-LOG = logging.getLogger("gregor.spark_jobs.arrow")
+_log = logging.getLogger("gregor.spark_jobs.arrow")
 
 _idle: defaultdict[ClientSettings, list[Cluster]] = defaultdict(list)
 """Clusters whose connections no task uses: a worker process executes one task after the other."""
@@ -83,7 +83,7 @@ def _read_files(
         except (Unreadable, KafkaFailure) as error:
             if plan.mode == "files" and isinstance(error, KafkaFailure):
                 raise
-            LOG.info(
+            _log.info(
                 "%s-%s is not read from files behind offset %s: %s",
                 own.topic,
                 own.partition,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gregor.spark_jobs.arrow.plan import ReadPlan
     from gregor.spark_jobs.client.cluster import Cluster
 
-LOG = logging.getLogger("gregor.spark_jobs.arrow")
+_log = logging.getLogger("gregor.spark_jobs.arrow")
 
 FETCH_VERSIONS = 4, 18
 FIRST_VERSION_WITH_LAST_EPOCH = 12  # Kafka 2.7
@@ -209,7 +209,7 @@ class WireReader:
         failure = DataLoss(self._range.topic, self._range.partition, lost, position.found)
         if self._plan.fail_on_data_loss:
             raise failure
-        LOG.warning("failOnDataLoss is false: %s", failure)
+        _log.warning("failOnDataLoss is false: %s", failure)
         decoder.skip_to(position.first if inside else end)
 
 

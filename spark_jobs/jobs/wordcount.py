@@ -5,6 +5,8 @@ query continues at its position when it is started again with the same checkpoin
 `spark_jobs/sinks.py` explains how each sink keeps its counts correct, `transforms/wordcount.py` defines a word.
 """
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Sequence
@@ -66,12 +68,12 @@ def parse(argv: Sequence[str] | None = None, prog: str | None = None) -> Options
     return options
 
 
-def start(spark: "SparkSession", options: Options) -> "StreamingQuery":
+def start(spark: SparkSession, options: Options) -> StreamingQuery:
     """Start the query and return it at once; raise JobError if the output belongs to another checkpoint."""
     return start_job(spark, JOB, options)
 
 
-def build(spark: "SparkSession", options: Options) -> "DataStreamWriter":
+def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the counts to the sink that the options name."""
     from gregor.spark_jobs.sinks import console_sink, parquet_sink, refuse_foreign_batches, topic_sink
     from gregor.spark_jobs.transforms.wordcount import word_counts

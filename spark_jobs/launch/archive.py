@@ -4,6 +4,8 @@ The classes are those of a session that works as the jobs do: `python -m gregor.
 records them.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import subprocess
@@ -113,7 +115,7 @@ def record(folder: Path) -> None:
     spark.stop()
 
 
-def _collect(rows: "DataFrame", number: int) -> None:
+def _collect(rows: DataFrame, number: int) -> None:
     rows.collect()
 
 

@@ -4,6 +4,8 @@ A JVM parses and verifies the 13,000 classes of a small session at each start. W
 memory. `gregor spark archive` makes one, for one Spark and one Java; sessions and clusters that gregor starts use it.
 """
 
+from __future__ import annotations
+
 import hashlib
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """The packages that write Delta and Iceberg tables, by the version of Spark."""
 
+from __future__ import annotations
+
 from gregor.spark_jobs.connector import USUAL_SPARK
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.installation import installed_spark

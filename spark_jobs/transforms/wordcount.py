@@ -7,6 +7,8 @@ stop and 1. A value that is null contains no word; bytes that are not UTF-8 sepa
 `word_counts` is that rule for Spark, `split_words` the same in plain Python for checks that must not depend on Spark.
 """
 
+from __future__ import annotations
+
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable

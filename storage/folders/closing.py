@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gregor.storage.log.flush import FlushPlan
     from gregor.storage.log.log import Log
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 WORTH_THREADS = 32
 """Fewer logs are synced one after the other."""
@@ -104,6 +104,6 @@ def _closed(log: Log, plan: FlushPlan | None, now_ms: int) -> bool:
             log.flusher.flush(now_ms)
         log.close(clean=True)
     except KafkaError as error:
-        logger.error("%s could not be closed cleanly: %s", log.directory, error)
+        _log.error("%s could not be closed cleanly: %s", log.directory, error)
         return False
     return not log.offline

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gregor.protocol.ids import Uuid
     from gregor.storage.fs.files import Files
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 
@@ -248,9 +248,9 @@ class DataFolder:
             elif folder.kind is FolderKind.FUTURE:
                 copies.append((path, folder))
             else:
-                logger.warning("%s is set aside (%s): left alone", path, folder.kind.value)
+                _log.warning("%s is set aside (%s): left alone", path, folder.kind.value)
         if strangers:
-            logger.warning("%s holds folders that are no partitions, left alone: %s", self.path, ", ".join(strangers))
+            _log.warning("%s holds folders that are no partitions, left alone: %s", self.path, ", ".join(strangers))
         return Contents(found, copies, marked)
 
     def read_topic_id(self, partition_path: str) -> Uuid | None:
@@ -262,7 +262,7 @@ class DataFolder:
         except FileNotFoundError:
             return None
         except MalformedFile as error:
-            logger.warning("%s; ignoring it", error)
+            _log.warning("%s; ignoring it", error)
             return None
 
     def _read_offsets(self, name: str) -> Offsets:
@@ -270,7 +270,7 @@ class DataFolder:
         try:
             return {} if data is None else parse_offsets(data, f"{self.path}/{name}")
         except MalformedFile as error:
-            logger.warning("%s; ignoring the file", error)
+            _log.warning("%s; ignoring the file", error)
             return {}
 
     def _read(self, name: str) -> bytes | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gregor.storage.fs.files import Files
     from gregor.storage.log.log import Log
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class DataFolders:
@@ -43,7 +43,7 @@ class DataFolders:
     def failed_at_start(self, folder: DataFolder, error: OSError) -> None:
         """Continue without the folder; raises the error when none is left."""
         folder.fail(error)
-        logger.error(
+        _log.error(
             "%s cannot be used, its partitions are offline: %s. Repair or mount it and restart the broker, or remove "
             "it from log.dirs",
             folder.path, error,
@@ -112,4 +112,4 @@ class DiskErrors:
         if self._handler is not None:
             self._handler(folder, log, error)
         else:
-            logger.error("%s: %s", folder.path if log is None else log.directory, error)
+            _log.error("%s: %s", folder.path if log is None else log.directory, error)

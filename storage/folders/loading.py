@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gregor.storage.fs.files import Files
     from gregor.storage.segment.scan import Scan
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 STEP_S = 0.001
 FOLDERS_PER_STEP = 32
@@ -181,7 +181,7 @@ class LogLoader:
         self.listed = True
         unclean = [folder.path for folder in self._folders.online() if not folder.was_clean]
         if self.progress.bytes_total:
-            logger.info(
+            _log.info(
                 "%s: no clean stop, checking up to %.1f MB in %d partitions",
                 ", ".join(unclean), self.progress.bytes_total / 1e6, self.progress.partitions_total,
             )  # fmt: skip
@@ -195,7 +195,7 @@ class LogLoader:
             self.waits = False
             yield from self._return()
         if self._table.logs or self._table.failed:
-            logger.info("loaded %s in %.0f ms", self.progress, (time.monotonic() - started_s) * 1000)
+            _log.info("loaded %s in %.0f ms", self.progress, (time.monotonic() - started_s) * 1000)
 
     def _find_folders(self) -> Iterator[None]:
         listed = 0
@@ -249,7 +249,7 @@ class LogLoader:
                     contents.partitions.append((final, name))
                     present.add(key)
                 else:
-                    logger.warning("%s is the copy of a partition that is not here: left alone", path)
+                    _log.warning("%s is the copy of a partition that is not here: left alone", path)
 
     def _replaces(self, path: str, other: str) -> bool:
         """Return whether the first of two folders of one partition is the valid one."""
@@ -262,7 +262,7 @@ class LogLoader:
                 assert name is not None
                 aside = marked_folder_name(*name[:2], FolderKind.STRAY, random_uuid())
                 self._files.rename(loser, f"{dirname(loser)}/{aside}")
-                logger.warning("%s was moved to %s: what was left there is now %s", loser, winner, aside)
+                _log.warning("%s was moved to %s: what was left there is now %s", loser, winner, aside)
                 return winner is path
         raise DuplicatePartition(
             f"{other} and {path} are the same partition. Move one of them away: the older one, or the one on a disk "
@@ -349,7 +349,7 @@ class LogLoader:
         self._finish(loading)
         self._table.failed[loading.key] = error
         if error is not folder.failure:
-            logger.error("%s cannot be loaded and is not served: %s", loading.pending.path, error)
+            _log.error("%s cannot be loaded and is not served: %s", loading.pending.path, error)
             cause = error if isinstance(error, OSError) else error.__cause__
             if isinstance(cause, OSError) and cause.errno in BROKEN:
                 self._failures.on_disk_failure(folder, cause)

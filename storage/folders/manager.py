@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from gregor.storage.folders.move import LogMove
     from gregor.storage.fs.files import Files
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class LogManager:
@@ -395,7 +395,7 @@ class LogManager:
                 paths = log.retention.delete_due(now_ms)
             except KafkaError as error:
                 if not is_full(error):
-                    logger.error("%s: retention failed: %s", log.directory, error)
+                    _log.error("%s: retention failed: %s", log.directory, error)
                 continue
             yield paths
 
@@ -421,7 +421,7 @@ class LogManager:
                 if folder.path not in unclean:
                     folder.put_clean_marker(broker_epoch)
             except OSError as error:
-                logger.error("%s: the stop is not clean, the next start checks its logs: %s", folder.path, error)
+                _log.error("%s: the stop is not clean, the next start checks its logs: %s", folder.path, error)
         self.unlock()
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gregor.storage.fs.files import Files
     from gregor.storage.log.log import Log
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 MAX_PREFERRED = 10_000
 """Of partitions that do not exist: a client may send any number of them."""
@@ -107,7 +107,7 @@ class LogMoves:
         try:
             return move.cancel()
         except OSError as error:
-            logger.error("%s cannot be set aside for removal: %s", move.directory, error)
+            _log.error("%s cannot be set aside for removal: %s", move.directory, error)
             return None
 
     def drop_left(self, key: TopicPartition) -> str | None:
@@ -119,7 +119,7 @@ class LogMoves:
         try:
             self._files.rename(path, deleted_path)
         except OSError as error:
-            logger.error("%s cannot be set aside for removal: %s", path, error)
+            _log.error("%s cannot be set aside for removal: %s", path, error)
             return None
         return deleted_path
 

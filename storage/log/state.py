@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
     from gregor.storage.fs.files import Files
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 NEVER = 2**63 - 1
 MAX_KNOWN_POSITIONS = 64
@@ -289,7 +289,7 @@ class LogHealth:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}: {doing}: {reason}") from error
 
     def take_offline(self, error: OSError) -> None:
-        logger.error("%s goes offline: %s", self.directory, error)
+        _log.error("%s goes offline: %s", self.directory, error)
         self.retire()
 
     def retire(self) -> None:

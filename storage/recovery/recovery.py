@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gregor.storage.fs.files import Files
     from gregor.storage.segment.scan import Scan
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 BATCHES_PER_STEP = 1000
 """Headers that are read between two yields where nothing is checked."""
@@ -187,7 +187,7 @@ class FolderLoader:
                 and (segment is not self._segments[-1] or _last_entry_is_sound(segment))
             )
             if not sound:
-                logger.warning("%s: an index is missing or broken and is rebuilt", segment.log.path)
+                _log.warning("%s: an index is missing or broken and is rebuilt", segment.log.path)
                 yield from self._check(segment, 0, ProducerTrail(), [])
 
     def _check_from(self, first: int) -> Steps:
@@ -200,7 +200,7 @@ class FolderLoader:
         for index in range(first, len(self._segments)):
             segment = self._segments[index]
             if segment.base_offset < next_offset:
-                logger.warning("%s lies inside the segment before it", segment.log.path)
+                _log.warning("%s lies inside the segment before it", segment.log.path)
                 self._drop_segments(index)
                 break
             if index > first + self._ends_before_point and segment.base_offset > next_offset:
@@ -208,13 +208,13 @@ class FolderLoader:
                 # Snapshots from behind it include batches that are lost, and would make a repetition a duplicate.
                 self._producers.delete_snapshots_above(next_offset)
                 if self._whole_from is not None and next_offset >= self._whole_from:
-                    logger.warning("%s: nothing from offset %d on: the log ends there", segment.log.path, next_offset)
+                    _log.warning("%s: nothing from offset %d on: the log ends there", segment.log.path, next_offset)
                     self._drop_segments(index)
                     break
             file_bytes = segment.size_bytes
             end, next_offset = yield from self._check(segment, self._recovery_point, self._trail, epochs)
             if end < file_bytes:
-                logger.warning(
+                _log.warning(
                     "%s: no valid batch at position %d: truncating %d bytes, the log ends with offset %d",
                     segment.log.path, end, file_bytes - end, next_offset,
                 )  # fmt: skip
@@ -269,7 +269,7 @@ class FolderLoader:
             if log_end_offset >= self._log_start_offset:
                 self._log_start_offset = max(self._log_start_offset, self._segments[0].base_offset)
                 return log_end_offset
-            logger.warning(
+            _log.warning(
                 "%s ends with offset %d, before its log start offset %d: removing its segments",
                 self._directory, log_end_offset, self._log_start_offset,
             )  # fmt: skip

@@ -1,5 +1,7 @@
 """The records that change a consumer group. Kafka: GroupCoordinatorRecordHelpers."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from gregor.coordinator.group.consumer.assignors.assignor import Assignment

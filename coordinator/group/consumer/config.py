@@ -1,5 +1,7 @@
 """The settings of consumer groups, typed, with Kafka's defaults, and the seams to the broker."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol

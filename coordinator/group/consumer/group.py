@@ -4,6 +4,8 @@ Only replay changes it. Every order of records is accepted: a compacted log, or 
 name a member first by its assignment, or one partition in the assignments of two members; then the later record counts.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple

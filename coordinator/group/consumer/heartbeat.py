@@ -5,6 +5,8 @@ assignment computed if that is older than the group epoch; it reconciles the mem
 GroupMetadataManager.consumerGroupHeartbeat and consumerGroupLeave.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial

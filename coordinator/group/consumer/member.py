@@ -1,5 +1,7 @@
 """One member of a consumer group: its records in the log."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -43,7 +45,7 @@ class Subscription(NamedTuple):
     classic: ClassicMemberMetadata | None = None
 
     @classmethod
-    def from_record(cls, value: ConsumerGroupMemberMetadataValue) -> "Subscription":
+    def from_record(cls, value: ConsumerGroupMemberMetadataValue) -> Subscription:
         """The subscription as the log has it."""
         return cls(
             value.instance_id,

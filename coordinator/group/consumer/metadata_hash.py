@@ -6,6 +6,8 @@ so that a group which it wrote begins no epoch here. It is XXH3 with 64 bits ove
 them: numbers are little-endian, a string is its UTF-16 code units and, after them, their number.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterable, Mapping
 

@@ -3,6 +3,8 @@
 v1 adds the protocol of each member (KIP-1099).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 
 from gregor.coordinator.group.consumer.group import ConsumerGroup

@@ -5,6 +5,8 @@ and confirms that, and only then it moves to the epoch of the target and gets it
 that own them now have released them. Kafka: CurrentAssignmentBuilder and MemberState.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import NamedTuple

@@ -4,6 +4,8 @@ RE2 has no backtracking: the time of a match is linear in the length of a name, 
 must match the whole name. Kafka: ResolvedRegularExpression and GroupMetadataManager.refreshRegularExpressions, by RE2J.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 

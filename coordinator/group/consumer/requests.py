@@ -1,5 +1,7 @@
 """The requests of the consumer protocol on a broker: checks, and the way to the shard that has the group."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol

@@ -4,6 +4,8 @@ The timers follow the hard state: replay starts and stops them. An operation of 
 written runs again.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Collection, Hashable
 from functools import partial

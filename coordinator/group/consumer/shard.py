@@ -1,5 +1,7 @@
 """The consumer groups of one shard: replay of their records, timers, and the operations on them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol

@@ -1,5 +1,7 @@
 """The usual heartbeat of a consumer group, which changes nothing but the end of the member's session."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple

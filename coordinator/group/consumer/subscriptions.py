@@ -4,6 +4,8 @@ All expressions of a group are matched together, in turns of the event loop, so 
 topics that count are those that the sender of the heartbeat may describe. Kafka: maybeUpdateRegularExpressions.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from enum import Enum, auto

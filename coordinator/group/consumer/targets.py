@@ -5,6 +5,8 @@ snapshot, and installed by operations of its own, some members at a time, while 
 the heartbeat that began it is answered then. Kafka: TargetAssignmentBuilder; KIP-1263 for the interval.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial

@@ -6,6 +6,8 @@ report what it owns after a revocation, or to get what others have released. No 
 GroupMetadataManager, the parts named classicGroup…ToConsumerGroup.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable
 from functools import partial

@@ -9,6 +9,8 @@ records of a conversion are one batch; offsets stay as they are. Kafka: Consumer
 ClassicGroup.fromConsumerGroup and ConsumerGroupMigrationPolicy (group.consumer.migration.policy).
 """
 
+from __future__ import annotations
+
 import logging
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping

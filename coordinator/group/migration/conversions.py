@@ -1,5 +1,7 @@
 """When groups of one shard are converted, and what follows when the records of a conversion have been replayed."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial

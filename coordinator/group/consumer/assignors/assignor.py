@@ -4,6 +4,8 @@ An assignor of the coordinator distributes the partitions of all subscribed topi
 ConsumerGroupPartitionAssignor, GroupSpec and SubscribedTopicDescriber.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 

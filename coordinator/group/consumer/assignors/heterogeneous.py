@@ -6,6 +6,8 @@ among the subscribers of one topic, until no such move makes the numbers more eq
 with the same subscribers are balanced together. Kafka: UniformHeterogeneousAssignmentBuilder.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple

@@ -5,6 +5,8 @@ same subscription get the same partition numbers of topics with as many partitio
 members keep their partitions over a restart. The present assignment does not count. Kafka: RangeAssignor.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from gregor.coordinator.group.consumer.assignors.assignor import Assignment, MemberSpec, TopicSpec

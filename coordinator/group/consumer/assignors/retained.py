@@ -1,5 +1,7 @@
 """The assignment that the uniform assignor begins with and changes: what members have of their subscriptions."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 
 from gregor.coordinator.group.consumer.assignors.assignor import Assignment, MemberSpec

@@ -5,6 +5,8 @@ with that property moves fewer partitions. `heterogeneous` assigns where subscri
 count, as in Apache Kafka since 4.0. Kafka: UniformAssignor, UniformHomogeneousAssignmentBuilder.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 
 from gregor.coordinator.group.consumer.assignors.assignor import Assignment, MemberSpec, TopicSpec
