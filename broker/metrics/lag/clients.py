@@ -126,16 +126,20 @@ class ClientPositions:
         for session in list(self._sessions.cache):
             if session.last_fetch_ms >= since_ms:
                 left = [one for one in session.left.values() if one.left_ms >= since_ms]
-                for key, offset in self._named(session.client_id, [*session.partitions.values(), *left]):
-                    _keep(found, key, offset)
+                for block in batched([*session.partitions.values(), *left], ITEMS_PER_STEP):
+                    for key, offset in self._named(session.client_id, block):
+                        _keep(found, key, offset)
+                    yield None
             yield None
         known, self._remembered = self._remembered, {}
         for last in list(self._sessions.without_session.values()):
             if last.at_ms >= since_ms:
-                for key, offset in self._named(last.client_id, last.partitions):
-                    before = self._remembered.get(key)
-                    if before is None or offset < before[0]:
-                        self._remembered[key] = offset, last.at_ms
+                for block in batched(last.partitions, ITEMS_PER_STEP):
+                    for key, offset in self._named(last.client_id, block):
+                        before = self._remembered.get(key)
+                        if before is None or offset < before[0]:
+                            self._remembered[key] = offset, last.at_ms
+                    yield None
             yield None
         for key, (offset, at_ms) in known.items():
             if at_ms >= since_ms and len(self._remembered) < MAX_POSITIONS:

@@ -19,7 +19,7 @@ from gregor.broker.metrics.table import FAMILIES
 from gregor.broker.server import Server
 from gregor.protocol.messages import FetchRequest
 from gregor.protocol.records.batch import MAGIC_AT, build_batch
-from gregor.protocol.turns import run_all
+from gregor.protocol.turns import ITEMS_PER_STEP, Steps, run_all
 from gregor.replication.partition.metadata_image import MetadataImage
 from tests.broker.fetch.test_sessions import request
 from tests.broker.harness import batch, produce_request
@@ -90,6 +90,9 @@ class Subject:
         if not context.incremental:
             self.sessions.note_client(client_id, connection, context, self.now_ms)
         return context.session_id
+
+    def steps(self) -> Steps[None]:
+        return self._lines.collect(Page(FAMILIES))
 
     def lags(self) -> dict[str, int]:
         """The lags, by `client topic-partition`."""
@@ -186,6 +189,13 @@ def test_the_time_at_a_position_is_read_once() -> None:
     subject.fetch("flink", ("t", 0, 41), session=(session, 1))
     subject.shown(SECONDS)
     assert subject.partition.read_offsets == [40, 41]
+
+
+def test_a_large_session_is_read_in_short_steps() -> None:
+    subject, blocks = Subject(), 10
+    subject.fetch("wide", *(("t", index, END) for index in range(blocks * ITEMS_PER_STEP)))
+    # Each block is a step of three kinds of work: its positions, its lag, its lines.
+    assert sum(1 for _ in subject.steps()) >= 3 * blocks
 
 
 def test_only_partitions_of_this_broker_are_shown() -> None:
