@@ -7,7 +7,7 @@ in, a line for each partition out, and a last one.
     in   {"command": "compact" | "retention", "topic": name or null for all, "partition": n or null, "explain": bool,
           "roll": bool}
     in   {"command": "clients"}: positions in the fetches of consumers
-    out  {"client_id": id, "topic": name, "partition": n, "offset": n, "lag": n}
+    out  {"client_id": id, "topic": name, "partition": n, "offset": n, "lag": n, "lag_s": x or null}
     in   {"command": "repeats"}: batches that were refused or sent again
     out  {"client_id": id, "error_name": name, "total": n, "recent": n}
     in   {"command": "stalls"}: how long the event loop kept its callers waiting

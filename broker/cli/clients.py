@@ -26,12 +26,15 @@ def clients(**given: Any) -> int:
     """Show the consumers that fetch from a broker, with their positions and lag, whether they commit offsets or not."""
     ids, topics = given["client_ids"], given["topics"]
     rows = sorted(
-        [answer["client_id"], answer["topic"], answer["partition"], answer["offset"], answer["lag"]]
+        [
+            *(answer[name] for name in ("client_id", "topic", "partition", "offset", "lag")),
+            "-" if answer["lag_s"] is None else f"{answer['lag_s']:.3f}",
+        ]
         for answer in exchange(given, {"command": "clients"})
         if (not ids or answer["client_id"] in ids) and (not topics or answer["topic"] in topics)
     )
     columns = [Column("CLIENT-ID"), Column("TOPIC"), Column("PARTITION", number=True)]
-    columns += [Column("FETCH-OFFSET", number=True), Column("LAG", number=True)]
+    columns += [Column("FETCH-OFFSET", number=True), Column("LAG", number=True), Column("LAG-SECONDS", number=True)]
     print_table(columns, rows)
     return 0
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gregor.broker.metrics.client_telemetry import ClientLines
 from gregor.broker.metrics.cluster import ClusterView
-from gregor.broker.metrics.lag.clients import ClientPositions, collect_clients
+from gregor.broker.metrics.lag.clients import ClientLagLines, ClientPositions
 from gregor.broker.metrics.lag.first_unread import FirstUnread
 from gregor.broker.metrics.lag.groups import GroupView
 from gregor.broker.metrics.lag.log_ends import LogEnds
@@ -74,7 +74,8 @@ class Scraper:
         self._ends = LogEnds(broker.config, broker.replicas, broker.metadata, broker.background, security)
         self._unread = FirstUnread(broker.config, broker.replicas, broker.metadata, broker.background, security)
         self._groups = GroupView(broker.groups, self._ends.own, self._ends.of, self._unread.time_ms)
-        self._clients = ClientPositions(broker.fetch_sessions, broker.replicas, broker.metadata, broker.now_ms)
+        positions = ClientPositions(broker.fetch_sessions, broker.replicas, broker.metadata, broker.now_ms)
+        self._clients = ClientLagLines(positions)
         self._process = ProcessView(broker.connections, lag)
         self._telemetry = broker.telemetry
         self._scraping = asyncio.Lock()
@@ -100,7 +101,7 @@ class Scraper:
         figures = yield from self._partitions.collect(page)
         yield from self._cluster.collect(page, figures, total, self._controller)
         yield from self._groups.collect(page)
-        yield from collect_clients(page, self._clients)
+        yield from self._clients.collect(page)
         yield from collect_repeats(page, self._repeats)
         yield from self._process.collect(page, figures)
         if clients is not None:

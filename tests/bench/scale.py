@@ -19,6 +19,7 @@ import timeit
 import urllib.request
 from collections.abc import Callable, Iterator
 
+from gregor.broker.fetch.sessions import FetchContext, FetchSessions
 from gregor.protocol.messages import OffsetCommitRequest
 from gregor.replication.traffic import TopicTraffic
 from tests.bench.figures import (
@@ -240,15 +241,26 @@ def others_served(folder: pathlib.Path, megabytes: int) -> Iterator[Figure]:
 
 
 def counters() -> Iterator[Figure]:
-    """The counters that a produce and a fetch add to, by themselves."""
-    traffic, rounds = TopicTraffic(), 20_000
+    """The counters that a produce and a fetch add to, by themselves; a fetch outside of a session leaves its positions,
+    too."""
+    traffic, sessions, rounds = TopicTraffic(), FetchSessions(slots=0), 20_000
+    connection, without_session = object(), FetchContext((), None, incremental=False)
 
     def fetched() -> None:
         traffic.fetch_requests += 1
         traffic.bytes_out += 16_384
 
-    for what, count in (("produce", lambda: traffic.appended(1, 100)), ("fetch", fetched)):
-        best_s = min(timeit.repeat(count, number=rounds, repeat=25))
+    def fetched_without_session() -> None:
+        traffic.fetch_requests += 1
+        traffic.bytes_out += 16_384
+        sessions.note_client("client", connection, without_session, 0)
+
+    for what, count in (
+        ("produce", lambda: traffic.appended(1, 100)),
+        ("fetch", fetched),
+        ("fetch without a session", fetched_without_session),
+    ):
+        best_s = min(timeit.repeat(count, timer=time.process_time, number=rounds, repeat=25))
         yield Figure(f"counters of a {what}, with a call", best_s / rounds * 1e6, "us", 0.5)
 
 

@@ -23,6 +23,9 @@ SESSION = {"zookeeper.session.timeout.ms": "60000"}
 WELL_BEFORE_S = 40.0
 """Less than the session, and far more than the watcher needs on a busy machine."""
 
+SHORT_SESSION_MS = 6000
+"""Two ticks, the shortest that ZooKeeper grants. The client sends a heartbeat in each third of it."""
+
 
 def pid_of(cluster: GregorCluster, broker_id: int) -> int:
     process = cluster.brokers[broker_id].process
@@ -134,4 +137,22 @@ def test_a_clean_stop_without_zookeeper_leaves_the_session_to_the_watcher(cluste
     cluster.zookeeper.start()
     cluster.until(lambda: cluster.registered() == {0}, "the watcher closes the session", WELL_BEFORE_S)
     until_gone(cluster, watcher)
+    cluster.start(1)
+
+
+def test_without_the_watcher_a_killed_broker_stays_registered_until_its_session_ends(cluster: GregorCluster) -> None:
+    broker = cluster.brokers[1]
+    settings = dict(broker.overrides)
+    assert cluster.stop(1) == 0
+    broker.overrides |= {"gregor.session.watcher": "false", "zookeeper.session.timeout.ms": f"{SHORT_SESSION_MS}"}
+    try:
+        cluster.start(1)
+        assert watcher_of(pid_of(cluster, 1)) is None
+        assert not (broker.folder / "data" / FILE_NAME).exists()
+        killed_s = time.monotonic()
+        cluster.kill(1)
+        cluster.until(lambda: cluster.registered() == {0}, "the session of the killed broker ends")
+        assert time.monotonic() - killed_s > SHORT_SESSION_MS / 1000 / 2
+    finally:
+        broker.overrides = settings
     cluster.start(1)

@@ -1,29 +1,33 @@
 """Bad nights of a cluster, each played with processes: `gregor doctor` names the cause, as in docs/operations.md.
 
 Others are played elsewhere: a full disk, a certificate that ends soon and a client with a wrong secret
-(tests/broker/cli/doctor/test_live_nights.py), a client that retries (tests/broker/cli/doctor/test_retries.py), a
-transaction that hangs (tests/compat/test_kafka_transactions_command.py).
+(tests/broker/cli/doctor/test_live_nights.py), a client that sends batches again which the broker has
+(tests/broker/cli/doctor/test_retries.py), a transaction that hangs (tests/compat/test_kafka_transactions_command.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from gregor.broker.cli.doctor.retries import MIN_REPEATS
 from gregor.broker.cli.doctor.thrashing import MIN_REBALANCES
 from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from tests.broker.cli.tool import Tool
+from tests.broker.metrics.scraped import Series, fetched, parsed
 from tests.support.gregor_cluster import PATIENCE_S, GregorCluster
+from tests.support.ports import free_port
 from tests.support.repeating import repeating
 from tests.support.zookeeper import ZooKeeperProcess
 
 pytestmark = [pytest.mark.jvm, pytest.mark.very_slow]
 
-BROKERS, VICTIM = 3, 2
+BROKERS, SURVIVOR, VICTIM = 3, 0, 2
 """The victim is not the first that the command connects to."""
 FETCH_BYTES = 100_000
 SETTINGS = {
@@ -34,19 +38,20 @@ SETTINGS = {
 
 
 class Night:
-    """The cluster, and the lines of the doctor."""
+    """The cluster, the lines of the doctor, and the metrics of the survivor."""
 
-    def __init__(self, cluster: GregorCluster) -> None:
+    def __init__(self, cluster: GregorCluster, metrics: str) -> None:
         self.cluster = cluster
+        self._metrics = metrics
         self.tool = Tool(cluster.bootstrap)
 
-    def until_reported(self, *parts: str) -> None:
+    def until_reported(self, *parts: str, options: Sequence[str] = ()) -> None:
         """Until one line of the doctor that is not ok has all parts."""
         seen = ""
 
         def reported() -> bool:
             nonlocal seen
-            seen = self.lines()
+            seen = self.lines(*options)
             return any(
                 all(part in line for part in parts) for line in seen.splitlines() if line.startswith(("WRONG", "note"))
             )
@@ -56,20 +61,25 @@ class Night:
         except AssertionError as error:
             raise AssertionError(f"{seen}\n{error}") from error
 
-    def lines(self) -> str:
-        return doctor(self.cluster.bootstrap)
+    def lines(self, *options: str) -> str:
+        return doctor(self.cluster.bootstrap, *options)
 
-    def create(self, topic: str, partitions: int) -> str:
+    def series(self) -> Series:
+        return parsed(fetched(f"http://{self._metrics}/metrics")[2])
+
+    def create(self, topic: str, partitions: int, **config: str) -> str:
+        """Create a topic; keys of its configuration have underscores here."""
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
-        admin.create_topics([NewTopic(topic, partitions, BROKERS)])[topic].result(PATIENCE_S)
+        dotted = {key.replace("_", "."): value for key, value in config.items()}
+        admin.create_topics([NewTopic(topic, partitions, BROKERS, config=dotted)])[topic].result(PATIENCE_S)
         for index in range(partitions):
             self.cluster.until_isr(topic, range(BROKERS), index)
         return topic
 
 
-def doctor(bootstrap: str) -> str:
+def doctor(bootstrap: str, *options: str) -> str:
     """Return what the command prints, whether something is wrong or not."""
-    process = Tool(bootstrap).start("doctor")
+    process = Tool(bootstrap).start("doctor", *options)
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode in (0, 1), out
     return out
@@ -78,8 +88,11 @@ def doctor(bootstrap: str) -> str:
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
     try:
-        with GregorCluster(tmp_path_factory.mktemp("nights"), BROKERS, SETTINGS) as cluster:
-            yield Night(cluster)
+        cluster = GregorCluster(tmp_path_factory.mktemp("nights"), BROKERS, SETTINGS)
+        metrics = f"127.0.0.1:{free_port()}"
+        cluster.brokers[SURVIVOR].overrides["gregor.metrics.listener"] = metrics
+        with cluster:
+            yield Night(cluster, metrics)
     except ZooKeeperMissing as error:
         pytest.skip(str(error))
 
@@ -160,6 +173,29 @@ def test_follower_that_does_not_keep_up(night: Night) -> None:
     night.until_reported(f"broker {VICTIM} is up", f"({topic}-0) do not keep up with the leaders")
     night.tool.run(*of_brokers, "--delete-config", rate)
     night.cluster.until_isr(topic, range(BROKERS))
+
+
+def test_client_that_retries(night: Night, tmp_path: Path) -> None:
+    cluster = night.cluster
+    topic = night.create("short", 1, min_insync_replicas="2")
+    others = sorted(cluster.brokers.keys() - {SURVIVOR})
+    for broker_id in others:
+        assert cluster.stop(broker_id) == 0
+    quickly = {"retry.backoff.ms": 10, "retry.backoff.max.ms": 10}
+    client = {"bootstrap.servers": cluster.bootstrap, "client.id": "patient", "log_level": 0}
+    producer = Producer({**client, "acks": "all", **quickly})
+    producer.produce(topic, b"waits")
+    config = tmp_path / "server.properties"
+    config.write_text(f"log.dirs={cluster.brokers[SURVIVOR].folder / 'data'}\nbroker.id={SURVIVOR}\n")
+    night.until_reported(
+        "client 'patient' retries", "batches were refused with NOT_ENOUGH_REPLICAS", options=("--config", str(config))
+    )
+    refused = 'gregor_client_repeated_batches_total{client_id="patient",error="NOT_ENOUGH_REPLICAS"}'
+    assert night.series()[refused] >= MIN_REPEATS
+    for broker_id in others:
+        cluster.start(broker_id)
+    assert producer.flush(PATIENCE_S) == 0
+    cluster.until_isr(topic, range(BROKERS))
 
 
 def test_zookeeper_that_is_lost(night: Night) -> None:

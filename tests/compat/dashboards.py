@@ -74,6 +74,22 @@ STRIMZI_ALERTS = (
     "kafka_topic_partition_under_replicated_partition",
     "changes(kafka_topic_partition_current_offset[10m])",
 )
+_LAG_CLUSTER = 'namespace="ns",cluster_name="c"'
+_LAG_GROUPS = f'{_LAG_CLUSTER},group=~".+",group!=""'
+KAFKA_LAG_EXPORTER = (
+    f"topk(50, kafka_consumergroup_group_max_lag_seconds{{{_LAG_GROUPS}}})",
+    f"topk(25, kafka_consumergroup_group_lag_seconds{{{_LAG_GROUPS}}})",
+    f"topk(50, kafka_consumergroup_group_max_lag{{{_LAG_GROUPS}}})",
+    f"topk(25, kafka_consumergroup_group_lag{{{_LAG_GROUPS}}})",
+    f"kafka_consumergroup_group_max_lag_seconds{{{_LAG_GROUPS}}}",
+    f"kafka_consumergroup_group_max_lag{{{_LAG_GROUPS}}}",
+    f"max(kafka_consumergroup_group_lag_seconds{{{_LAG_GROUPS}}}) by (group)",
+    f"sum(kafka_consumergroup_group_offset{{{_LAG_GROUPS}}})",
+    f"sum((kafka_consumergroup_group_offset{{{_LAG_GROUPS}}} * 0) + on(namespace,cluster_name,topic,partition)"
+    f" group_left() kafka_partition_latest_offset{{{_LAG_CLUSTER}}})",
+    f"kafka_consumergroup_group_lag{{{_LAG_CLUSTER}}}",
+)
+"""The names that are not in /metrics come from the recording rules of docs/metrics.md."""
 OTHERS = ("sum(kafka_server_delayedoperationpurgatory_purgatorysize) by (delayedOperation)",)
 """Of dashboards that read Kafka by the JMX exporter, with the label that it leaves in mixed case."""
 
@@ -82,8 +98,10 @@ WITHOUT_DATA = (
     "container_memory_usage_bytes",
     "jvm_gc_collection_seconds_count",
     "jvm_gc_collection_seconds_sum",
+    "jvm_memory_bytes_used",
     "jvm_memory_used_bytes",
     "jvm_threads_current",
     "kubelet_volume_stats_available_bytes",
 )
-"""Names in queries of Strimzi's dashboard about a JVM and about containers; docs/metrics.md has the same list."""
+"""Names in queries of Strimzi's and kafka-lag-exporter's dashboards about a JVM and about containers; docs/metrics.md
+has the same list."""

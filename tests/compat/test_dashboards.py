@@ -35,12 +35,14 @@ SETTINGS = {
 }
 CONFIGURATION = re.compile(r"```yaml\n( +metric_relabel_configs:.*?)```", re.DOTALL)
 """In docs/metrics.md: the rules for dashboards that expect one instance, and a label in mixed case."""
+RULES = re.compile(r"```yaml\n(groups:\n.*?)```", re.DOTALL)
+"""In docs/metrics.md: the recording rules for names of kafka-lag-exporter."""
 VARIABLES = {"$__rate_interval": "1m", "$job": ".+", "$topic": ".+", "$group": ".+"}
 
 
-def relabelling() -> str:
-    """Return the rules of docs/metrics.md, as they stand there."""
-    found = CONFIGURATION.search(Path(ROOT, "docs/metrics.md").read_text())
+def documented(configuration: re.Pattern[str]) -> str:
+    """Return rules of docs/metrics.md, as they stand there."""
+    found = configuration.search(Path(ROOT, "docs/metrics.md").read_text())
     assert found is not None
     return found[1]
 
@@ -123,6 +125,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             {
                 "namespace": "ns",
                 "strimzi_io_cluster": "c",
+                "cluster_name": "c",
                 "kubernetes_pod_name": f"c-kafka-{number}",
                 "container": "kafka",
             },
@@ -130,7 +133,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         for number, address in enumerate(addresses)
     ]
     with (
-        Prometheus(folder / "prometheus", targets, relabelling()) as prometheus,
+        Prometheus(folder / "prometheus", targets, documented(CONFIGURATION), documented(RULES)) as prometheus,
         cluster,
         Load(cluster.bootstrap),
     ):
@@ -140,7 +143,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             """Several times since the commit, which the load made before."""
             found = prometheus.query('count_over_time(kafka_consumergroup_lag_sum{topic="t"}[1m])')
             ready = prometheus.query("count(count_over_time(kafka_server_replicamanager_leadercount[1m]) > 2)")
-            return bool(found and found[0].value > 2 and ready and ready[0].value == BROKERS)
+            recorded = prometheus.query('count_over_time(kafka_consumergroup_group_offset{topic="t"}[1m])')
+            return bool(recorded and found and found[0].value > 2 and ready and ready[0].value == BROKERS)
 
         cluster.until(scraped, "Prometheus has scraped all brokers")
         yield Watched([f"http://{address}/metrics" for address in addresses], prometheus)
@@ -158,6 +162,7 @@ def test_every_query_of_known_dashboards_returns_data(watched: Watched) -> None:
         *dashboards.STRIMZI_KAFKA,
         *dashboards.STRIMZI_KAFKA_EXPORTER,
         *dashboards.STRIMZI_ALERTS,
+        *dashboards.KAFKA_LAG_EXPORTER,
         *dashboards.OTHERS,
     ]
     assert watched.without_data(queries) == []
@@ -180,6 +185,10 @@ def test_sums_over_brokers_count_once(watched: Watched) -> None:
     assert value('sum(kafka_server_brokertopicmetrics_messagesin_total{topic="t"})') == RECORDS
     assert value('sum(kafka_consumergroup_current_offset{consumergroup="g"})') == READ
     assert value('sum(kafka_consumergroup_lag{consumergroup="g"})') == RECORDS - READ
+    assert value('sum(kafka_consumergroup_group_topic_sum_lag{group="g",topic="t"})') == RECORDS - READ
+    assert value('sum(kafka_consumergroup_group_offset{group="g"})') == READ
+    assert value('sum(kafka_partition_latest_offset{topic="t"})') == RECORDS
+    assert value('sum(kafka_partition_earliest_offset{topic="t"})') == 0
     assert value('sum(kafka_consumergroup_members{consumergroup="g"})') == 1
 
 

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.confluent import read_to_end, reading
 from tests.compat.records import until
+from tests.support.fetching_clients import largest_lags
 from tests.support.flink import FlinkJob, flink
 from tests.support.gregor_cluster import REPLICATED, GregorCluster
 from tests.support.processes import ROOT
@@ -90,6 +91,8 @@ def test_each_input_is_committed_once(cluster: GregorCluster, tmp_path: pathlib.
 
         job.start(arguments)
         until_copied(source.count)
+        nothing_unread = dict.fromkeys(range(PARTITIONS), 0)
+        until(lambda: largest_lags(cluster.brokers.values(), "lines") == nothing_unread, "Flink's source has no lag")
         source.write()
         # They are written, and not yet committed but for some.
         until_copied(source.count, "read_uncommitted")

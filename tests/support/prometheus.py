@@ -33,12 +33,14 @@ class Series(NamedTuple):
 class Prometheus:
     """Scrapes each second, with its data in `folder`. A context manager."""
 
-    def __init__(self, folder: Path, targets: Sequence[Target], more: str = "") -> None:
-        """`more`: further lines of the scrape configuration, indented by four spaces."""
+    def __init__(self, folder: Path, targets: Sequence[Target], more: str = "", rules: str = "") -> None:
+        """`more`: further lines of the scrape configuration, indented by four spaces; `rules`: a file of rules."""
         self._folder = folder
         self._port = free_port()
         static = json.dumps([{"targets": [one.address], "labels": dict(one.labels)} for one in targets])  # it is YAML
+        self._rules = rules
         self._config = (
+            "global: {evaluation_interval: 1s}\nrule_files: [rules.yml]\n"
             f"scrape_configs:\n  - job_name: gregor\n    scrape_interval: 1s\n    static_configs: {static}\n{more}"
         )
         self._program = RunningProgram(
@@ -54,6 +56,7 @@ class Prometheus:
     def __enter__(self) -> Prometheus:
         self._folder.mkdir(parents=True)
         (self._folder / "prometheus.yml").write_text(self._config)
+        (self._folder / "rules.yml").write_text(self._rules)
         self._program.__enter__()
         return self
 

@@ -2,7 +2,8 @@
 
 A position is shown by the broker that the client fetches it from. It is the one of the last fetch that named the
 partition, in the last KEPT_MS: a client does not name a partition whose records it still has. Of several consumers with
-one client id, the position furthest behind is shown.
+one client id, the position furthest behind is shown. The time of the first unread record is read from the log of this
+broker, once for each position.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gregor.broker.metrics.family import GAUGE, Family, label_text
+from gregor.broker.metrics.kept_lines import KeptLines, batched
+from gregor.broker.metrics.lag.first_unread import NO_RECORD, Position, time_in_log
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 
 if TYPE_CHECKING:
@@ -24,28 +27,51 @@ KEPT_MS = 300_000
 MAX_POSITIONS = 10_000
 """More are not shown: clients choose their ids."""
 _LABELS = ("client_id", "topic", "partition")
-_OFFSET, _LAG = "gregor_client_fetch_offset", "gregor_client_fetch_lag"
 _SHOWN = "shown by the broker that it fetches from"
 
-FAMILIES = (
+_OFFSETS = (
     Family(
-        _OFFSET, GAUGE, _LABELS, f"Position of the last fetch of a client, also of one that commits none, {_SHOWN}."
+        "gregor_client_fetch_offset",
+        GAUGE,
+        _LABELS,
+        f"Position of the last fetch of a client, also of one that commits none, {_SHOWN}.",
     ),
-    Family(_LAG, GAUGE, _LABELS, f"Offsets from the position of the last fetch to the high watermark, {_SHOWN}."),
+    Family(
+        "gregor_client_fetch_lag",
+        GAUGE,
+        _LABELS,
+        f"Offsets from the position of the last fetch to the high watermark, {_SHOWN}.",
+    ),
 )
+_SECONDS = (
+    Family(
+        "gregor_client_fetch_lag_seconds",
+        GAUGE,
+        _LABELS,
+        f"Age of the first record from the position of the last fetch on, 0 without one, {_SHOWN}; missing where it is "
+        "not known.",
+    ),
+)
+FAMILIES = (*_OFFSETS, *_SECONDS)
 
 _Key = tuple[str, str, int]
 """Client id, topic, partition."""
 
 
 class ClientPosition(NamedTuple):
-    """`offset`: of the last fetch; `lag`: from there to the high watermark."""
+    """`offset`: of the last fetch; `lag`: from there to the high watermark; `lag_s`: the age of the first record from
+    there on, 0 without one, None where it is not known."""
 
     client_id: str
     topic: str
     partition: int
     offset: int
     lag: int
+    lag_s: float | None
+
+    @property
+    def key(self) -> _Key:
+        return self.client_id, self.topic, self.partition
 
 
 class ClientPositions:
@@ -60,18 +86,34 @@ class ClientPositions:
         self._clock_ms = clock_ms
         self._remembered: dict[_Key, tuple[int, int]] = {}
         """Positions of fetches outside of sessions, each of which names some of the partitions; and when."""
+        self._times_ms: dict[Position, int] = {}
+        """Those of the first unread records at the positions that were read last."""
 
     def read(self) -> Steps[list[ClientPosition]]:
         """Return the positions in the partitions of this broker."""
         found = []
         positions = yield from self._positions()
+        known, self._times_ms = self._times_ms, {}
         for count, (key, offset) in enumerate(positions.items(), 1):
             partition = self._replicas.get(*key[1:])
             if partition is not None and partition.log is not None:
-                found.append(ClientPosition(*key, offset, max(0, partition.log.high_watermark - offset)))
+                position, lag = Position(*key[1:], offset), max(0, partition.log.high_watermark - offset)
+                time_ms = known.get(position) if lag else NO_RECORD
+                if time_ms is None:
+                    time_ms = yield from time_in_log(partition, offset)
+                found.append(ClientPosition(*key, offset, lag, self._age_s(position, time_ms)))
             if not count % ITEMS_PER_STEP:
                 yield None
         return found
+
+    def _age_s(self, position: Position, time_ms: int | None) -> float | None:
+        """Return the age of the first unread record, whose time is kept; 0 for a time ahead of this clock."""
+        if time_ms is None:
+            return None
+        if time_ms == NO_RECORD:
+            return 0.0
+        self._times_ms[position] = time_ms
+        return max(0, self._clock_ms() - time_ms) / 1000
 
     def described(self) -> Steps[list[dict[str, Any]]]:
         """Return the positions by the names of their fields."""
@@ -84,16 +126,20 @@ class ClientPositions:
         for session in list(self._sessions.cache):
             if session.last_fetch_ms >= since_ms:
                 left = [one for one in session.left.values() if one.left_ms >= since_ms]
-                for key, offset in self._named(session.client_id, [*session.partitions.values(), *left]):
-                    _keep(found, key, offset)
+                for block in batched([*session.partitions.values(), *left], ITEMS_PER_STEP):
+                    for key, offset in self._named(session.client_id, block):
+                        _keep(found, key, offset)
+                    yield None
             yield None
         known, self._remembered = self._remembered, {}
         for last in list(self._sessions.without_session.values()):
             if last.at_ms >= since_ms:
-                for key, offset in self._named(last.client_id, last.partitions):
-                    before = self._remembered.get(key)
-                    if before is None or offset < before[0]:
-                        self._remembered[key] = offset, last.at_ms
+                for block in batched(last.partitions, ITEMS_PER_STEP):
+                    for key, offset in self._named(last.client_id, block):
+                        before = self._remembered.get(key)
+                        if before is None or offset < before[0]:
+                            self._remembered[key] = offset, last.at_ms
+                    yield None
             yield None
         for key, (offset, at_ms) in known.items():
             if at_ms >= since_ms and len(self._remembered) < MAX_POSITIONS:
@@ -120,12 +166,26 @@ def _keep(found: dict[_Key, int], key: _Key, offset: int) -> None:
         found[key] = offset
 
 
-def collect_clients(page: Page, positions: ClientPositions) -> Steps[None]:
-    """Add the families of this module."""
-    found = yield from positions.read()
-    for count, (client_id, topic, partition, offset, lag) in enumerate(found, 1):
-        labels = label_text(client_id=client_id, topic=topic, partition=partition)
-        page.add(_OFFSET, offset, labels)
-        page.add(_LAG, lag, labels)
-        if not count % ITEMS_PER_STEP:
+class ClientLagLines:
+    """The lines of the families of this module, those without a change kept from scrape to scrape."""
+
+    def __init__(self, positions: ClientPositions) -> None:
+        self._positions = positions
+        self._offsets = KeptLines(_OFFSETS, _labels)
+        self._seconds = KeptLines(_SECONDS, _labels)
+
+    def collect(self, page: Page) -> Steps[None]:
+        """Add the families of this module."""
+        found = yield from self._positions.read()
+        for block in batched(found, ITEMS_PER_STEP):
+            self._offsets.put([one.key for one in block], [(one.offset, one.lag) for one in block])
+            aged = [(one.key, one.lag_s) for one in block if one.lag_s is not None]
+            self._seconds.put([key for key, _ in aged], [(lag_s,) for _, lag_s in aged])
             yield None
+        yield from self._offsets.end(page)
+        yield from self._seconds.end(page)
+
+
+def _labels(key: _Key) -> str:
+    client_id, topic, partition = key
+    return label_text(client_id=client_id, topic=topic, partition=partition)

@@ -106,7 +106,7 @@ class FirstUnread:
             if known.get(position, NO_RECORD) != NO_RECORD:
                 self._times[position] = known[position]
             elif (own := self._replicas.get(*key)) is not None and own.is_leader:
-                found = yield from _in_log(own, position.offset)
+                found = yield from time_in_log(own, position.offset)
                 if found is not None:
                     self._times[position] = found
             else:
@@ -196,14 +196,14 @@ class FirstUnread:
         return None
 
 
-def _in_log(partition: Partition, offset: int) -> Steps[int | None]:
-    """As FirstUnread.time_ms, from the log of a partition that this broker leads."""
+def time_in_log(partition: Partition, offset: int) -> Steps[int | None]:
+    """As FirstUnread.time_ms, from the log of a partition on this broker."""
     header = memoryview(bytearray(RECORD_BATCH_OVERHEAD))
     if partition.log is not None:
         offset = max(offset, partition.log.log_start_offset)
     for _ in range(_MAX_READS):
         try:
-            piece = partition.read(offset, 1, waits_for_disk=False)
+            piece = partition.read(offset, 1, waits_for_disk=False, leader_only=False)
         except NotCached as missing:
             try:
                 yield missing.fetcher()

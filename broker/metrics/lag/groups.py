@@ -35,7 +35,7 @@ _PARTITION = ("consumergroup", "topic", "partition")
 _TOPIC = _PARTITION[:2]
 _EXPORTED = ("group", "topic", "partition")
 _MAX_LAG, _MAX_LAG_SECONDS = f"{_PREFIX}group_max_lag", f"{_PREFIX}group_max_lag_seconds"
-_SUM_LAG = f"{_PREFIX}group_sum_lag"
+_SUM_LAG, _TOPIC_SUM_LAG = f"{_PREFIX}group_sum_lag", f"{_PREFIX}group_topic_sum_lag"
 _STATUS = "gregor_consumergroup_status"
 _SHOWN = "shown by the coordinator of the group"
 
@@ -61,6 +61,12 @@ FAMILIES = (
     Family(_MAX_LAG, GAUGE, _EXPORTED[:1], f"The largest of the lags of a group that are known, {_SHOWN}."),
     Family(_MAX_LAG_SECONDS, GAUGE, _EXPORTED[:1], f"The largest known lag of a group in seconds, {_SHOWN}."),
     Family(_SUM_LAG, GAUGE, _EXPORTED[:1], f"Sum of the lags of a group that are known, {_SHOWN}."),
+    Family(
+        _TOPIC_SUM_LAG,
+        GAUGE,
+        _EXPORTED[:2],
+        "The same as kafka_consumergroup_lag_sum, by the name of kafka-lag-exporter.",
+    ),
     Family(
         _STATUS,
         GAUGE,
@@ -182,7 +188,9 @@ class GroupView:
                 labels = label_text(consumergroup=group.group_id, topic=topic)
                 page.add(f"{_PREFIX}current_offset_sum", sum(block.offsets_sum for block in blocks), labels)
                 if all(len(block.lags) == block.partitions_count for block in blocks):
-                    page.add(f"{_PREFIX}lag_sum", sum(sum(block.lags) for block in blocks), labels)
+                    lag_sum = sum(sum(block.lags) for block in blocks)
+                    page.add(f"{_PREFIX}lag_sum", lag_sum, labels)
+                    page.add(_TOPIC_SUM_LAG, lag_sum, label_text(group=group.group_id, topic=topic))
             self._of_group(page, label_text(group=group.group_id), found)
             if not count % ITEMS_PER_STEP:
                 yield None

@@ -80,9 +80,9 @@ def test_clients(harness: Harness) -> None:
     log = harness.broker.logs.logs["events", 0]
     offset = log.high_watermark - 2
     harness.fetch("events", offset)
-    assert answers(harness, command="clients") == [
-        {"client_id": "tests", "topic": "events", "partition": 0, "offset": offset, "lag": 2}
-    ]
+    (answer,) = answers(harness, command="clients")
+    assert answer.pop("lag_s") >= 0
+    assert answer == {"client_id": "tests", "topic": "events", "partition": 0, "offset": offset, "lag": 2}
 
 
 def test_explained_for_all_topics_or_one(harness: Harness) -> None:

@@ -118,19 +118,20 @@ def test_retention(
 
 
 def test_clients(answering: Callable[[Answers], list[Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def position(client_id: str, topic: str, offset: int) -> dict[str, Any]:
-        return {"client_id": client_id, "topic": topic, "partition": 0, "offset": offset, "lag": 100 - offset}
+    def position(client_id: str, topic: str, offset: int, lag_s: float | None = None) -> dict[str, Any]:
+        lag = 100 - offset
+        return {"client_id": client_id, "topic": topic, "partition": 0, "offset": offset, "lag": lag, "lag_s": lag_s}
 
     orders = answering(
-        [position("spark", "t", 40), position("flink", "t", 50), position("spark", "other", 60), {"end": True}]
+        [position("spark", "t", 40, 1.5), position("flink", "t", 50), position("spark", "other", 60), {"end": True}]
     )
     assert gregor.main(["clients", "--topic", "t", "--data-dir", str(tmp_path)]) == 0
     assert orders == [{"command": "clients"}]
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
-        ["CLIENT-ID", "TOPIC", "PARTITION", "FETCH-OFFSET", "LAG"],
-        ["flink", "t", "0", "50", "50"],
-        ["spark", "t", "0", "40", "60"],
+        ["CLIENT-ID", "TOPIC", "PARTITION", "FETCH-OFFSET", "LAG", "LAG-SECONDS"],
+        ["flink", "t", "0", "50", "50", "-"],
+        ["spark", "t", "0", "40", "60", "1.500"],
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,13 @@ from gregor.broker.fetch import sessions as fetch_sessions
 from gregor.broker.fetch.session_cache import FINAL_EPOCH, INITIAL_EPOCH
 from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.metrics.lag import clients
-from gregor.broker.metrics.lag.clients import KEPT_MS, ClientPositions, collect_clients
+from gregor.broker.metrics.lag.clients import KEPT_MS, ClientLagLines, ClientPositions
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.table import FAMILIES
 from gregor.broker.server import Server
 from gregor.protocol.messages import FetchRequest
-from gregor.protocol.turns import run_all
+from gregor.protocol.records.batch import MAGIC_AT, build_batch
+from gregor.protocol.turns import ITEMS_PER_STEP, Steps, run_all
 from gregor.replication.partition.metadata_image import MetadataImage
 from tests.broker.fetch.test_sessions import request
 from tests.broker.harness import batch, produce_request
@@ -27,6 +29,42 @@ from tests.broker.metrics.test_listener import client_of, with_server
 
 END = 100
 LAG = "gregor_client_fetch_lag{"
+SECONDS = "gregor_client_fetch_lag_seconds{"
+OLD = 10
+"""Records before this offset are in a format without the time of the first record."""
+
+
+class Piece:
+    """The batch of one record at an offset, whose time is its offset in seconds."""
+
+    active = True
+
+    def __init__(self, offset: int) -> None:
+        self._bytes = bytearray(build_batch([(None, b"v")], timestamp_ms=offset * 1000, base_offset=offset))
+        if offset < OLD:
+            self._bytes[MAGIC_AT] = 1
+        self.size_bytes = len(self._bytes)
+
+    def read_into(self, header: memoryview) -> int:
+        header[:] = self._bytes[: len(header)]
+        return len(header)
+
+    def release(self) -> None:
+        pass
+
+
+class FakePartition:
+    """Its log has a record at each offset below the high watermark."""
+
+    def __init__(self) -> None:
+        self.log = SimpleNamespace(high_watermark=END, log_start_offset=0)
+        self.read_offsets: list[int] = []
+
+    def read(self, offset: int, _max_bytes: int, *, waits_for_disk: bool, leader_only: bool) -> Piece:
+        assert not waits_for_disk, "the event loop waits for a disk"
+        assert not leader_only, "clients read from followers, too"
+        self.read_offsets.append(offset)
+        return Piece(offset)
 
 
 class Subject:
@@ -35,9 +73,9 @@ class Subject:
     def __init__(self, slots: int = 10) -> None:
         self.now_ms = KEPT_MS * 10
         self.sessions = FetchSessions(slots)
-        partition = SimpleNamespace(log=SimpleNamespace(high_watermark=END))
-        replicas: Any = SimpleNamespace(get=lambda topic, _index: None if topic == "elsewhere" else partition)
-        self._positions = ClientPositions(self.sessions, replicas, MetadataImage(), lambda: self.now_ms)
+        self.partition = FakePartition()
+        replicas: Any = SimpleNamespace(get=lambda topic, _index: None if topic == "elsewhere" else self.partition)
+        self._lines = ClientLagLines(ClientPositions(self.sessions, replicas, MetadataImage(), lambda: self.now_ms))
 
     def fetch(
         self,
@@ -53,17 +91,24 @@ class Subject:
             self.sessions.note_client(client_id, connection, context, self.now_ms)
         return context.session_id
 
+    def steps(self) -> Steps[None]:
+        return self._lines.collect(Page(FAMILIES))
+
     def lags(self) -> dict[str, int]:
         """The lags, by `client topic-partition`."""
+        return {name: int(value) for name, value in self.shown(LAG).items()}
+
+    def shown(self, family: str) -> dict[str, float]:
+        """Scrape; return the values of a family, by `client topic-partition`."""
         page = Page(FAMILIES)
-        run_all(collect_clients(page, self._positions))
+        run_all(self._lines.collect(page))
         text = b"".join(run_all(page.render(openmetrics=False))).decode()
         found = {}
         for line in text.splitlines():
-            if line.startswith(LAG):
+            if line.startswith(family):
                 labels, _, value = line.rpartition(" ")
                 _, client_id, _, topic, _, index, _ = labels.split('"')
-                found[f"{client_id} {topic}-{index}"] = int(value)
+                found[f"{client_id} {topic}-{index}"] = float(value)
         return found
 
 
@@ -121,6 +166,38 @@ def test_of_one_client_id_the_position_furthest_behind_is_shown() -> None:
     assert subject.lags() == {"same t-0": 70, "same t-1": 20}
 
 
+def test_seconds_are_the_age_of_the_first_record_from_the_position_on() -> None:
+    subject = Subject()
+    now_s = subject.now_ms / 1000
+    session = subject.fetch("spark", ("t", 0, 40), ("t", 1, END), ("t", 2, OLD - 1))
+    assert subject.shown(SECONDS) == {"spark t-0": now_s - 40, "spark t-1": 0.0}, "an old format has no such time"
+    subject.now_ms += 1500
+    assert subject.shown(SECONDS) == {"spark t-0": now_s + 1.5 - 40, "spark t-1": 0.0}
+    subject.fetch("spark", ("t", 0, 70), session=(session, 1))
+    assert subject.shown(SECONDS) == {"spark t-0": now_s + 1.5 - 70, "spark t-1": 0.0}
+    subject.now_ms = 69_000
+    subject.fetch("spark", session=(session, 2))
+    assert subject.shown(SECONDS)["spark t-0"] == 0.0, "the client's clock is ahead"
+
+
+def test_the_time_at_a_position_is_read_once() -> None:
+    subject = Subject()
+    session = subject.fetch("flink", ("t", 0, 40), ("t", 1, END))
+    for _ in range(3):
+        assert len(subject.shown(SECONDS)) == 2
+    assert subject.partition.read_offsets == [40]
+    subject.fetch("flink", ("t", 0, 41), session=(session, 1))
+    subject.shown(SECONDS)
+    assert subject.partition.read_offsets == [40, 41]
+
+
+def test_a_large_session_is_read_in_short_steps() -> None:
+    subject, blocks = Subject(), 10
+    subject.fetch("wide", *(("t", index, END) for index in range(blocks * ITEMS_PER_STEP)))
+    # Each block is a step of three kinds of work: its positions, its lag, its lines.
+    assert sum(1 for _ in subject.steps()) >= 3 * blocks
+
+
 def test_only_partitions_of_this_broker_are_shown() -> None:
     subject = Subject()
     subject.fetch("c", ("elsewhere", 0, 1), ("t", 0, 1))
@@ -145,15 +222,19 @@ def test_a_consumer_that_commits_nothing_has_a_lag(tmp_path: Path) -> None:
     async def check(server: Server, url: str) -> None:
         client = await client_of(server)
         await create(client, "t", 1)
-        for _ in range(3):
-            await client.ask(produce_request("t", batch(b"a", b"b")), 9)
+        for number in range(3):
+            records = batch(b"a", b"b", timestamp_ms=1000 * (number + 1))
+            await client.ask(produce_request("t", records), 9)
         wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=2, partition_max_bytes=1000)
         topics = [FetchRequest.FetchTopic(topic="t", partitions=[wanted])]
         for session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             fetch = FetchRequest(max_wait_ms=0, max_bytes=1000, session_epoch=session_epoch, topics=topics)
             assert (await client.ask(fetch, 12)).responses[0].partitions[0].high_watermark == 6
-            lags = {name: lag for name, lag in (await series_of(url)).items() if name.startswith(LAG)}
-            assert list(lags.values()) == [4]
+            before_s = time.time()
+            found = await series_of(url)
+            assert [lag for name, lag in found.items() if name.startswith(LAG)] == [4]
+            (lag_s,) = [age_s for name, age_s in found.items() if name.startswith(SECONDS)]
+            assert before_s - 2.001 <= lag_s <= time.time() - 2
         client.writer.close()
 
     with_server(tmp_path, check)

@@ -92,6 +92,7 @@ def test_committed_offsets_and_members_are_shown(tmp_path: Path) -> None:
             'kafka_consumergroup_group_lag_seconds{group="of \\"us\\"",topic="t",partition="2"}': 0,
             'kafka_consumergroup_group_max_lag{group="of \\"us\\""}': 1,
             'kafka_consumergroup_group_sum_lag{group="of \\"us\\""}': 1,
+            'kafka_consumergroup_group_topic_sum_lag{group="of \\"us\\"",topic="t"}': 1,
             'kafka_consumergroup_members{consumergroup="of \\"us\\""}': 0,
         }
         statuses = [name for name in await series_of(url) if name.startswith("gregor_consumergroup_status")]
@@ -151,9 +152,8 @@ def test_lag_is_missing_where_an_end_is_not_known_and_never_negative() -> None:
             return sorted(line for line in lines_of(context, ends) if "seconds" not in line and "status" not in line)
 
         assert shown(known) == sorted([*offsets, *lags((0, 3), (1, 0)), *others])
-        assert shown({**known, ("t", 2): 4}) == sorted(
-            [*offsets, *lags((0, 3), (1, 0), (2, 0)), f"lag_sum{labels}}} 3", *others]
-        )
+        sums = [f"lag_sum{labels}}} 3", 'group_topic_sum_lag{group="g",topic="t"} 3']
+        assert shown({**known, ("t", 2): 4}) == sorted([*offsets, *lags((0, 3), (1, 0), (2, 0)), *sums, *others])
 
 
 def test_seconds_are_the_age_of_the_first_unread_record_and_missing_where_it_is_not_known() -> None:
