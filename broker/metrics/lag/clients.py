@@ -132,13 +132,13 @@ class ClientPositions:
                     yield None
             yield None
         known, self._remembered = self._remembered, {}
-        for last in list(self._sessions.without_session.values()):
-            if last.at_ms >= since_ms:
-                for block in batched(last.partitions, ITEMS_PER_STEP):
-                    for key, offset in self._named(last.client_id, block):
+        for client_id, partitions, at_ms in list(self._sessions.without_session.values()):
+            if at_ms >= since_ms:
+                for block in batched(partitions, ITEMS_PER_STEP):
+                    for key, offset in self._named(client_id, block):
                         before = self._remembered.get(key)
                         if before is None or offset < before[0]:
-                            self._remembered[key] = offset, last.at_ms
+                            self._remembered[key] = offset, at_ms
                     yield None
             yield None
         for key, (offset, at_ms) in known.items():
