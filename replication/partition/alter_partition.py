@@ -114,8 +114,8 @@ class AlterPartitionManager:
         self._gate = gate
         self._pending: dict[TopicPartition, _IsrChange] = {}
         self._running = False
-        #: Changes written to state nodes of which the controller has not been notified yet.
         self._written: dict[TopicPartition, None] = {}
+        """Changes written to state nodes of which the controller has not been notified yet."""
         self._last_logged = ""
 
     def submit(self, partition: Partition) -> None:

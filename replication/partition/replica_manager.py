@@ -77,8 +77,8 @@ class ReplicaManager:
         self.on_stopped: list[StopListener] = []
         self.on_log_moved: list[Callable[[Partition], None]] = []
         self._suspended: set[TopicPartitionKey] = set()
-        #: By partition and producer id: epoch and sequence of the first batch refused lately, and when.
         self._refused: dict[TopicPartitionKey, dict[int, tuple[int, int, int]]] = {}
+        """By partition and producer id: epoch and sequence of the first batch refused lately, and when."""
         self._logs = logs
         self._topic_config = topic_config
         self._clock_ms = clock_ms

@@ -18,7 +18,6 @@ from tests.support.processes import ROOT
 
 PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
 
-#: In identifiers: whole parts of a name, as `cut` in `cut_back`, `_cut` and `CutBack`.
 IN_NAMES = (
     *("silence", "hand_over", "handing_over", "hands_over", "late", "waiter", "waiters", "outlook", "garbage"),
     *("stall", "stalls", "stalled", "store_choice", "together", "local_broker", "topic_requests", "cut", "cuts"),
@@ -42,20 +41,20 @@ IN_NAMES = (
     *("hear", "hears", "heard", "say", "says", "said", "inert", "whoever", "nobody", "somebody", "anybody"),
     *("for_ever", "so_long", "mend", "mends"),
 )
-#: Set phrases of plain English.
+"""In identifiers: whole parts of a name, as `cut` in `cut_back`, `_cut` and `CutBack`."""
 IDIOMS = ("take_offline", "take_snapshot", "look_up", "lookup")
-#: Constants that name a limit by the wrong word.
+"""Set phrases of plain English."""
 AS_PREFIXES = ("MOST_", "LEAST_")
+"""Constants that name a limit by the wrong word."""
 
-#: In texts that users can see: regular expressions, matched as whole words.
 IN_TEXTS = (
     *("silence", "hand(s|ed|ing)? over", "waiters?", "outlook", "garbage", "stall(s|ed)?", "store choice"),
     *("local broker", "late partitions?", "cut (logs?|off|back)", "closest replica", "leader balance", "picture"),
     *("told", "doomed", "filthiest", "owe[sd]?", "debtor", "settle[sd]?", "goes? on", "going on", "go on", "hear[sd]?"),
     *("mend(s|ed)?", "whoever", "nobody", "somebody", "anybody", "for ever", "so long", "inert", "left aside"),
 )
+"""In texts that users can see: regular expressions, matched as whole words."""
 
-#: In comments and docstrings: regular expressions, each with a limit in every package.
 IN_NOTES = {
     # A question word for a person or thing at the start of a sentence.
     "openings": re.compile(r"(?:^|[.:] )(?:What|Whatever|Who|Whoever|Whom|Whose)\b"),
@@ -68,6 +67,7 @@ IN_NOTES = {
         re.IGNORECASE,
     ),
 }
+"""In comments and docstrings: regular expressions, each with a limit in every package."""
 
 
 @functools.cache
