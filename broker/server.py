@@ -178,8 +178,8 @@ class Server:
         self._node.loop_lag.start(loop)
         self._control_socket = ControlSocket(self._node.control, self._config.log_dirs[0])
         await self._control_socket.start()
-        took_s = time.monotonic() - self._began_s
-        for line in started_lines(self.info, self._config, broker.replicas, self._node.in_cluster, took_s):
+        elapsed_s = time.monotonic() - self._began_s
+        for line in started_lines(self.info, self._config, broker.replicas, self._node.in_cluster, elapsed_s):
             logger.info("%s", line)
         self._log_addresses(broker)
 

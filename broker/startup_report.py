@@ -94,11 +94,11 @@ def ready_status(info: ServerInfo) -> str:
 
 
 def started_lines(
-    info: ServerInfo, config: BrokerConfig, replicas: ReplicaManager, in_cluster: bool, took_s: float
+    info: ServerInfo, config: BrokerConfig, replicas: ReplicaManager, in_cluster: bool, elapsed_s: float
 ) -> Iterator[str]:
     """Yield the parts of a broker that is ready: listeners, data folders, metadata store, coordinators."""
     listeners = listeners_text(info)
-    yield f"broker {info.broker_id} of cluster {info.cluster_id} started in {took_s:.2f} s, listening on {listeners}"
+    yield f"broker {info.broker_id} of cluster {info.cluster_id} started in {elapsed_s:.2f} s, listening on {listeners}"
     folders = ", ".join(os.path.abspath(folder) for folder in info.log_dirs)
     yield f"data folders (log.dirs): {folders}, {len(replicas.partitions)} partitions"
     yield f"metadata store: {_store_text(config, info.log_dirs, in_cluster)}"

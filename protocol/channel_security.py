@@ -21,10 +21,10 @@ class ChannelSecurity:
     """The default is a connection in clear text without authentication."""
 
     security_protocol: str = PLAINTEXT
-    #: Returns the ssl.SSLContext of a new connection, whose certificates may have been exchanged. None without TLS.
     tls_context: Callable[[], Any] | None = field(default=None, repr=False)
-    #: Makes the mechanism of one connection to a host, which serves its re-authentications too. None without SASL.
+    """Returns the ssl.SSLContext of a new connection, whose certificates may have been exchanged. None without TLS."""
     new_mechanism: Callable[[str], ClientMechanism] | None = field(default=None, repr=False)
+    """Makes the mechanism of one connection to a host, which serves its re-authentications too. None without SASL."""
 
 
 PLAINTEXT_CHANNEL = ChannelSecurity()

@@ -247,3 +247,10 @@ def test_loggers_of_modules_have_one_name() -> None:
     own = re.compile(r"^(\w+) = logging\.getLogger\(__name__\)", re.MULTILINE)
     found = {path: own.findall(path.read_text()) for path in SOURCES if path != ROOT / "broker" / "log.py"}
     assert {path: names for path, names in found.items() if set(names) - {"_log"}} == {}
+
+
+def test_notes_of_attributes_are_docstrings() -> None:
+    """One style: below the attribute, as for classes and functions, and not `#:` above it."""
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    old = re.compile(r"^\s*#:", re.MULTILINE)
+    assert [path for path in [*SOURCES, *tests] if old.search(path.read_text())] == []

@@ -9,17 +9,27 @@ import pytest
 
 from tests.support.limits import limits
 from tests.support.words import (
+    ALLOWED_TEXTS,
     IN_NOTES,
     banned_in,
+    banned_in_documents,
     banned_names,
     banned_notes,
     banned_texts,
+    in_text,
     notes,
+    prose,
 )
 
 
 def test_no_text_for_users_has_a_replaced_word() -> None:
-    assert banned_texts() == []
+    """Those that stay are in ALLOWED_TEXTS, which has no others."""
+    assert {where: lines for where, lines in banned_texts().items() if where not in ALLOWED_TEXTS} == {}
+    assert set(ALLOWED_TEXTS) <= set(banned_texts())
+
+
+def test_no_document_has_a_replaced_word() -> None:
+    assert banned_in_documents() == []
 
 
 def test_no_identifier_has_a_replaced_word() -> None:
@@ -59,6 +69,24 @@ def test_replaced_words_of_notes_are_whole_words(text: str, kinds: list[str]) ->
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (" says ", [(0, "says")]),
+        ("stalled", [(0, "stalled")]),
+        ("it took too long", [(0, "took")]),
+        ("Reading goes\non, ISR proposals are cut\nshort.", [(0, "goes on"), (1, "ISR proposals"), (1, "cut short")]),
+        ("The garbage collector replaces and displaces payloads, as essays do.", []),
+    ],
+)
+def test_replaced_words_of_texts_are_whole_words(text: str, found: list[tuple[int, str]]) -> None:
+    assert list(in_text(text)) == found
+
+
+def test_code_in_documents_is_no_prose() -> None:
+    assert prose("A `take` it\n```sh\ntake\n```\nB `one\ntwo` C") == "A  it\n\n\n\nB \n C"
+
+
+@pytest.mark.parametrize(
     ("name", "words"),
     [
         ("_take", ["take"]),
@@ -67,6 +95,9 @@ def test_replaced_words_of_notes_are_whole_words(text: str, kinds: list[str]) ->
         ("goOn", ["go_on"]),
         ("MOST_BYTES", ["MOST_"]),
         ("_LEAST_BYTES", ["LEAST_"]),
+        ("IsrProposal", ["isr_proposal", "proposal"]),
+        ("took_s", ["took"]),
+        ("ISR_CHANGE_PREFIX", []),
         ("take_offline_in_steps", []),
         ("mistake", []),
         ("stakes", []),

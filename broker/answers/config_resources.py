@@ -25,13 +25,13 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-#: The node of the metadata store that holds the settings; those of loggers are not stored.
 _ENTITY_TYPES: dict[int, str] = {
     ResourceType.TOPIC: TOPICS,
     ResourceType.BROKER: BROKERS,
     ResourceType.CLIENT_METRICS: CLIENT_METRICS,
     ResourceType.GROUP: GROUPS,
 }
+"""The node of the metadata store that holds the settings; those of loggers are not stored."""
 
 
 async def alter_resources(

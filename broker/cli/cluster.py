@@ -156,8 +156,8 @@ async def _run(plan: Plan) -> int:
                 await first_of(starting, stop.wait())
                 if starting.done():
                     starting.result()
-                    took_s = time.monotonic() - began
-                    screen.add_event(f"ready after {took_s:.1f} s: --bootstrap-server {bootstrap_of(brokers)}")
+                    elapsed_s = time.monotonic() - began
+                    screen.add_event(f"ready after {elapsed_s:.1f} s: --bootstrap-server {bootstrap_of(brokers)}")
                     await first_of(stop.wait(), supervisor.finished.wait())
                 failed = supervisor.finished.is_set()
             finally:

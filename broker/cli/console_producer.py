@@ -60,7 +60,7 @@ _SETTINGS = {
     type=click.Choice(["-1", "0", "1", "all"]),
     help="Acknowledgements to wait for; default: all.",
 )
-@click.option("--request-timeout-ms", type=click.IntRange(min=1), help="How long a broker may take to acknowledge.")
+@click.option("--request-timeout-ms", type=click.IntRange(min=1), help="Longest time until a broker acknowledges.")
 @click.option("--message-send-max-retries", "retries", type=click.IntRange(min=0), help="Attempts after the first.")
 @click.option("--retry-backoff-ms", type=click.IntRange(min=0), help="Pause before another attempt.")
 @click.option(

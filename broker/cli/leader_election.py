@@ -48,29 +48,29 @@ def leader_election(**given: Any) -> None:
         raise click.UsageError("Give exactly one of --topic, --path-to-json-file or --all-topic-partitions.")
     if (given["topic"] is None) != (given["partition"] is None):
         raise click.UsageError("--topic and --partition need each other.")
-    places: list[TopicPartition] | None = None
+    partitions: list[TopicPartition] | None = None
     if given["topic"]:
-        places = [TopicPartition(given["topic"], given["partition"])]
+        partitions = [TopicPartition(given["topic"], given["partition"])]
     elif given["path"]:
-        places = list(load_partitions(given["path"], offsets=False))
-        if not places:
+        partitions = list(load_partitions(given["path"], offsets=False))
+        if not partitions:
             raise CommandError(f"{given['path']} has no partitions.")
     kind = given["election_type"].lower()
     with WireClient(given["bootstrap"], given["config_file"]) as client:
-        results = elect(client, TYPES[kind], places)
+        results = elect(client, TYPES[kind], partitions)
     report(kind.upper(), results)
 
 
 def elect(
-    client: WireClient, kind: int, places: Sequence[TopicPartition] | None
+    client: WireClient, kind: int, partitions: Sequence[TopicPartition] | None
 ) -> dict[TopicPartition, BrokerRefusal | None]:
     """Return None for each elected partition, else the error; raise BrokerRefusal if the whole request is refused."""
     topics: dict[str, ElectLeadersRequest.TopicPartitions] = {}
-    for topic, partition in places or ():
+    for topic, partition in partitions or ():
         topics.setdefault(topic, ElectLeadersRequest.TopicPartitions(topic=topic)).partitions.append(partition)
     request = ElectLeadersRequest(
         election_type=kind,
-        topic_partitions=None if places is None else list(topics.values()),
+        topic_partitions=None if partitions is None else list(topics.values()),
         timeout_ms=int(REQUEST_TIMEOUT_S * 500),
     )
     answer: ElectLeadersResponse = client.send(request, client.controller_id if client.controller_id >= 0 else None)

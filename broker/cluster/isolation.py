@@ -35,7 +35,7 @@ METADATA_VERSION = 9
 
 async def live_brokers(host: str, port: int, gate: Gate, security: ChannelSecurity = PLAINTEXT_CHANNEL) -> set[int]:
     """Return the brokers that the one at this address considers alive. Raises PeerError."""
-    peer = Peer(host, port, "silence", ANSWER_TIMEOUT_MS, gate, security=security)
+    peer = Peer(host, port, "isolation", ANSWER_TIMEOUT_MS, gate, security=security)
     try:
         answer = await peer.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), newest=METADATA_VERSION)
         return {broker.node_id for broker in answer.brokers}

@@ -64,7 +64,7 @@ class Replicating:
             )
         self.follower_sessions = sessions = FollowerSessions(
             config["max.incremental.fetch.session.cache.slots"],
-            propose_isr=self.propose,
+            alter_partition=self.propose,
             throttle=ReplicaThrottle(
                 config.broker_id, lambda: config["leader.replication.throttled.rate"], time.monotonic
             ),

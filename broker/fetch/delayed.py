@@ -92,7 +92,16 @@ class WaitingFetch(Deferred[FetchResponse], ABC):
     def _fetched(self, fetch: asyncio.Task[None]) -> None:
         self._fetch = None
         if not fetch.cancelled() and (error := fetch.exception()) is not None:
-            logger.error("data for a waiting Fetch cannot be read from disk", exc_info=error)
+            # Each names the file, in the folder of its partition.
+            missing = "; ".join(map(str, self._read.missing))
+            logger.error(
+                "data of a waiting Fetch%s cannot be read from the disk: %s; the read is repeated, check the disk if"
+                " this line comes again: %s",
+                self.whose,
+                error,
+                missing,
+                exc_info=error,
+            )
         self._read_again(False)
 
 

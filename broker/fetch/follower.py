@@ -21,7 +21,7 @@ from gregor.storage.log.log import LogSlice
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, DataContext
-    from gregor.broker.fetch.follower_session import FetchPosition, FollowerSession, IsrProposal
+    from gregor.broker.fetch.follower_session import AlterPartition, FetchPosition, FollowerSession
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.throttle import ReplicaThrottle
 
@@ -35,10 +35,10 @@ class FollowerRead(RepeatedRead):
     """The partitions of one fetch, read for its response."""
 
     __slots__ = (
+        "_alter_partition",
         "_incremental",
         "_max_bytes",
         "_min_bytes",
-        "_propose_isr",
         "_quiet",
         "_throttle",
         "session",
@@ -52,14 +52,14 @@ class FollowerRead(RepeatedRead):
         request: FetchRequest,
         call: Call,
         incremental: bool,
-        propose_isr: IsrProposal | None,
+        alter_partition: AlterPartition | None,
         throttle: ReplicaThrottle | None,
     ) -> None:
         super().__init__(broker, call)
         self.session = session
         self.throttled_s = 0.0
         """Time until records may be sent to a throttled replica; 0 if none is throttled."""
-        self._propose_isr = propose_isr
+        self._alter_partition = alter_partition
         self._throttle = throttle
         self._incremental = incremental
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
@@ -97,7 +97,7 @@ class FollowerRead(RepeatedRead):
                     broker_epoch=broker_epoch,
                 )
                 if replica_id not in partition.in_sync.isr:
-                    propose_expansion(self._propose_isr, partition, replica_id)
+                    propose_expansion(self._alter_partition, partition, replica_id)
             except KafkaError:
                 continue  # the response contains this error
 

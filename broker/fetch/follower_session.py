@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RESTING_SHARE = 4
 
-IsrProposal = Callable[["Partition", list[int]], None]
+AlterPartition = Callable[["Partition", list[int]], None]
 
 
 class WaitingRequest(Protocol):
@@ -220,10 +220,10 @@ class FollowerSession:
         self.make_idle(position)
 
 
-def propose_expansion(propose_isr: IsrProposal | None, partition: Partition, replica_id: int) -> None:
+def propose_expansion(alter_partition: AlterPartition | None, partition: Partition, replica_id: int) -> None:
     """Propose the follower as in sync, if it has caught up with this fetch."""
-    if propose_isr is None:
+    if alter_partition is None:
         return
     isr = partition.in_sync.isr_to_expand(replica_id, partition.high_watermark)
     if isr is not None:
-        propose_isr(partition, isr)
+        alter_partition(partition, isr)

@@ -24,7 +24,7 @@ from gregor.protocol.messages import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, DataContext
-    from gregor.broker.fetch.follower_session import IsrProposal
+    from gregor.broker.fetch.follower_session import AlterPartition
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.throttle import ReplicaThrottle
 
@@ -44,16 +44,16 @@ class FollowerSessions:
         self,
         slots: int = DEFAULT_SLOTS,
         *,
-        propose_isr: IsrProposal | None = None,
+        alter_partition: AlterPartition | None = None,
         throttle: ReplicaThrottle | None = None,
         notifies_at_once: bool = False,
     ) -> None:
-        """`propose_isr` is called when a follower has caught up that the controller does not count as in sync.
+        """`alter_partition` is called when a follower has caught up that the controller does not count as in sync.
         `notifies_at_once`: a high watermark alone completes a fetch, as consumers may read from the followers."""
         self.cache: SessionCache[FollowerSession] = SessionCache(slots, self._ended)
         self.position_count = 0
         """Fetch positions in all sessions that have an id."""
-        self.propose_isr = propose_isr
+        self.alter_partition = alter_partition
         self.throttle = throttle
         self.notifies_at_once = notifies_at_once
         self.fetchers: dict[tuple[int, str | None], int] = {}
@@ -76,7 +76,7 @@ class FollowerSessions:
             self._update(session, request)
         except KafkaError as error:
             return FetchResponse(error_code=error.code)
-        read = FollowerRead(broker, session, request, call, incremental, self.propose_isr, self.throttle)
+        read = FollowerRead(broker, session, request, call, incremental, self.alter_partition, self.throttle)
         read.arrived(now_ms, request.replica_state.replica_epoch if call.version >= STATE_FROM else -1)
         session.fetched(now_ms)
         read.collect()
@@ -89,7 +89,7 @@ class FollowerSessions:
 
     def propose_expansion(self, partition: Partition, replica_id: int) -> None:
         """Propose a follower as in sync, if it has caught up with its fetch."""
-        propose_expansion(self.propose_isr, partition, replica_id)
+        propose_expansion(self.alter_partition, partition, replica_id)
 
     def _update(self, session: FollowerSession, request: FetchRequest) -> None:
         before = len(session.positions)

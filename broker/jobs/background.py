@@ -173,7 +173,8 @@ class Background:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("background work failed", exc_info=error)
+            name = getattr(task.get_coro(), "__qualname__", task.get_name())
+            logger.error("the background task %s ended with an error: %s", name, error, exc_info=error)
 
     async def close(self) -> None:
         works = [*self._tasks, *self._kept]

@@ -95,7 +95,9 @@ class ScanHelper:
                 except (WorkerDied, OSError, ValueError) as error:
                     # If it was killed, the next one may be, too: the start does not wait for another attempt.
                     self._broken = True
-                    logger.warning("recovery takes longer, as the process that checks segments ended: %s", error)
+                    logger.warning(
+                        "the process that checks segments ended, recovery continues more slowly without it: %s", error
+                    )
                 self._walks -= 1
                 scan.end_delegation()
                 self._returned.set()

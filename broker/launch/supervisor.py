@@ -263,7 +263,7 @@ class Supervisor:
             both = (task, self._failed)
             done, _ = await asyncio.wait(both, timeout=SLOW_S, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                self._report(f"{child.name} takes more than {SLOW_S:g} s to start; {self._where(child)}")
+                self._report(f"{child.name} has not started after {SLOW_S:g} s; {self._where(child)}")
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
             task.cancel()
@@ -348,7 +348,7 @@ class Supervisor:
         are killed. The records that were acknowledged are in their files all the same."""
         self._hurried += 1
         if self._hurried == 1:
-            self._report("the brokers are asked to end all at once; once more, and they are killed")
+            self._report("all brokers stop at the same time now; one more signal kills them")
             self.signal_all(signal.SIGTERM)
         else:
             self.signal_all(signal.SIGKILL)

@@ -68,8 +68,8 @@ class Connection(asyncio.BufferedProtocol):
         "software",
     )
 
-    #: The class of the sending side.
     OUTBOUND: ClassVar[type[Outbound]] = Outbound
+    """The class of the sending side."""
 
     def __init__(self, broker: ConnectionContext, listener: str) -> None:
         self._broker = broker

@@ -39,8 +39,8 @@ class ZooKeeperSecurity:
     tls: TlsSettings | None = None
     user: str | None = None
     password: Secret | None = field(default=None, repr=False)
-    #: Whether new nodes are writable by their creator only, and the secret ones readable by it only.
     set_acl: bool = False
+    """Whether new nodes are writable by their creator only, and the secret ones readable by it only."""
 
 
 def zookeeper_security(config: BrokerConfig) -> ZooKeeperSecurity:

@@ -129,8 +129,8 @@ class Field:
     refusing it.
     """
 
-    #: The versions in which the field has the compact form, if the message is flexible in them.
     flexible = Versions.parse("0+")
+    """The versions in which the field has the compact form, if the message is flexible in them."""
 
     __slots__ = (
         "default",

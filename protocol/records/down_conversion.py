@@ -180,7 +180,7 @@ def _messages(
             timestamp = wrapped_int64(timestamp)
         # A record that does not end in a header count of 0 has headers, or its size is wrong.
         if not (fills or fits(body, start, end)) or offset > INT64_MAX:
-            raise CorruptBatch(f"the record of offset {offset} is not as long as it says, or cannot be there")
+            raise CorruptBatch(f"the record of offset {offset} has a length that does not fit, or cannot be there")
         if last_offset < 0 and relative:
             zero = offset
         message = pack_head(1, attributes, timestamp) + key + value if magic else pack_head(0, 0) + key + value

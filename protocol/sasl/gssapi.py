@@ -86,7 +86,7 @@ class GssapiServer:
 
     def _accept(self, token: bytes) -> bytes:
         if not token:
-            raise AuthenticationFailed("the client sent an empty token of GSSAPI in place of its ticket")
+            raise AuthenticationFailed("the client sent an empty token of GSSAPI instead of its ticket")
         answer = self._context.step(token)
         if not self._context.established:
             if not answer:

@@ -20,7 +20,7 @@ REQUEST = Message(
             help="Topics to describe, null for all.",
             fields=[
                 Field("topic_id", "uuid", "10+", ignorable=True, help="Topic id; all zeros if unknown."),
-                Field("name", "string", nullable="10+", help="Topic name, null when asking by id."),
+                Field("name", "string", nullable="10+", help="Topic name, null if the request names it by id."),
             ],
         ),
         Field(

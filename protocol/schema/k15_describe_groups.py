@@ -12,7 +12,12 @@ REQUEST = Message(
     flexible="5+",
     fields=[
         Field("groups", "[]string", help="Requested groups."),
-        Field("include_authorized_operations", "bool", "3+", help="Ask for the operations allowed on each group."),
+        Field(
+            "include_authorized_operations",
+            "bool",
+            "3+",
+            help="Whether to include the operations allowed on each group.",
+        ),
     ],
 )
 

@@ -66,7 +66,9 @@ def check_own_number(name: str, broker_id: int) -> None:
     if not re.fullmatch(r"[+-]?\d{1,10}", name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}")
     if int(name) != broker_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"ask broker {name} itself; this is broker {broker_id}")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"this is broker {broker_id}, not broker {name}: send the request to that one"
+        )
 
 
 class ConfigAdmin:

@@ -18,7 +18,7 @@ from gregor.replication.store.nodes import PartitionState
 ANY_EPOCH = -1
 
 
-class Proposal(NamedTuple):
+class AlterPartition(NamedTuple):
     """The request of a leader. `isr` holds brokers with the epochs in which they fetched, ANY_EPOCH where unknown."""
 
     broker_id: int
@@ -28,47 +28,47 @@ class Proposal(NamedTuple):
     recovering: bool = False
 
     def state(self, controller_epoch: int) -> PartitionState:
-        """Return the state to write if the proposal is granted."""
+        """Return the state to write if the request is granted."""
         members = tuple(broker_id for broker_id, _ in self.isr)
         return PartitionState(self.broker_id, self.leader_epoch, members, controller_epoch, self.recovering)
 
 
-def refusal(cluster: Cluster, key: TopicPartition, proposal: Proposal) -> ErrorCode | None:
-    """Return why the proposal is refused; None if it can be granted, NONE if the partition is in that state already."""
+def refusal(cluster: Cluster, key: TopicPartition, requested: AlterPartition) -> ErrorCode | None:
+    """Return why the request is refused; None if it can be granted, NONE if the partition is in that state already."""
     topic, partition = cluster.topics.get(key[0]), cluster.partition(key)
     if topic is None or topic.deleting or partition is None or partition.state is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     state = partition.state
-    if proposal.partition_epoch > partition.version or proposal.leader_epoch > state.leader_epoch:
+    if requested.partition_epoch > partition.version or requested.leader_epoch > state.leader_epoch:
         # The leader knows a later controller than this one, and is to find it.
         return ErrorCode.NOT_CONTROLLER
-    if proposal.leader_epoch < state.leader_epoch:
+    if requested.leader_epoch < state.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if proposal.state(state.controller_epoch) == state:
+    if requested.state(state.controller_epoch) == state:
         # Before the epoch is compared: the request may be repeated because its response was lost.
         return ErrorCode.NONE
-    if proposal.partition_epoch < partition.version:
+    if requested.partition_epoch < partition.version:
         return ErrorCode.INVALID_UPDATE_VERSION
-    if proposal.recovering and (len(proposal.isr) > 1 or not state.recovering):
+    if requested.recovering and (len(requested.isr) > 1 or not state.recovering):
         return ErrorCode.INVALID_REQUEST
-    return _refused_members(cluster, partition, proposal)
+    return _refused_members(cluster, partition, requested)
 
 
-def _refused_members(cluster: Cluster, partition: Partition, proposal: Proposal) -> ErrorCode | None:
+def _refused_members(cluster: Cluster, partition: Partition, requested: AlterPartition) -> ErrorCode | None:
     assert partition.state is not None
-    members = {broker_id for broker_id, _ in proposal.isr}
+    members = {broker_id for broker_id, _ in requested.isr}
     if (
-        proposal.broker_id != partition.state.leader
-        or proposal.broker_id not in members
-        or len(members) < len(proposal.isr)
+        requested.broker_id != partition.state.leader
+        or requested.broker_id not in members
+        or len(members) < len(requested.isr)
         or not members.issubset(partition.assignment.replicas)
     ):
         return ErrorCode.INVALID_REQUEST
-    for broker_id, epoch in proposal.isr:
+    for broker_id, epoch in requested.isr:
         broker = cluster.brokers.get(broker_id)
         if broker is None or epoch not in (ANY_EPOCH, broker.epoch):
             return ErrorCode.INELIGIBLE_REPLICA
         # A leader that shuts down may still add a replica that can succeed it; Kafka refuses that.
-        if broker.shutting_down and broker_id != proposal.broker_id:
+        if broker.shutting_down and broker_id != requested.broker_id:
             return ErrorCode.INELIGIBLE_REPLICA
     return None

@@ -20,7 +20,7 @@ from gregor.protocol.messages import (
     ControlledShutdownResponse,
 )
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.replication.controller.alter_partition import ANY_EPOCH, Proposal, refusal
+from gregor.replication.controller.alter_partition import ANY_EPOCH, AlterPartition, refusal
 from gregor.replication.controller.events import AlterPartitionReceived, ShutdownAnnounced
 from gregor.replication.store.metadata_store import StoreError
 from gregor.replication.store.nodes import NodeFormatError
@@ -84,10 +84,10 @@ class ControllerAnswers:
                         continue
                     await turns.next()
                     key = TopicPartition(name, partition.partition_index)
-                    proposal = _proposal(request, partition, version)
-                    error = refusal(cluster, key, proposal)
+                    requested = _requested(request, partition, version)
+                    error = refusal(cluster, key, requested)
                     if error is None:
-                        granted[key] = proposal.state(cluster.epoch)
+                        granted[key] = requested.state(cluster.epoch)
                     elif error == ErrorCode.INELIGIBLE_REPLICA and version < TOPIC_IDS_FROM:
                         errors[key] = ErrorCode.OPERATION_NOT_ATTEMPTED
                     else:
@@ -172,13 +172,15 @@ def _names(cluster: Cluster, request: AlterPartitionRequest, version: int) -> li
     return [by_id.get(topic.topic_id) for topic in request.topics]
 
 
-def _proposal(request: AlterPartitionRequest, wanted: AlterPartitionRequest.PartitionData, version: int) -> Proposal:
+def _requested(
+    request: AlterPartitionRequest, wanted: AlterPartitionRequest.PartitionData, version: int
+) -> AlterPartition:
     if version < EPOCHS_FROM:
         isr = tuple((broker_id, ANY_EPOCH) for broker_id in wanted.new_isr)
     else:
         isr = tuple((broker.broker_id, broker.broker_epoch) for broker in wanted.new_isr_with_epochs)
     recovering = wanted.leader_recovery_state == 1
-    return Proposal(request.broker_id, wanted.leader_epoch, wanted.partition_epoch, isr, recovering)
+    return AlterPartition(request.broker_id, wanted.leader_epoch, wanted.partition_epoch, isr, recovering)
 
 
 def _topic_response(

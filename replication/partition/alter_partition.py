@@ -64,7 +64,7 @@ AWAITING_METADATA = frozenset(
 _log = logging.getLogger(__name__)
 
 
-class _IsrChange(NamedTuple):
+class _AlterPartition(NamedTuple):
     """A proposed ISR of one partition, and the epochs in which it was proposed."""
 
     partition: Partition
@@ -112,10 +112,10 @@ class AlterPartitionManager:
         self._clock_ms = clock_ms
         self._spawn = spawn
         self._gate = gate
-        self._pending: dict[TopicPartition, _IsrChange] = {}
+        self._pending: dict[TopicPartition, _AlterPartition] = {}
         self._running = False
-        #: Changes written to state nodes of which the controller has not been notified yet.
         self._written: dict[TopicPartition, None] = {}
+        """Changes written to state nodes of which the controller has not been notified yet."""
         self._last_logged = ""
 
     def submit(self, partition: Partition) -> None:
@@ -126,8 +126,8 @@ class AlterPartitionManager:
         epochs = {
             broker_id: partition.in_sync.broker_epoch(broker_id) for broker_id in isr if broker_id != self._broker_id
         }
-        proposal = _IsrChange(partition, isr, partition.leader_epoch, partition.partition_epoch, epochs)
-        self._pending[proposal.key] = proposal
+        change = _AlterPartition(partition, isr, partition.leader_epoch, partition.partition_epoch, epochs)
+        self._pending[change.key] = change
         if not self._running:
             self._running = True
             self._spawn(self._run())
@@ -141,8 +141,8 @@ class AlterPartitionManager:
         finally:
             self._running = False
 
-    def _next_changes(self) -> list[_IsrChange]:
-        changes: list[_IsrChange] = []
+    def _next_changes(self) -> list[_AlterPartition]:
+        changes: list[_AlterPartition] = []
         for key, one in list(self._pending.items()):
             if len(changes) == MAX_PARTITIONS:
                 break
@@ -152,7 +152,7 @@ class AlterPartitionManager:
                 del self._pending[key]  # newer metadata has made it void
         return changes
 
-    async def _send(self, changes: list[_IsrChange]) -> bool:
+    async def _send(self, changes: list[_AlterPartition]) -> bool:
         """Send changes, and apply the decisions. False where some must be repeated after a pause."""
         try:
             offered = await self._link.offered(ApiKey.ALTER_PARTITION)
@@ -179,7 +179,7 @@ class AlterPartitionManager:
 
     # -- by AlterPartition -----------------------------------------------------------------------------------------
 
-    def _request(self, changes: list[_IsrChange], version: int) -> AlterPartitionRequest:
+    def _request(self, changes: list[_AlterPartition], version: int) -> AlterPartitionRequest:
         topics: dict[str, AlterPartitionRequest.TopicData] = {}
         for one in changes:
             partition = one.partition
@@ -200,11 +200,11 @@ class AlterPartitionManager:
             broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
         )
 
-    def _member(self, one: _IsrChange, broker_id: int) -> AlterPartitionRequest.BrokerState:
+    def _member(self, one: _AlterPartition, broker_id: int) -> AlterPartitionRequest.BrokerState:
         epoch = self._broker_epoch() if broker_id == self._broker_id else one.member_epochs[broker_id]
         return AlterPartitionRequest.BrokerState(broker_id=broker_id, broker_epoch=epoch)
 
-    async def _apply(self, changes: list[_IsrChange], response: AlterPartitionResponse) -> bool:
+    async def _apply(self, changes: list[_AlterPartition], response: AlterPartitionResponse) -> bool:
         names = {one.partition.topic_id: one.partition.topic for one in changes}
         decisions = {
             (topic.topic_name or names.get(topic.topic_id, ""), partition.partition_index): partition
@@ -234,7 +234,7 @@ class AlterPartitionManager:
             _log.info("The in-sync replicas of %d more partitions are refused", errors - MAX_ERRORS_LOGGED)
         return all_decided
 
-    def _decided(self, one: _IsrChange, decision: AlterPartitionResponse.PartitionData) -> bool:
+    def _decided(self, one: _AlterPartition, decision: AlterPartitionResponse.PartitionData) -> bool:
         """Apply a decision to its partition. False where the proposal must be repeated."""
         partition = one.partition
         if decision.error_code in UNDONE:
@@ -247,7 +247,7 @@ class AlterPartitionManager:
 
     # -- by the state node -----------------------------------------------------------------------------------------
 
-    async def _write_all(self, changes: list[_IsrChange]) -> bool:
+    async def _write_all(self, changes: list[_AlterPartition]) -> bool:
         for one in changes:
             version = await self._write(one)
             if one.is_current and self._pending.get(one.key) is one:
@@ -260,7 +260,7 @@ class AlterPartitionManager:
                 self._written[one.key] = None
         return True
 
-    async def _write(self, one: _IsrChange) -> int | None:
+    async def _write(self, one: _AlterPartition) -> int | None:
         """Write a partition's state node. Returns its new version, None if another broker has changed it."""
         partition = one.partition
         path = state_path(*one.key)

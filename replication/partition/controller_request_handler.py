@@ -52,8 +52,8 @@ class ControllerRequestHandler:
         self._gate = gate
         # One request at a time, also when an old and a new controller send requests over connections of their own.
         self._turn = asyncio.Lock()
-        #: A controller's epoch, and the number of the latest connection over which it sent a request.
         self._latest = -1, OWN
+        """A controller's epoch, and the number of the latest connection over which it sent a request."""
 
     @property
     def broker_epoch(self) -> int:

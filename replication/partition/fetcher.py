@@ -105,8 +105,8 @@ class _FetchState:
         self.log = log
         self.backoff_ms = FIRST_BACKOFF_MS
         self.not_before_ms = 0
-        #: Behind the leader's high watermark, as far as this broker knows it.
         self.lags = True
+        """Behind the leader's high watermark, as far as this broker knows it."""
         self.move_to_log_end()
 
     def move_to_log_end(self) -> None:
@@ -154,28 +154,28 @@ class Fetcher:
         self._settings = settings
         self._throttle = throttle
         self._followed: dict[TopicPartitionKey, _FetchState] = {}
-        #: The fields that the leader has of each partition in the session.
         self._sent: dict[TopicPartitionKey, FetchFields] = {}
-        #: Partitions whose fields in the session are out of date, in the order in which they became so.
+        """The fields that the leader has of each partition in the session."""
         self._changed: dict[TopicPartitionKey, None] = {}
-        #: Partitions that are not fetched before their `not_before_ms`.
+        """Partitions whose fields in the session are out of date, in the order in which they became so."""
         self._waiting: dict[TopicPartitionKey, None] = {}
-        #: Partitions that are not fetched until the truncation of their logs is synced.
+        """Partitions that are not fetched before their `not_before_ms`."""
         self._truncated: dict[TopicPartitionKey, None] = {}
-        #: Partitions whose data in a response was dropped, as it came while they were not to be fetched and the leader
-        #: did not know that yet: in the leader's session they have received the high watermark.
+        """Partitions that are not fetched until the truncation of their logs is synced."""
         self._missed: set[TopicPartitionKey] = set()
+        """Partitions whose data in a response was dropped, as it came while they were not to be fetched and the leader
+        did not know that yet: in the leader's session they have received the high watermark."""
         self._names: dict[Uuid, str] = {}
         self._session_id = NO_SESSION
         self._session_epoch = INITIAL_EPOCH
         self._without_id = 0
         self._refused_until_ms = 0
-        #: As far as this broker knows: the session cache of the leader may be full.
         self._has_sessions = True
-        #: Whether records of a throttled replica were appended since the last request.
+        """As far as this broker knows: the session cache of the leader may be full."""
         self._has_charged = False
-        #: Whether the partitions of the session were checked since the throttle has begun to delay fetches.
+        """Whether records of a throttled replica were appended since the last request."""
         self._has_held = False
+        """Whether the partitions of the session were checked since the throttle has begun to delay fetches."""
 
     def __len__(self) -> int:
         return len(self._followed)

@@ -36,8 +36,8 @@ class FollowerState:
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
-        #: Of its registration, as in its last fetch; -1 where that did not contain it.
         self.broker_epoch = -1
+        """Of its registration, as in its last fetch; -1 where that did not contain it."""
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self.last_fetch_leader_end_offset = 0
@@ -117,11 +117,11 @@ class InSyncReplicas:
         """Forget the followers and the sets: this broker does not lead."""
         self.isr: list[int] = []
         self.maximal_isr: frozenset[int] = frozenset()
-        #: Proposed and not decided yet; None also where newer metadata made the proposal void.
         self.proposed_isr: list[int] | None = None
+        """Proposed and not decided yet; None also where newer metadata made the proposal void."""
         self.followers: dict[int, FollowerState] = {}
-        #: First offset of the leader epoch in which this broker leads.
         self.epoch_start_offset = -1
+        """First offset of the leader epoch in which this broker leads."""
 
     # -- the sets ----------------------------------------------------------------------------------------------
 

@@ -60,8 +60,8 @@ class MetadataImage:
 
     def __init__(self) -> None:
         self.version = 0
-        #: There are topics that the controller has not sent yet: its first update may hold the live brokers alone.
         self.expects_topics = False
+        """There are topics that the controller has not sent yet: its first update may hold the live brokers alone."""
         self.controller_id = NO_CONTROLLER
         self.controller_epoch = 0
         self.brokers: dict[int, LiveBroker] = {}

@@ -82,10 +82,11 @@ class Partition:
         self.controller_epoch = -1
         self.replicas: list[int] = []
         self.in_sync = InSyncReplicas(local_id, lag_time_max_ms, is_alive)
-        #: Leader of a partition with no other replica: the HW is always the log end offset.
         self._sole_leader = False
-        #: Its watchers are called after each append, advance of the HW or the low watermark, and change of leadership.
+        """Leader of a partition with no other replica: the HW is always the log end offset."""
         self.delayed = DelayedOperations()
+        """Its watchers are called after each append, advance of the HW or the low watermark, and change of
+        leadership."""
         self.leadership = Leadership(self.in_sync, self.delayed)
 
     def use_log(self, log: Log) -> None:

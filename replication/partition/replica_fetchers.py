@@ -93,8 +93,8 @@ class Followers:
         self.throttle = throttle
         self.truncated_logs = truncated_logs
         self._fetchers_per_leader = fetchers_per_leader
-        #: By leader and fetcher id.
         self._links: dict[tuple[int, int], LeaderLink] = {}
+        """By leader and fetcher id."""
         self._link_of: dict[TopicPartitionKey, LeaderLink] = {}
         self._closed = False
         self._replicas = replicas
@@ -180,8 +180,8 @@ class OutstandingFetch:
     __slots__ = ("_dropped_s", "sent_s")
 
     def __init__(self) -> None:
-        #: When the request was sent; 0 while none is outstanding.
         self.sent_s = 0.0
+        """When the request was sent; 0 while none is outstanding."""
         self._dropped_s = 0.0
 
     def sent(self) -> None:
@@ -208,14 +208,15 @@ class LeaderLink:
         self.fetcher = Fetcher(followers.settings.fetcher, followers.throttle)
         self._followers = followers
         self._peer: Peer | None = None
-        #: A partition was added or may be fetched again, or the leader's address is known now or has changed.
         self._changed = asyncio.Event()
+        """A partition was added or may be fetched again, or the leader's address is known now or has changed."""
         self._failing = False
         self._outstanding = OutstandingFetch()
         self._drop_timer: asyncio.TimerHandle | None = None
         self._version = FIRST_VERSION
-        #: The partitions outside the leader's log, of the last response; an awaitable while it is not handled in full.
         self._outside: list[TopicPartitionKey] | Awaitable[list[TopicPartitionKey]] = []
+        """The partitions outside the leader's log, of the last response; an awaitable while it is not handled in
+        full."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher {leader_id}-{number}")
 
     def follow(self, partition: Partition) -> bool:

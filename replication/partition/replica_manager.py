@@ -77,8 +77,8 @@ class ReplicaManager:
         self.on_stopped: list[StopListener] = []
         self.on_log_moved: list[Callable[[Partition], None]] = []
         self._suspended: set[TopicPartitionKey] = set()
-        #: By partition and producer id: epoch and sequence of the first batch refused lately, and when.
         self._refused: dict[TopicPartitionKey, dict[int, tuple[int, int, int]]] = {}
+        """By partition and producer id: epoch and sequence of the first batch refused lately, and when."""
         self._logs = logs
         self._topic_config = topic_config
         self._clock_ms = clock_ms
@@ -160,7 +160,7 @@ class ReplicaManager:
             return ErrorCode.KAFKA_STORAGE_ERROR
         known_id = partition.topic_id if partition is not None else self._stored_topic_id(key)
         if ZERO_UUID not in (topic_id, known_id) and topic_id != known_id:
-            _log.error("%s-%d has topic id %s, the controller says %s", *key, known_id.hex(), topic_id.hex())
+            _log_other_topic(key, topic_id, known_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         # A known epoch was applied already, except where no log could be opened then.
         if partition is not None and (
@@ -433,3 +433,14 @@ def _is_new(
     key = (topic, state.partition_index)
     known = logs.get(*key) is not None or key in logs.failed
     return state.is_new and not known and broker_id in state.replicas
+
+
+def _log_other_topic(key: TopicPartitionKey, requested_id: Uuid, known_id: Uuid) -> None:
+    _log.error(
+        "%s-%d: the controller's request is refused: it has topic id %s, the log of this broker %s. If the topic was"
+        " deleted and created anew: stop this broker, move the folder of the log out of log.dirs and start it; the"
+        " replica then fetches the records of the new topic",
+        *key,
+        requested_id.hex(),
+        known_id.hex(),
+    )

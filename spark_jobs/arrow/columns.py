@@ -66,9 +66,9 @@ class Malformed(CorruptBatch):
 
 
 def parse(octets: Octets, firsts: Positions, ends: Positions, counts: Numbers, with_headers: bool) -> Records:
-    """Parse the records of batches, which lie in `octets` within their bounds, in ascending order. Raises Malformed.
+    """Parse the records of batches, which lie in `octets` within their spans, in ascending order. Raises Malformed.
 
-    Each batch has a record. Every position is checked against the bounds of its record. Headers that are not wanted
+    Each batch has a record. Every position is checked against the spans of its record. Headers that are not wanted
     are not parsed.
     """
     sizes = ends - firsts
@@ -122,13 +122,13 @@ def _field(octets: Octets, positions: Positions) -> tuple[Field, Positions]:
 def _headers(octets: Octets, positions: Positions, ends: Positions, counts: Numbers) -> tuple[Headers, NDArray]:
     """Parse the headers: step by step the next one of all records that have one left."""
     total = int(counts.sum())
-    places = np.zeros((4, total), dtype=np.int64)
+    spans = np.zeros((4, total), dtype=np.int64)
     slots = np.cumsum(counts) - counts
     positions = positions.copy()
     wrong = np.zeros(len(counts), dtype=bool)
     for record in np.flatnonzero(counts > MAX_HEADERS_IN_STEPS):
         slot, count = int(slots[record]), int(counts[record])
-        end = _walk_headers(octets, int(positions[record]), int(ends[record]), places[:, slot : slot + count])
+        end = _walk_headers(octets, int(positions[record]), int(ends[record]), spans[:, slot : slot + count])
         wrong[record] = end != ends[record]
     active = np.flatnonzero((counts > 0) & (counts <= MAX_HEADERS_IN_STEPS))
     step = 0
@@ -139,8 +139,8 @@ def _headers(octets: Octets, positions: Positions, ends: Positions, counts: Numb
         except TooLong as error:
             raise TooLong(int(active[error.index])) from None
         into = slots[active] + step
-        places[0, into], places[1, into] = name
-        places[2, into], places[3, into] = value
+        spans[0, into], spans[1, into] = name
+        spans[2, into], spans[3, into] = value
         positions[active] = behind
         failed = (name.lengths < 0) | (behind > ends[active])
         step += 1
@@ -148,21 +148,21 @@ def _headers(octets: Octets, positions: Positions, ends: Positions, counts: Numb
         failed |= finished & (behind != ends[active])
         wrong[active[failed]] = True
         active = active[~finished & ~failed]
-    headers = Headers(counts, Field(places[0], places[1]), Field(places[2], places[3]))
+    headers = Headers(counts, Field(spans[0], spans[1]), Field(spans[2], spans[3]))
     return headers, np.flatnonzero(wrong)
 
 
-def _walk_headers(octets: Octets, position: int, end: int, places: NDArray) -> int:
+def _walk_headers(octets: Octets, position: int, end: int, spans: NDArray) -> int:
     """Fill in the headers of one record; return the position behind them, or -1."""
     data = octets[position:end].tobytes()
     at = 0
     try:
-        for slot in range(places.shape[1]):
+        for slot in range(spans.shape[1]):
             for row in (0, 2):
                 length, at = read_varint(data, at)
                 if at + length > len(data) or (row == 0 and length < 0):
                     return -1
-                places[row, slot], places[row + 1, slot] = position + at, length
+                spans[row, slot], spans[row + 1, slot] = position + at, length
                 at += max(0, length)
     except (IndexError, CorruptBatch):
         return -1
@@ -176,11 +176,11 @@ def binary_array(octets: Octets, field: Field, kept: NDArray | None) -> pa.Binar
     between, has the fields already; Arrow copies the elements with these indexes.
     """
     count = len(field.positions)
-    bounds = np.empty(2 * count + 1, dtype=np.int32)
-    bounds[: 2 * count : 2] = field.positions
-    bounds[1 : 2 * count : 2] = field.positions + np.maximum(field.lengths, 0)
-    bounds[2 * count] = bounds[2 * count - 1] if count else 0
-    both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(octets)])
+    spans = np.empty(2 * count + 1, dtype=np.int32)
+    spans[: 2 * count : 2] = field.positions
+    spans[1 : 2 * count : 2] = field.positions + np.maximum(field.lengths, 0)
+    spans[2 * count] = spans[2 * count - 1] if count else 0
+    both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(spans), pa.py_buffer(octets)])
     indices = np.arange(0, 2 * count, 2) if kept is None else kept * 2
     found = both.take(pa.array(indices))
     null = field.lengths < 0 if kept is None else field.lengths[kept] < 0
@@ -213,10 +213,10 @@ def headers_array(octets: Octets, headers: Headers, kept: NDArray | None) -> pa.
 def list_of_headers(counts: Numbers | Sequence[int], names: pa.StringArray, values: pa.BinaryArray) -> pa.ListArray:
     """Make one list for each record of the headers of all; null for a record without any."""
     counts = np.asarray(counts, dtype=np.int64)
-    bounds = np.zeros(len(counts) + 1, dtype=np.int32)
-    bounds[1:] = np.cumsum(counts)
+    spans = np.zeros(len(counts) + 1, dtype=np.int32)
+    spans[1:] = np.cumsum(counts)
     pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADER_TYPE))
     null = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
     return pa.Array.from_buffers(
-        pa.list_(HEADER_TYPE), len(counts), [null, pa.py_buffer(bounds)], children=[pairs], null_count=-1
+        pa.list_(HEADER_TYPE), len(counts), [null, pa.py_buffer(spans)], children=[pairs], null_count=-1
     )

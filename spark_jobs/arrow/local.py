@@ -36,9 +36,7 @@ def find_local_log(cluster: Cluster, topic: str, partition: int) -> LocalLog:
     found = cluster.partition(topic, partition)
     leader = cluster.leader(topic, partition)
     if found.leader_epoch < 0:
-        raise Unreadable(
-            f"broker {leader} does not say leader epochs (Kafka 2.1), so that no truncation can be noticed"
-        )
+        raise Unreadable(f"broker {leader} returns no leader epochs (Kafka 2.1), so that no truncation can be noticed")
     log_dir = _log_dir(cluster, leader, topic, partition)
     path = os.path.join(log_dir, f"{topic}-{partition}")
     if not os.path.isdir(path):

@@ -54,8 +54,8 @@ class BrokerConnection:
         except KafkaFailure:
             self.close()
             raise
-        #: By the name of a feature its level in force.
         self.features: Mapping[str, int] = {one.name: one.max_version_level for one in offered.finalized_features}
+        """By the name of a feature its level in force."""
 
     def version(self, api_key: int, highest: int, lowest: int = 0) -> int:
         """Return the highest version from `lowest` to `highest` that the broker serves."""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 EXAMPLES = f"""\
 {COLUMNS_HELP}
 The table has the columns `key` and `value`, or the fields of the value, unless --column names others, and always
-_topic_partition, _offset and _timestamp: the place of the record in the topic.
+_topic_partition, _offset and _timestamp: the position of the record in the topic.
 
 With --key-columns the table has the latest row of each key of a compacted topic. Within a partition the highest offset
 wins, and a record without a value (a tombstone) deletes the row. Of a key that is in two partitions, as after growth of

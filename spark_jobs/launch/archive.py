@@ -37,8 +37,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "gregor spark archive") 
         prog=prog,
         description="Store the classes of a Spark session as an archive of the JVM, with which sessions start in half "
         "the time, and print the option that uses it. Jobs and clusters that gregor starts use it without further "
-        "settings; for others: SPARK_SUBMIT_OPTS=$(gregor spark archive). It takes half a minute and 150 MB, for each "
-        "version of Spark and Java once.",
+        "settings; for others: SPARK_SUBMIT_OPTS=$(gregor spark archive). This needs half a minute and 150 MB, for "
+        "each version of Spark and Java once.",
     )
     parser.parse_args(argv)
     require_pyspark()

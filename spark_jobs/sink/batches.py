@@ -96,8 +96,8 @@ class PartitionBatches:
         self._codec = codec
         self._body = bytearray(RECORD_BATCH_OVERHEAD)
         self._timestamp_ms = 0
-        #: The number of records of the open batch.
         self.count = 0
+        """The number of records of the open batch."""
 
     @property
     def size_bytes(self) -> int:

@@ -141,14 +141,14 @@ class Partitioner:
     def _chosen(self, keys: pa.BinaryArray) -> Numbers:
         """Return numbers whose remainders are the partitions."""
         count = len(keys)
-        places = np.arange(self._rows, self._rows + count, dtype=np.int64)
+        row_numbers = np.arange(self._rows, self._rows + count, dtype=np.int64)
         self._rows += count
         if keys.null_count == count:
-            return self._start + places // STICKY_ROWS
+            return self._start + row_numbers // STICKY_ROWS
         hashed = (hashes_of(keys) & np.uint32(_POSITIVE)).astype(np.int64)
         if not keys.null_count:
             return hashed
-        return np.where(keys.is_null().to_numpy(zero_copy_only=False), self._start + places // STICKY_ROWS, hashed)
+        return np.where(keys.is_null().to_numpy(zero_copy_only=False), self._start + row_numbers // STICKY_ROWS, hashed)
 
     def _given(
         self, partitions: pa.Int32Array, chosen: Numbers, topics: pa.StringArray, limits: Numbers | int

@@ -31,8 +31,8 @@ class TriggerDelay:
     def __init__(self, min_offsets: int, max_delay_ms: int) -> None:
         self._min_offsets = min_offsets
         self._max_delay_ms = max_delay_ms
-        #: As if a batch had been long ago: the first one does not wait.
         self._last_batch_ms: float | None = None
+        """As if a batch had been long ago: the first one does not wait."""
 
     def waits(self, start: Offsets, latest: Offsets, now_ms: float) -> bool:
         """Return whether no batch is to start now."""

@@ -25,8 +25,8 @@ class Pushed:
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
     bounds: Filters = field(default_factory=Filters)
-    #: Bounds of the number of a partition, inclusive.
     min_partition: int = 0
+    """Bounds of the number of a partition, inclusive."""
     max_partition: int = 2**31 - 1
 
     def within(self, ranges: Iterable[PartitionRange]) -> list[PartitionRange]:

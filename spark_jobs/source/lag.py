@@ -49,8 +49,8 @@ class Lag:
             default_api_timeout_ms=min(settings.default_api_timeout_ms, MAX_TIMEOUT_MS),
             connect_timeout_ms=min(settings.connect_timeout_ms, MAX_TIMEOUT_MS),
         )
-        #: A query of given partitions does not read those that are added to the topic.
         self._grows = not any(key.lower() == "assign" for key in options)
+        """A query of given partitions does not read those that are added to the topic."""
         self._open_cluster = open_cluster
         self._now_s = now_s
         self._max_wait_s = max_wait_s

@@ -77,8 +77,8 @@ class SourceOptions:
     assignment: tuple[TopicPartition, ...] = ()
     starting: Limit = Limit(everywhere=EARLIEST)
     ending: Limit = Limit(everywhere=LATEST)
-    #: Start at the end, instead of failing, if no record is as late as the starting timestamp.
     latest_if_no_match: bool = False
+    """Start at the end, instead of failing, if no record is as late as the starting timestamp."""
     fail_on_data_loss: bool = True
     include_headers: bool = False
     min_partitions: int | None = None
@@ -86,11 +86,11 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
-    #: Where a stream ends: it reads nothing behind this position.
     stream_end: StreamOffset | None = None
+    """Where a stream ends: it reads nothing behind this position."""
     group_id_prefix: str | None = None
-    #: Of the fetch of offsets by the driver.
     attempts: int = 3
+    """Of the fetch of offsets by the driver."""
     retry_interval_ms: int = 1000
     mode: Mode = "auto"
 

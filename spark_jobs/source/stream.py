@@ -44,8 +44,8 @@ class Stream:
         self._ends = options.stream_end is not None
         self._target: StreamOffset | None = None
         self._first: StreamOffset | None = None
-        #: The ends of the partitions at the last call of `latest`.
         self.newest: StreamOffset | None = None
+        """The ends of the partitions at the last call of `latest`."""
 
     def initial(self) -> StreamOffset:
         """Return the position at which a new query starts."""

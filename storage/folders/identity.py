@@ -86,7 +86,7 @@ def agree_on_meta(
     """
     broker_from = cluster_from = "the broker's settings"
     if cluster_id is not None:
-        cluster_from = "the cluster"
+        cluster_from = "the metadata store"
     for path, meta in stored.items():
         if meta is None:
             continue
@@ -95,18 +95,18 @@ def agree_on_meta(
                 broker_id, broker_from = meta.broker_id, path
             elif broker_id != meta.broker_id:
                 raise InconsistentFolder(
-                    f"{path} belongs to broker {meta.broker_id}, but {broker_from} says broker {broker_id}. Set "
-                    f"broker.id={meta.broker_id}, or let log.dirs name other folders; if this data is meant to move "
-                    f"to broker {broker_id}, remove that file"
+                    f"{path} belongs to broker {meta.broker_id}, but the broker id is {broker_id} in {broker_from}."
+                    f" Set broker.id={meta.broker_id}, or let log.dirs name other folders; if this data is meant to"
+                    f" move to broker {broker_id}, remove that file"
                 )
         if meta.cluster_id is not None:
             if cluster_id is None:
                 cluster_id, cluster_from = meta.cluster_id, path
             elif cluster_id != meta.cluster_id:
                 raise InconsistentFolder(
-                    f"{path} belongs to cluster {meta.cluster_id}, but {cluster_from} says cluster {cluster_id}. "
-                    f"Check zookeeper.connect, or let log.dirs name other folders; if this data is meant to move to "
-                    f"cluster {cluster_id}, remove that file"
+                    f"{path} belongs to cluster {meta.cluster_id}, but the cluster id is {cluster_id} in"
+                    f" {cluster_from}. Check zookeeper.connect, or let log.dirs name other folders; if this data is"
+                    f" meant to move to cluster {cluster_id}, remove that file"
                 )
     return broker_id, cluster_id
 

@@ -50,7 +50,7 @@ def parse_snapshot(data: bytes) -> list[ProducerEntry]:
             for slot in range(count)
         ]
     except error as broken:
-        raise ValueError("snapshot is cut short") from broken
+        raise ValueError("snapshot is incomplete") from broken
     if crc32c(memoryview(data)[_CRC_COVERS_FROM:]) != crc:
         raise ValueError("snapshot has a wrong checksum")
     entries = []

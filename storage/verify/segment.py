@@ -105,7 +105,7 @@ PRODUCERS_AGAIN = (
 REBUILT = "A start rebuilds the index after both index files of this segment are removed while the broker is stopped"
 COPY = (
     "Restore the file from a copy; or, while the broker is stopped, remove .kafka_cleanshutdown and "
-    "recovery-point-offset-checkpoint: the next start keeps what lies before and cuts off the rest of this log"
+    "recovery-point-offset-checkpoint: the next start truncates this log to the records before"
 )
 
 

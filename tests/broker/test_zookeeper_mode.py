@@ -127,7 +127,7 @@ def test_folders_of_another_broker_or_cluster_are_refused(start: Start) -> None:
     harness = start(broker_id="3")
     harness.create_topic("t")
     harness.stop()
-    with pytest.raises(StartError, match=r"belongs to broker 3.*says broker 4"):
+    with pytest.raises(StartError, match=r"belongs to broker 3.*broker id is 4"):
         start(broker_id="4")
     with pytest.raises(StartError, match=r"belongs to cluster .* Check zookeeper\.connect"):
         start(zookeeper_connect=harness.config["zookeeper.connect"] + "-other")

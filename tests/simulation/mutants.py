@@ -142,13 +142,13 @@ MUTANTS = (
     ),
     mutant(
         "proposals of an ISR made on an older one are granted",
-        Edit("replication", "refusal", "proposal.partition_epoch < partition.version", "False"),
+        Edit("replication", "refusal", "requested.partition_epoch < partition.version", "False"),
     ),
     # The first edit alone does no harm: with each leader epoch the partition's epoch grows, too.
     mutant(
         "proposals of replaced leaders are granted",
-        Edit("replication", "refusal", "proposal.leader_epoch < state.leader_epoch", "False"),
-        Edit("replication", "refusal", "proposal.partition_epoch < partition.version", "False"),
+        Edit("replication", "refusal", "requested.leader_epoch < state.leader_epoch", "False"),
+        Edit("replication", "refusal", "requested.partition_epoch < partition.version", "False"),
     ),
     mutant(
         "a follower's earlier life is let into the ISR",

@@ -16,10 +16,9 @@ CHANGES = "attributes changed from outside"
 MESSAGE_CHANGES = "fields of messages changed after their construction"
 
 MESSAGES = "gregor.protocol.messages"
-#: Modules whose functions return objects of their arguments: a result of theirs was not made there.
 RETURNS_ARGUMENTS = ("collections", "functools", "heapq", "itertools", "operator", "random", "typing")
+"""Modules whose functions return objects of their arguments: a result of theirs was not made there."""
 
-#: Changes that may stay, as `owner.name`: the last name of the owner, and `*` for any name; each with its reason.
 ALLOWED_CHANGES = {
     "traffic.*": "counters of a partition without an invariant: a call for each would cost every produce and fetch",
     "offsets.high_watermark": "each produce request and each fetch of a follower sets it: a call would cost there",
@@ -48,6 +47,7 @@ ALLOWED_CHANGES = {
     "Versions.NONE": "a constant of a class that is one of its objects cannot be made in its body",
     "namespace.*": "an action of argparse has its results stored in this way",
 }
+"""Changes that may stay, as `owner.name`: the last name of the owner, and `*` for any name; each with its reason."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Scope = Function | ast.ClassDef | ast.Module

@@ -18,7 +18,6 @@ MAX_CLASS_LINES = 400
 """Of a class and its bases together."""
 PRIVATE_IN_TESTS = "private accesses in tests"
 
-#: Names with an underscore that may be used, as `owner.name`, `*` for any; each with its reason.
 ALLOWED_NAMES = {
     "*._replace": "a documented method of named tuples",
     "*._asdict": "a documented method of named tuples",
@@ -34,6 +33,7 @@ ALLOWED_NAMES = {
     "spark._jsparkSession": "Delta's and Iceberg's classes have the JVM's session as an argument",
     "*._2": "the second value of Scala's tuples",
 }
+"""Names with an underscore that may be used, as `owner.name`, `*` for any; each with its reason."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -15,14 +15,13 @@ from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.log_dirs import size_text
 from gregor.broker.cli.wire import WireClient
 from gregor.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from gregor.protocol.topic_partition import TopicPartitionKey
 
 MIN_INTERVAL_S = 1.0
 """Between the two samples: a shorter time shows single batches."""
 MIN_HOT_BYTES_PER_S = 100_000
 HOT_MULTIPLE = 4
 """Of the mean of the topic's other partitions."""
-
-Partition = tuple[str, int]
 
 
 def examine_hot_partitions(
@@ -33,7 +32,7 @@ def examine_hot_partitions(
 ) -> list[Finding]:
     """Read the sizes of each broker a second time, and compare them with those in `seen`."""
     leaders = _leaders(seen)
-    rates: dict[Partition, float] = {}
+    rates: dict[TopicPartitionKey, float] = {}
     for broker in seen.brokers:
         led = {partition for partition, leader in leaders.items() if leader == broker.node_id}
         if broker.trouble or not led or not broker.log_dirs:
@@ -49,7 +48,7 @@ def examine_hot_partitions(
     return check_hot_partitions(rates, leaders)
 
 
-def _leaders(seen: ObservedCluster) -> dict[Partition, int]:
+def _leaders(seen: ObservedCluster) -> dict[TopicPartitionKey, int]:
     return {
         (str(topic.name), one.partition_index): one.leader_id
         for topic in seen.metadata.topics
@@ -58,7 +57,7 @@ def _leaders(seen: ObservedCluster) -> dict[Partition, int]:
     }
 
 
-def sizes(folders: Iterable[DescribeLogDirsResponse.DescribeLogDirsResult]) -> dict[Partition, int]:
+def sizes(folders: Iterable[DescribeLogDirsResponse.DescribeLogDirsResult]) -> dict[TopicPartitionKey, int]:
     """Return the bytes of each log in the folders of a broker; logs that are being moved there do not count."""
     return {
         (topic.name, one.partition_index): one.partition_size
@@ -69,7 +68,9 @@ def sizes(folders: Iterable[DescribeLogDirsResponse.DescribeLogDirsResult]) -> d
     }
 
 
-def check_hot_partitions(rates: Mapping[Partition, float], leaders: Mapping[Partition, int]) -> list[Finding]:
+def check_hot_partitions(
+    rates: Mapping[TopicPartitionKey, float], leaders: Mapping[TopicPartitionKey, int]
+) -> list[Finding]:
     """Name the partitions above the thresholds. `rates` are bytes per second."""
     by_topic: dict[str, dict[int, float]] = {}
     for (topic, index), rate in rates.items():

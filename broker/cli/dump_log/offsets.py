@@ -124,7 +124,7 @@ class _Reader:
         size = self.int32()
         return None if size < 0 else self._read(size)
 
-    def places(self) -> list[Fields]:
+    def partitions(self) -> list[Fields]:
         """Read topics with their partitions."""
         return [
             {"topic": self.string(), "partitions": [self.int32() for _ in range(self.count())]}
@@ -150,7 +150,7 @@ def _subscription(reader: _Reader) -> Fields:
     fields: Fields = {"topics": [reader.string() for _ in range(reader.count())]}
     fields["userData"] = base64_text(reader.octets())
     if version >= 1:
-        fields["ownedPartitions"] = reader.places()
+        fields["ownedPartitions"] = reader.partitions()
     if version >= 2:
         fields["generationId"] = reader.int32()
     if version >= 3:
@@ -160,7 +160,7 @@ def _subscription(reader: _Reader) -> Fields:
 
 def _assignment(reader: _Reader) -> Fields:
     reader.int16()
-    return {"assignedPartitions": reader.places(), "userData": base64_text(reader.octets())}
+    return {"assignedPartitions": reader.partitions(), "userData": base64_text(reader.octets())}
 
 
 def _decoded(data: bytes, read: Any) -> Fields | str | None:

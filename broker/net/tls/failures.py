@@ -34,7 +34,7 @@ def reason_of(error: BaseException) -> str:
         remedy = _REMEDIES.get(reason)
         return f"{remedy} ({words})" if remedy else words
     if isinstance(error, asyncio.TimeoutError):
-        return "it took too long"
+        return "the client did not complete it in time"
     text = getattr(error, "strerror", None) or str(error)
     return str(text) or "the client closed the connection"
 

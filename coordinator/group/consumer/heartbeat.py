@@ -265,7 +265,7 @@ class Heartbeats:
                 f" id is owned by {present.member_id} member.",
             )
         _log.info(
-            "Group %r: static member %r is back as %r in place of %r",
+            "Group %r: static member %r is back as %r instead of %r",
             group.group_id,
             instance_id,
             member_id,

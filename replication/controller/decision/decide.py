@@ -79,10 +79,11 @@ class _Decision:
         self._draft = ClusterDraft(cluster)
         self._moves = PartitionMoves(self._draft)
         self._deletions = TopicDeletions(self._draft)
-        #: Brokers to which everything is sent: they have no state yet.
         self._new_brokers: set[int] = set()
-        #: Brokers to which the state of every replica is sent again: their responses name those that they cannot serve.
+        """Brokers to which everything is sent: they have no state yet."""
         self._rechecked_brokers: frozenset[int] = frozenset()
+        """Brokers to which the state of every replica is sent again: their responses name those that they cannot
+        serve."""
         self._brokers_changed = False
 
     def apply(self, event: Event) -> None:

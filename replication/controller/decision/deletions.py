@@ -15,10 +15,10 @@ class TopicDeletions:
 
     def __init__(self, draft: ClusterDraft) -> None:
         self._draft = draft
-        #: Topics whose deletion begins and of which there are replicas.
         self.begun: list[str] = []
-        #: Done after everything is sent.
+        """Topics whose deletion begins and of which there are replicas."""
         self.actions: list[Action] = []
+        """Done after everything is sent."""
 
     def begin(self, names: Iterable[str]) -> None:
         """Delete topics, or queue them for deletion while partitions of theirs move."""

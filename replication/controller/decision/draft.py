@@ -37,16 +37,16 @@ class ClusterDraft:
         self.moving = set(cluster.moving)
         self.leaving = dict(cluster.leaving)
         self.writes: list[tuple[Operation, ...]] = []
-        #: Leaders of `writes` that were not in sync before.
         self.unclean_elections = 0
-        #: Partitions with another leader or ISR: brokers and clients are notified.
+        """Leaders of `writes` that were not in sync before."""
         self.changed_states: dict[TopicPartition, None] = {}
-        #: Partitions whose metadata has changed otherwise: only clients are notified.
+        """Partitions with another leader or ISR: brokers and clients are notified."""
         self.changed_metadata: dict[TopicPartition, None] = {}
-        #: Partitions that have their first leader.
+        """Partitions whose metadata has changed otherwise: only clients are notified."""
         self.created: set[TopicPartition] = set()
-        #: Replicas to stop, by broker and whether their logs are deleted.
+        """Partitions that have their first leader."""
         self.stops: dict[tuple[int, bool], list[TopicPartition]] = {}
+        """Replicas to stop, by broker and whether their logs are deleted."""
 
     @property
     def cluster(self) -> Cluster:

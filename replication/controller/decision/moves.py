@@ -25,10 +25,10 @@ class PartitionMoves:
 
     def __init__(self, draft: ClusterDraft) -> None:
         self._draft = draft
-        #: Topics of partitions whose moves are over: their nodes are to be written.
         self.ended_topics: dict[str, None] = {}
-        #: Requests to drop, see DropReassignments.
+        """Topics of partitions whose moves are over: their nodes are to be written."""
         self.dropped: dict[TopicPartition, tuple[int, ...] | None] = {}
+        """Requests to drop, see DropReassignments."""
 
     def begin(self, targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
         """Move each partition to these brokers, or with None back to where it came from."""

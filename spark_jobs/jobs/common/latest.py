@@ -33,8 +33,8 @@ class LatestTable:
         self._known: Extent | None = None
         self._newest: DataFrame | None = None
         self._additions = 0
-        #: The number of offsets that were read since the start.
         self.offsets_read = 0
+        """The number of offsets that were read since the start."""
 
     def rows(self) -> DataFrame:
         """Return the rows `table_key` and `table_value` that the topic has now."""

@@ -39,6 +39,7 @@ class FakeRead:
 
     def collect(self) -> None:
         assert not self.held
+        self.missing = []
         self.looks += 1
         self.held = 1
         self.satisfied = self.enough
@@ -46,7 +47,6 @@ class FakeRead:
     async def fetch_missing(self) -> None:
         self.fetches += 1
         await asyncio.sleep(self.fetch_s)
-        self.missing = []
         if self.fetch_error is not None:
             raise self.fetch_error
 
@@ -205,7 +205,8 @@ def test_a_fetch_that_fails_is_told_and_the_look_follows(
     poll.read.enough = True
     answered(loop, poll)
     assert poll.answers == ["answer 1"]
-    assert "a bug" in caplog.text
+    assert "cannot be read from the disk: a bug;" in caplog.text
+    assert "a page" in caplog.text, "the partition is not named"
 
 
 @pytest.mark.parametrize("max_wait_s", [3600, 0.001])

@@ -326,7 +326,7 @@ def test_a_session_is_counted(harness: Harness, topic: str) -> None:
 def test_who_catches_up_is_proposed(harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     proposed: list[list[int]] = []
     propose: Any = lambda partition, isr: proposed.append(isr)  # noqa: E731
-    monkeypatch.setattr(harness.broker.follower_sessions, "propose_isr", propose)
+    monkeypatch.setattr(harness.broker.follower_sessions, "alter_partition", propose)
     partition = partition_of(harness, topic)
     partition.isr_decided([0], partition.partition_epoch + 1, harness.broker.now_ms())
     harness.produce(topic, b"a")
@@ -349,7 +349,7 @@ def test_many_that_may_not_join_the_set_keep_nobody_waiting_and_nobody_busy(
     monkeypatch.setattr("gregor.broker.fetch.follower.MAX_PARTITIONS", 1)
     looked: list[int] = []
     propose: Any = lambda partition, isr: looked.append(partition.partition)  # noqa: E731
-    monkeypatch.setattr(harness.broker.follower_sessions, "propose_isr", propose)
+    monkeypatch.setattr(harness.broker.follower_sessions, "alter_partition", propose)
     brokers = harness.broker.metadata.brokers
     monkeypatch.setattr(harness.broker.metadata, "brokers", {**brokers, FOLLOWER: brokers[0]})
     for index in range(2):

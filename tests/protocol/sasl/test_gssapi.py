@@ -101,7 +101,7 @@ def established(tokens: int = 2) -> GssapiServer:
 @pytest.mark.parametrize(
     ("tokens", "token", "reason"),
     [
-        (0, b"", "an empty token of GSSAPI in place of its ticket"),
+        (0, b"", "an empty token of GSSAPI instead of its ticket"),
         (0, b"junk", "Invalid token"),
         (0, b"hell", "Invalid token"),
         (0, b"x" * 100_000, "Invalid token"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gregor.protocol.errors import ErrorCode
-from gregor.replication.controller.alter_partition import ANY_EPOCH, Proposal, refusal
+from gregor.replication.controller.alter_partition import ANY_EPOCH, AlterPartition, refusal
 from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
 
@@ -23,36 +23,36 @@ def cluster(state: PartitionState | None = None, shutting_down: int = -1, **topi
     return Cluster(1, 3, brokers, {"t": Topic(b"i" * 16, {0: partition}, **topic)})
 
 
-def proposal(*isr: int, **fields: Any) -> Proposal:
+def request(*isr: int, **fields: Any) -> AlterPartition:
     given = {"broker_id": 1, "leader_epoch": 5, "partition_epoch": 7, **fields}
-    return Proposal(isr=tuple((id_, ANY_EPOCH) for id_ in isr), **given)
+    return AlterPartition(isr=tuple((id_, ANY_EPOCH) for id_ in isr), **given)
 
 
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [
-        (proposal(1, 2), GRANTED),
-        (proposal(1, 2, partition_epoch=8), ErrorCode.NOT_CONTROLLER),
-        (proposal(1, 2, leader_epoch=6), ErrorCode.NOT_CONTROLLER),
-        (proposal(1, 2, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
-        (proposal(1, 2, leader_epoch=4, partition_epoch=8), ErrorCode.NOT_CONTROLLER),
-        (proposal(1, 2, partition_epoch=6), ErrorCode.INVALID_UPDATE_VERSION),
+        (request(1, 2), GRANTED),
+        (request(1, 2, partition_epoch=8), ErrorCode.NOT_CONTROLLER),
+        (request(1, 2, leader_epoch=6), ErrorCode.NOT_CONTROLLER),
+        (request(1, 2, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
+        (request(1, 2, leader_epoch=4, partition_epoch=8), ErrorCode.NOT_CONTROLLER),
+        (request(1, 2, partition_epoch=6), ErrorCode.INVALID_UPDATE_VERSION),
         # A repeated request, because the response was lost.
-        (proposal(1), ErrorCode.NONE),
-        (proposal(1, partition_epoch=6), ErrorCode.NONE),
+        (request(1), ErrorCode.NONE),
+        (request(1, partition_epoch=6), ErrorCode.NONE),
         # Recovery from an unclean election can end, not begin.
-        (proposal(1, recovering=True), ErrorCode.INVALID_REQUEST),
-        (proposal(1, 2, recovering=True), ErrorCode.INVALID_REQUEST),
+        (request(1, recovering=True), ErrorCode.INVALID_REQUEST),
+        (request(1, 2, recovering=True), ErrorCode.INVALID_REQUEST),
         # Brokers that may be in the set.
-        (proposal(1, 3), ErrorCode.INELIGIBLE_REPLICA),
-        (proposal(1, 4), ErrorCode.INVALID_REQUEST),
-        (proposal(2), ErrorCode.INVALID_REQUEST),
-        (proposal(), ErrorCode.INVALID_REQUEST),
-        (proposal(1, 1), ErrorCode.INVALID_REQUEST),
-        (proposal(1, 2, broker_id=2), ErrorCode.INVALID_REQUEST),
+        (request(1, 3), ErrorCode.INELIGIBLE_REPLICA),
+        (request(1, 4), ErrorCode.INVALID_REQUEST),
+        (request(2), ErrorCode.INVALID_REQUEST),
+        (request(), ErrorCode.INVALID_REQUEST),
+        (request(1, 1), ErrorCode.INVALID_REQUEST),
+        (request(1, 2, broker_id=2), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_answers(asked: Proposal, answer: ErrorCode | None) -> None:
+def test_answers(asked: AlterPartition, answer: ErrorCode | None) -> None:
     assert refusal(cluster(), KEY, asked) == answer
 
 
@@ -61,30 +61,30 @@ def test_answers(asked: Proposal, answer: ErrorCode | None) -> None:
     [((10, 20), GRANTED), ((ANY_EPOCH, 20), GRANTED), ((10, 19), ErrorCode.INELIGIBLE_REPLICA)],
 )
 def test_members_are_meant_in_their_present_lives(epochs: tuple[int, int], answer: ErrorCode | None) -> None:
-    asked = Proposal(1, 5, 7, ((1, epochs[0]), (2, epochs[1])))
+    asked = AlterPartition(1, 5, 7, ((1, epochs[0]), (2, epochs[1])))
     assert refusal(cluster(), KEY, asked) == answer
 
 
 def test_a_broker_about_to_stop_does_not_join() -> None:
-    assert refusal(cluster(shutting_down=2), KEY, proposal(1, 2)) == ErrorCode.INELIGIBLE_REPLICA
+    assert refusal(cluster(shutting_down=2), KEY, request(1, 2)) == ErrorCode.INELIGIBLE_REPLICA
     # But if it leads, another may be added, to succeed it.
-    assert refusal(cluster(shutting_down=1), KEY, proposal(1, 2)) is GRANTED
+    assert refusal(cluster(shutting_down=1), KEY, request(1, 2)) is GRANTED
 
 
 def test_recovery_ends() -> None:
     recovering = cluster(PartitionState(1, 5, (1,), 3, recovering=True))
-    assert refusal(recovering, KEY, proposal(1)) is GRANTED
-    assert refusal(recovering, KEY, proposal(1, 2)) is GRANTED
-    assert refusal(recovering, KEY, proposal(1, recovering=True)) == ErrorCode.NONE
-    assert refusal(recovering, KEY, proposal(1, 2, recovering=True)) == ErrorCode.INVALID_REQUEST
+    assert refusal(recovering, KEY, request(1)) is GRANTED
+    assert refusal(recovering, KEY, request(1, 2)) is GRANTED
+    assert refusal(recovering, KEY, request(1, recovering=True)) == ErrorCode.NONE
+    assert refusal(recovering, KEY, request(1, 2, recovering=True)) == ErrorCode.INVALID_REQUEST
 
 
 def test_partitions_that_do_not_exist_are_refused() -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert refusal(cluster(), ("u", 0), proposal(1)) == unknown
-    assert refusal(cluster(), ("t", 1), proposal(1)) == unknown
-    assert refusal(cluster(undeleted=frozenset({(0, 1)})), KEY, proposal(1)) == unknown
+    assert refusal(cluster(), ("u", 0), request(1)) == unknown
+    assert refusal(cluster(), ("t", 1), request(1)) == unknown
+    assert refusal(cluster(undeleted=frozenset({(0, 1)})), KEY, request(1)) == unknown
 
 
 def test_the_written_state_has_the_proposed_isr() -> None:
-    assert proposal(1, 2).state(9) == PartitionState(1, 5, (1, 2), 9)
+    assert request(1, 2).state(9) == PartitionState(1, 5, (1, 2), 9)

@@ -203,9 +203,10 @@ def test_older_controllers_are_refused(subject: Subject) -> None:
     assert subject.lead(1, epoch=9, controller_epoch=6) == [0]
 
 
-def test_another_topic_of_the_same_name_is_refused(subject: Subject) -> None:
+def test_another_topic_of_the_same_name_is_refused(subject: Subject, caplog: pytest.LogCaptureFixture) -> None:
     subject.lead(0)
     assert subject.lead(0, epoch=1, topic_id=OTHER_ID) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+    assert f"t-0: the controller's request is refused: it has topic id {OTHER_ID.hex()}" in caplog.text
     # Also when only the folder is left of it.
     subject.logs.logs["t", 0] = CountingLog(topic_id=OTHER_ID)
     del subject.manager.partitions["t", 0]

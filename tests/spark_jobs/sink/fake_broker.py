@@ -160,8 +160,8 @@ class FakeBroker:
         self.requests: list[str] = []
         self.features: dict[str, int] = {}
         self.max_in_flight = 0
-        #: By the number of a batch that is produced the code of its refusal, or None for no answer at all.
         self.refusals: dict[int, ErrorCode | None] = {}
+        """By the number of a batch that is produced the code of its refusal, or None for no answer at all."""
         self._batches = itertools.count()
         self._next_producer_id = 1000
 

@@ -98,15 +98,17 @@ class TestAgreement:
             agree_on_meta({"/d/meta.properties": MetaProperties(0, 1, "c")}, 2, "c")
 
     def test_another_clusters_folder(self) -> None:
-        with pytest.raises(InconsistentFolder, match=r"belongs to cluster old, but the cluster says cluster new"):
+        with pytest.raises(
+            InconsistentFolder, match=r"belongs to cluster old, but the cluster id is new in the metadata store"
+        ):
             agree_on_meta({"/d/meta.properties": MetaProperties(0, 1, "old")}, 1, "new")
 
     def test_folders_that_contradict_each_other(self) -> None:
         stored = {"/d1": MetaProperties(0, 1, "c"), "/d2": MetaProperties(0, 2, "c")}
-        with pytest.raises(InconsistentFolder, match="/d2 belongs to broker 2, but /d1 says broker 1"):
+        with pytest.raises(InconsistentFolder, match="/d2 belongs to broker 2, but the broker id is 1 in /d1"):
             agree_on_meta(stored, None, None)
         stored = {"/d1": MetaProperties(0, 1, "c"), "/d2": MetaProperties(0, 1, "e")}
-        with pytest.raises(InconsistentFolder, match="/d2 belongs to cluster e, but /d1 says cluster c"):
+        with pytest.raises(InconsistentFolder, match="/d2 belongs to cluster e, but the cluster id is c in /d1"):
             agree_on_meta(stored, None, None)
 
 

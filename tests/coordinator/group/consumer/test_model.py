@@ -48,8 +48,8 @@ class Known:
     instance: str | None
     last_beat_ms: int
     away: bool = False
-    #: The member epoch at which it was given each partition of its last assignment.
     granted: dict[Partition, int] = field(default_factory=dict)
+    """The member epoch at which it was given each partition of its last assignment."""
 
 
 @dataclass
@@ -58,8 +58,8 @@ class Model:
 
     members: dict[str, Known] = field(default_factory=dict)
     epoch: int = 1
-    #: The topics that the group epoch was begun with.
     recorded: dict[str, Any] = field(default_factory=dict)
+    """The topics that the group epoch was begun with."""
 
     def snapshot(self, topics: dict[str, Any]) -> dict[str, Any]:
         names = {name for member in self.members.values() for name in member.topics}
@@ -81,8 +81,8 @@ class Client:
         self.sent_topics: tuple[str, ...] | None = None
         self.epoch = 0
         self.uses: set[Partition] = set()
-        #: It has to stop using these, and has not yet.
         self.finishes: set[Partition] = set()
+        """It has to stop using these, and has not yet."""
         self.slow = False
         self.report = True
 
