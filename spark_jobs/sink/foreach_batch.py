@@ -93,7 +93,7 @@ class ExactlyOnce:
         """Return the query and run of a batch; through Spark Connect this process has one run, see owners.py."""
         from pyspark.sql.utils import is_remote
 
-        from gregor.spark_jobs.folders import Folder
+        from gregor.spark_jobs.folders.folder import Folder
 
         if not is_remote():
             return owner_in_driver(session)
