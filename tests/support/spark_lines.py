@@ -35,7 +35,7 @@ from gregor.spark_jobs.java import require_java
 connector_jars(require_java())
 """
 INSTALL_TIMEOUT_S = 600
-ROUND_TIMEOUT_S = 600
+ROUND_TIMEOUT_S = 180
 
 
 def python_with_spark(version: str) -> pathlib.Path:
