@@ -72,6 +72,7 @@ def test_what_cannot_be_read_is_refused_with_the_reason(topics: Topics, topic: s
         ("the cluster has no partition 7 of the topic", {"partitions": [0, 7]}),
         ("there is no column 'kee': the columns are key, value", {"columns": ["kee"]}),
         ("mode='fast' is none of auto, wire, files", {"mode": "fast"}),
+        ("the nearest name is kafka.fetch.min.bytes", {"options": {"kafka.fetch.min.byte": "1"}}),
     ):
         with pytest.raises(JobError, match=text):
             read_topic(topics.bootstrap, topic, **arguments)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,14 +48,16 @@ def test_limits_and_filters_and_the_division_among_tasks(folder: Path) -> None:
     assert keys(plans(folder, **limits)) == b"bcccd"
     named = {"startingOffsets": '{"orders":{"0":-2}}', "endingOffsets": '{"orders":{"0":-1}}'}
     assert keys(plans(folder, **named)) == b"abcccde"
-    assert keys(plans(folder, Pushed(bounds=Filters(min_offset=1, max_offset=2)))) == b"bc"
+    (filtered,) = plans(folder, Pushed(bounds=Filters(min_offset=1, max_offset=2)))
+    assert (filtered.range.start_offset, filtered.range.end_offset, keys([filtered])) == (1, 3, b"bc")
     divided = plans(folder, maxRecordsPerPartition="3")
     assert [(plan.range.start_offset, plan.range.end_offset) for plan in divided] == [(0, 2), (2, 5), (5, 8)]
     assert keys(divided) == b"abcccde"
 
 
 def test_patterns_match_topics_of_users(folder: Path) -> None:
-    (folder / "orders-of-2024-0").rmdir()
+    (folder / CLUSTER_METADATA).rmdir()
+    shutil.copytree(folder / "orders-0", folder / CLUSTER_METADATA)
     assert {plan.range.topic for plan in plans(folder, subscribePattern=".*")} == {"orders"}
     assert plans(folder, subscribePattern="order") == []
     assert keys(plans(folder, assign='{"orders":[0]}')) == b"abcccde"
