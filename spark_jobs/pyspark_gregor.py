@@ -26,6 +26,20 @@ class DefaultSource(DataSource):
         return self._source().streamReader(schema)
 
     def _source(self):
-        from gregor.spark_jobs.source.datasource import GregorDataSource
-
+        try:
+            from gregor.spark_jobs.source.datasource import GregorDataSource
+        except ImportError as error:
+            raise ImportError(_explained(error), name=error.name) from None
         return GregorDataSource(self.options)
+
+
+def _explained(error):
+    """Return a line about a gregor that is missing, or a part of it or of what it needs."""
+    import socket
+    import sys
+
+    return (
+        f'format("gregor") cannot be loaded by the Python {sys.executable} on {socket.gethostname()} ({error}): '
+        "install gregor[spark] of the driver's version into that Python, name another with PYSPARK_PYTHON, or send a "
+        "packed environment with spark.archives"
+    )

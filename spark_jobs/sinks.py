@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.folders import Folder
+from gregor.spark_jobs.folders.folder import Folder
 
 
 def console_sink(counts: DataFrame, top: int = 20, out: TextIO | None = None) -> DataStreamWriter:

@@ -58,6 +58,8 @@ class ReadPlan:
     filters: Filters = NO_FILTERS
     max_batch_rows: int = MAX_BATCH_ROWS
     """Of one Arrow record batch."""
+    folder: str | None = None
+    """The data folder of a stopped broker, which is read without a cluster; None: the cluster of `settings`."""
 
     def narrowed(self) -> ReadPlan:
         """Return the plan with the range within the offsets of the filters."""

@@ -16,6 +16,7 @@ from gregor.spark_jobs.arrow.local import find_local_log, has_authorizer
 from gregor.spark_jobs.arrow.plan import ReadPlan
 from gregor.spark_jobs.arrow.rows import RowBuilder
 from gregor.spark_jobs.arrow.segments import PartitionFiles, Unreadable
+from gregor.spark_jobs.arrow.stopped import StoppedBroker
 from gregor.spark_jobs.arrow.wire import WireReader
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.failure import KafkaFailure
@@ -38,7 +39,10 @@ def read(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
     own = plan.range
     if own.start_offset >= own.end_offset:
         return
-    decoder, aborted = decoder_of(plan)
+    if plan.folder is not None:
+        yield from read_stopped(StoppedBroker(plan.folder), plan)
+        return
+    decoder, aborted = _decoder_of(plan)
     with _cluster(plan.settings) as cluster:
         if plan.mode != "wire":
             yield from _read_files(cluster, plan, decoder, aborted)
@@ -46,7 +50,17 @@ def read(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
             yield from WireReader(cluster, plan, decoder, aborted).read()
 
 
-def decoder_of(plan: ReadPlan) -> tuple[Decoder, AbortedTransactions | None]:
+def read_stopped(broker: StoppedBroker, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """Read a range, narrowed to its filters, from the folder of a stopped broker. Raises JobError."""
+    decoder, aborted = _decoder_of(plan)
+    try:
+        files = broker.files(plan.range.topic, plan.range.partition)
+        yield from FilesReader(files, broker, plan, decoder, aborted).read()
+    except Unreadable as error:
+        raise JobError(str(error)) from error
+
+
+def _decoder_of(plan: ReadPlan) -> tuple[Decoder, AbortedTransactions | None]:
     """Return a decoder of the range, and the aborted transactions that it follows: with read_committed."""
     own = plan.range
     rows = RowBuilder(own.topic, own.partition, plan.columns, plan.include_headers, plan.max_batch_rows)

@@ -36,17 +36,30 @@ class StoppedBroker:
         self._high_watermarks = _checkpoint(os.path.join(folder, HIGH_WATERMARKS))
         self._log_starts = _checkpoint(os.path.join(folder, LOG_START_OFFSETS))
 
+    def topics(self) -> dict[str, list[int]]:
+        """Return the partitions that have a folder here, by their topics."""
+        found: dict[str, list[int]] = {}
+        for topic, _, number in (name.rpartition("-") for name in self._names):
+            if topic and number.isdecimal():
+                found.setdefault(topic, []).append(int(number))
+        return {topic: sorted(numbers) for topic, numbers in sorted(found.items())}
+
     def partitions(self, topic: str) -> list[int]:
         """Return the partitions of a topic that have a folder here."""
-        found = (name.removeprefix(f"{topic}-") for name in self._names if name.startswith(f"{topic}-"))
-        return sorted(int(number) for number in found if number.isdecimal())
+        return self.topics().get(topic, [])
 
     def files(self, topic: str, partition: int) -> PartitionFiles:
         return PartitionFiles(os.path.join(self.folder, f"{topic}-{partition}"))
 
     def bounds(self, topic: str, partition: int, read_committed: bool) -> tuple[int, int]:
         """Return the log start offset and the high watermark of a partition, or its last stable offset; without a
-        checkpoint, the end of its last complete batch."""
+        checkpoint, the end of its last complete batch. Raises JobError."""
+        try:
+            return self._bounds(topic, partition, read_committed)
+        except Unreadable as error:
+            raise JobError(str(error)) from error
+
+    def _bounds(self, topic: str, partition: int, read_committed: bool) -> tuple[int, int]:
         files = self.files(topic, partition)
         bases = files.listing().bases
         if not bases:

@@ -14,14 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.spark_jobs.arrow.files import FilesReader
 from gregor.spark_jobs.arrow.plan import NO_FILTERS, Filters, Mode, PartitionRange, ReadPlan
-from gregor.spark_jobs.arrow.reader import decoder_of, read
+from gregor.spark_jobs.arrow.reader import read, read_stopped
 from gregor.spark_jobs.arrow.rows import RowBuilder
 from gregor.spark_jobs.arrow.schema import schema
-from gregor.spark_jobs.arrow.segments import Unreadable
 from gregor.spark_jobs.arrow.stopped import StoppedBroker
 from gregor.spark_jobs.client.cluster import Cluster
+from gregor.spark_jobs.client.known_settings import check_known
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST, list_offsets
 from gregor.spark_jobs.client.settings import READ_COMMITTED, READ_UNCOMMITTED, ClientSettings
 from gregor.spark_jobs.errors import JobError
@@ -54,6 +53,7 @@ def read_topic(
     if mode not in MODES:
         raise JobError(f"mode={mode!r} is none of {', '.join(MODES)}")
     wanted = _check_columns(columns, include_headers)
+    check_known(options or {})
     settings = ClientSettings.from_options({**(options or {}), "kafka.bootstrap.servers": bootstrap_servers})
     with Cluster(settings) as cluster:
         ranges = _ranges(cluster, topic, partitions, start_offsets or {}, end_offsets or {})
@@ -97,28 +97,12 @@ def read_folder(
         raise JobError(f"the data folder {folder} has no partition{missing and ' ' + missing} of the topic {topic}")
     plans = []
     for partition in wanted:
-        start, end = _guarded(lambda number=partition: broker.bounds(topic, number, read_committed))
+        start, end = broker.bounds(topic, partition, read_committed)
         own = PartitionRange(topic, partition, start, end)
         plan = ReadPlan(ClientSettings(()), own, "files", read_committed, include_headers, True,
                         names, filters)  # fmt: skip
         plans.append(plan.narrowed())
-    return _reader(columns, include_headers, (rows for plan in plans for rows in _read_stopped(broker, plan)))
-
-
-def _read_stopped(broker: StoppedBroker, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
-    decoder, aborted = decoder_of(plan)
-    try:
-        files = broker.files(plan.range.topic, plan.range.partition)
-        yield from FilesReader(files, broker, plan, decoder, aborted).read()
-    except Unreadable as error:
-        raise JobError(str(error)) from error
-
-
-def _guarded(call):
-    try:
-        return call()
-    except Unreadable as error:
-        raise JobError(str(error)) from error
+    return _reader(columns, include_headers, (rows for plan in plans for rows in read_stopped(broker, plan)))
 
 
 def _ranges(

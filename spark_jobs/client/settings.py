@@ -13,9 +13,9 @@ from gregor.protocol.client_security import SECRETS, security_of_client
 from gregor.protocol.errors import ErrorCode
 from gregor.spark_jobs.bootstrap import parse_servers
 from gregor.spark_jobs.client.failure import KafkaFailure
+from gregor.spark_jobs.client.known_settings import PREFIX
 from gregor.spark_jobs.errors import JobError
 
-PREFIX = "kafka."
 READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"
 MAX_INT = 2**31 - 1
@@ -40,7 +40,8 @@ class ClientSettings:
     """The settings of one client; it can be pickled.
 
     `other` has the settings that have no field here: those of a producer, and those without an effect in this client,
-    such as metric reporters. `security_texts` has security.protocol, ssl.* and sasl.*; they may be secrets.
+    for which known_settings has the reasons. `security_texts` has security.protocol, ssl.* and sasl.*; they may be
+    secrets.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -72,10 +73,11 @@ class ClientSettings:
         return self.isolation_level == READ_COMMITTED
 
     @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> ClientSettings:
+    def from_options(cls, options: Mapping[str, str], needs_servers: bool = True) -> ClientSettings:
         """Return the settings of the options with the prefix `kafka.`; the others are not read.
 
-        Raise JobError for a wrong value, and KafkaFailure for security that this client does not have.
+        Without `needs_servers` they may be those of a reader that has no cluster. Raise JobError for a wrong value, and
+        KafkaFailure for security that this client does not have.
         """
         given = {
             key.lower().removeprefix(PREFIX): str(value).strip()
@@ -85,9 +87,9 @@ class ClientSettings:
         security = {key: given.pop(key) for key in sorted(given) if key.startswith(_SECURITY_KEYS)}
         _security(tuple(security.items()))
         servers = given.pop("bootstrap.servers", "")
-        if not servers:
+        if not servers and needs_servers:
             raise JobError("the option kafka.bootstrap.servers is missing; give HOST:PORT,.. of the cluster's brokers")
-        values: dict[str, object] = {"bootstrap_servers": tuple(parse_servers(servers))}
+        values: dict[str, object] = {"bootstrap_servers": tuple(parse_servers(servers)) if servers else ()}
         for key, field in _INTEGERS.items():
             if key in given:
                 values[field] = _integer(key, given.pop(key))

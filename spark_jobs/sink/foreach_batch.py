@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 WriteBatch = Callable[["DataFrame", int], None]
 
+_log = logging.getLogger("gregor.spark_jobs.sink")
 _JOB_ERROR = re.compile(r"^gregor\.spark_jobs\.[\w.]+: (.*)$", re.MULTILINE)
 _CANCELLED = ("SPARK_JOB_CANCELLED", "cancelled part of cancelled job group", "InterruptedException")
 
@@ -42,12 +44,19 @@ def exactly_once(transactional_id: str, options: Mapping[str, str], checkpoint: 
     """
     if not transactional_id:
         raise JobError("the transactional id is empty; give the query a name that no other producer has")
-    return ExactlyOnce(transactional_id, SinkOptions.from_options(options), checkpoint)
+    return ExactlyOnce(transactional_id, _checked(options), checkpoint)
 
 
 def at_least_once(options: Mapping[str, str]) -> WriteBatch:
     """Return a function for `foreachBatch` that writes with idempotent producers; a repeated batch is written again."""
-    return AtLeastOnce(SinkOptions.from_options(options))
+    return AtLeastOnce(_checked(options))
+
+
+def _checked(options: Mapping[str, str]) -> SinkOptions:
+    found = SinkOptions.from_options(options)
+    for line in found.warnings:
+        _log.warning("%s", line)
+    return found
 
 
 class AtLeastOnce:
@@ -77,11 +86,11 @@ class ExactlyOnce:
         self._driver: BatchDriver | None = None
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        from gregor.spark_jobs.sink.rows import check_columns
-
         session = batch.sparkSession
         if session.conf.get("spark.speculation", "false") == "true":
             raise JobError("spark.speculation=true would write rows twice under one epoch; set it to false")
+        from gregor.spark_jobs.sink.rows import check_columns
+
         check_columns(batch.schema, self._options.topic)
         cluster, driver = self._driver_of(self._owner_of(session, batch_id))
         cluster.refresh()  # topics may have grown
@@ -93,7 +102,7 @@ class ExactlyOnce:
         """Return the query and run of a batch; through Spark Connect this process has one run, see owners.py."""
         from pyspark.sql.utils import is_remote
 
-        from gregor.spark_jobs.folders import Folder
+        from gregor.spark_jobs.folders.folder import Folder
 
         if not is_remote():
             return owner_in_driver(session)

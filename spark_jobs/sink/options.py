@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gregor.protocol.records import compression
 from gregor.protocol.topic_names import name_problem
+from gregor.spark_jobs.client.known_settings import IN_SINK, check_known, lines_without_effect
 from gregor.spark_jobs.client.settings import MAX_INT, ClientSettings
 from gregor.spark_jobs.errors import JobError
 
@@ -53,6 +54,7 @@ class SinkOptions:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> SinkOptions:
         """Return the options; raise JobError for an unknown one, a wrong value and what the sink does not have."""
+        check_known(options)
         settings = ClientSettings.from_options(options)
         own = {key.lower(): str(value) for key, value in options.items() if not key.lower().startswith("kafka.")}
         for key in options:
@@ -74,6 +76,11 @@ class SinkOptions:
             ),
             codec=_codec(given.get("compression.type", "none")),
         )
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return a line about each setting of the client that has no effect on the sink."""
+        return lines_without_effect([name for name, _ in self.settings.other], IN_SINK, "what the sink writes")
 
 
 def _refuse(given: Mapping[str, str]) -> None:

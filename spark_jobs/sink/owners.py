@@ -19,7 +19,7 @@ from gregor.spark_jobs.sink.state import Owner
 from gregor.spark_jobs.sink.tasks import QUERY_ID, RUN_ID
 
 if TYPE_CHECKING:
-    from gregor.spark_jobs.folders import Folder
+    from gregor.spark_jobs.folders.folder import Folder
 
 
 def owner_in_driver(session: Any) -> Owner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ from gregor.spark_jobs.launch.archives import forget_archives
 from gregor.spark_jobs.source.batch import plan_batch
 from gregor.spark_jobs.source.filters import Pushed, push
 from gregor.spark_jobs.source.offsets import StreamOffset
-from gregor.spark_jobs.source.options import NAME, SourceOptions, include_headers
+from gregor.spark_jobs.source.options import NAME, STREAM_END, SourceOptions, include_headers
 from gregor.spark_jobs.source.stream import Stream
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ _NO_WRITER = (
     f'format("{NAME}") does not write: a data source in Python can neither distribute rows by partition nor keep a '
     "transaction. Write with foreachBatch and exactly_once or at_least_once of gregor.spark_jobs.sink.foreach_batch"
 )
+_log = logging.getLogger("gregor.spark_jobs.source")
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
@@ -91,6 +93,8 @@ class GregorDataSource(DataSource):
         # Sail gives the columns of the source back as a schema of Arrow.
         if isinstance(schema, StructType) and schema != columns(options.include_headers):
             raise JobError(f'format("{NAME}") has a schema of its own; read without schema(...)')
+        for line in options.warnings:
+            _log.warning("%s", line)
         return options
 
 
@@ -145,10 +149,17 @@ class BatchReader(DataSourceReader):
         self._pushed = Pushed()
 
     def partitions(self) -> Sequence[InputPartition]:
-        with Cluster(self._options.settings) as cluster:
-            parts = [_Part(plan) for plan in plan_batch(cluster, self._options, self._pushed)]
+        parts = [_Part(plan) for plan in self._plans()]
         forget_archives()
         return parts
+
+    def _plans(self) -> list[ReadPlan]:
+        if self._options.folder is not None:
+            from gregor.spark_jobs.source.folder import plan_folder
+
+            return plan_folder(self._options, self._pushed)
+        with Cluster(self._options.settings) as cluster:
+            return plan_batch(cluster, self._options, self._pushed)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition)
@@ -241,4 +252,15 @@ if HAS_ADMISSION_CONTROL:
 
 
 def _stream_reader(options: SourceOptions) -> StreamReader:
-    return AdmittingStreamReader(options) if HAS_ADMISSION_CONTROL else StreamReader(options)
+    if HAS_ADMISSION_CONTROL:
+        return AdmittingStreamReader(options)
+    if options.max_offsets_per_trigger is not None and options.stream_end is None:
+        _log.warning(
+            "maxOffsetsPerTrigger=%d without %s: with the trigger available-now, which a source in Python does not "
+            "learn before Spark 4.2, the query reads one micro-batch of that size and ends. To read everything in "
+            "several, give %s without that trigger, and call processAllAvailable() of the query.",
+            options.max_offsets_per_trigger,
+            STREAM_END,
+            STREAM_END,
+        )
+    return StreamReader(options)

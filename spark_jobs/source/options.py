@@ -9,6 +9,7 @@ from typing import get_args
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow.plan import Mode
+from gregor.spark_jobs.client.known_settings import IN_SOURCE, check_known, lines_without_effect
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST
 from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
@@ -35,8 +36,10 @@ _OPTIONS = (
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "mode"),
     STREAM_END,
+    "path",
 )
 _NAMES = {name.lower(): name for name in _OPTIONS}
+_OF_FOLDER = frozenset({"kafka.isolation.level", "kafka.check.crcs"})
 _NOT_OF_A_STREAM = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 _REFUSED = {
@@ -72,6 +75,8 @@ class SourceOptions:
     """The options of one DataFrame or stream; it can be pickled."""
 
     settings: ClientSettings
+    #: The data folder of a stopped broker, which is read without a cluster.
+    folder: str | None = None
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assignment: tuple[TopicPartition, ...] = ()
@@ -101,7 +106,8 @@ class SourceOptions:
         _check_names(given, streaming)
         default = Limit(everywhere=LATEST if streaming else EARLIEST)
         made = cls(
-            settings=ClientSettings.from_options(given),
+            settings=ClientSettings.from_options(given, needs_servers="path" not in given),
+            folder=given.get("path"),
             **_strategy(given),  # type: ignore[arg-type]
             starting=_limit(given, "starting", default),
             ending=_limit(given, "ending", Limit(everywhere=LATEST)),
@@ -129,6 +135,12 @@ class SourceOptions:
         return made
 
     @property
+    def warnings(self) -> list[str]:
+        """Return a line about each setting of the client that has no effect on this query."""
+        names = [name for name, _ in self.settings.other]
+        return lines_without_effect(names, IN_SOURCE, f'what format("{NAME}") reads')
+
+    @property
     def isolation(self) -> str:
         return self.settings.isolation_level
 
@@ -144,14 +156,40 @@ def _check_names(given: Mapping[str, str], streaming: bool) -> None:
             reason = _REFUSED.get(key.removeprefix("kafka."))
             if reason is not None:
                 raise JobError(f"the option {key} is not supported: {reason}")
-        elif key not in _NAMES and key != "path":
+        elif key not in _NAMES:
             raise JobError(f'format("{NAME}") has no option {key!r}; its options are kafka.*, {", ".join(_OPTIONS)}')
+    check_known(given)
     if streaming:
         for name in _NOT_OF_A_STREAM:
             if name.lower() in given:
                 raise JobError(f"{name} is not valid for a stream, which has no end")
     elif STREAM_END.lower() in given:
         raise JobError(f"{STREAM_END} is not valid for a batch; give endingOffsets")
+    if "path" in given:
+        _check_folder(given, streaming)
+
+
+def _check_folder(given: Mapping[str, str], streaming: bool) -> None:
+    """Raise JobError for what cannot be had of the folder of a stopped broker."""
+    folder = f"path={given['path']!r}"
+    if streaming:
+        raise JobError(
+            f"{folder} is not valid for a stream: path is the data folder of a stopped broker, which gets no more "
+            "records; read it as a batch, or give kafka.bootstrap.servers of a running broker without a path"
+        )
+    for key in sorted(given):
+        if key.startswith("kafka.") and key not in _OF_FOLDER:
+            raise JobError(
+                f"the option {key} is not valid with {folder}: the data folder of a stopped broker is read without a "
+                "cluster; leave out one of them"
+            )
+        if "timestamp" in key and key != "startingoffsetsbytimestampstrategy":
+            raise JobError(
+                f"the option {_NAMES[key]} is not valid with {folder}: no broker finds the offsets of a time; filter "
+                "the rows by the column timestamp"
+            )
+    if _mode(given) == "wire":
+        raise JobError(f"mode=wire is not valid with {folder}: there is no broker to fetch from; use mode=files")
 
 
 def _strategy(given: Mapping[str, str]) -> dict[str, object]:

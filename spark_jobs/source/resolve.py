@@ -107,19 +107,20 @@ def offsets_at(
     if limit.everywhere is not None:
         unresolved = dict.fromkeys(partitions, limit.everywhere)
     elif limit.offsets is not None:
-        _check_names_all(limit.offsets, partitions, "Offsets", starting)
+        check_names_all(limit.offsets, partitions, "Offsets", starting)
         unresolved = dict(limit.offsets)
     else:
         times = limit.timestamps_ms
         if times is None:
             times = dict.fromkeys(partitions, limit.timestamp_ms or 0)
         else:
-            _check_names_all(times, partitions, "OffsetsByTimestamp", starting)
+            check_names_all(times, partitions, "OffsetsByTimestamp", starting)
         unresolved = _at_times(cluster, options, times, starting)
     return _resolved(cluster, options, unresolved)
 
 
-def _check_names_all(given: Offsets, partitions: Collection[TopicPartition], kind: str, starting: bool) -> None:
+def check_names_all(given: Offsets, partitions: Collection[TopicPartition], kind: str, starting: bool) -> None:
+    """Raise JobError unless the offsets of an option name exactly these partitions."""
     if given.keys() != set(partitions):
         raise JobError(
             f"{'starting' if starting else 'ending'}{kind} must name all partitions that are read, with -1 for the "

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.hadoop import HadoopFiles
+from gregor.spark_jobs.folders.hadoop import HadoopFiles
 from gregor.spark_jobs.tables.change import apply_changes, quoted
 from gregor.spark_jobs.tables.evolution import aligned, evolved
 from gregor.spark_jobs.tables.lineage import BASELINE, BATCH, QUERY, Baseline, Snapshot, last_batches, parse_baseline

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.hadoop import HadoopFiles
+from gregor.spark_jobs.folders.hadoop import HadoopFiles
 from gregor.spark_jobs.tables.change import time_columns, with_time_columns
 from gregor.spark_jobs.tables.evolution import aligned, evolved
 from gregor.spark_jobs.tables.staging import Publisher

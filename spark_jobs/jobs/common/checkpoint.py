@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.folders import Folder as Folder
+from gregor.spark_jobs.folders.folder import Folder as Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,6 +8,10 @@ from typing import Any
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     ApiMessage,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
     FetchRequest,
     FetchResponse,
     ListOffsetsRequest,
@@ -20,6 +24,7 @@ from gregor.spark_jobs.client.settings import ClientSettings
 
 SETTINGS = ClientSettings((("fake", 9092),), max_partition_fetch_bytes=400)
 TOPIC_ID = bytes(range(16))
+CLUSTER_ID = "of-the-leader"
 
 
 class FakeClock:
@@ -55,6 +60,9 @@ class FakeLeader:
         self.fetched: list[int] = []
         self.diverging = -1
         self.open = 0
+        self.log_dir: str | None = None
+        """The data folder with the partition."""
+        self.acls_error: int = ErrorCode.SECURITY_DISABLED
 
     def connect(self, host: str, port: int, settings: ClientSettings) -> FakeConnection:
         self.open += 1
@@ -65,6 +73,10 @@ class FakeLeader:
             return self._metadata(request)
         if isinstance(request, ListOffsetsRequest):
             return self._list_offsets(request)
+        if isinstance(request, DescribeLogDirsRequest):
+            return self._describe_log_dirs()
+        if isinstance(request, DescribeAclsRequest):
+            return DescribeAclsResponse(error_code=self.acls_error)
         assert isinstance(request, FetchRequest)
         return self._fetch(node, request)
 
@@ -76,7 +88,17 @@ class FakeLeader:
         if not self.exists:
             topic.error_code, topic.partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
         brokers = [MetadataResponse.MetadataResponseBroker(node_id=n, host="fake", port=n) for n in (1, 2)]
-        return MetadataResponse(brokers=brokers, topics=[topic] if request.topics else [], controller_id=1)
+        topics = [topic] if request.topics else []
+        return MetadataResponse(brokers=brokers, topics=topics, controller_id=1, cluster_id=CLUSTER_ID)
+
+    def _describe_log_dirs(self) -> DescribeLogDirsResponse:
+        if self.log_dir is None:
+            return DescribeLogDirsResponse()
+        part = DescribeLogDirsResponse.DescribeLogDirsPartition(partition_index=0)
+        topic = DescribeLogDirsResponse.DescribeLogDirsTopic(name="t", partitions=[part])
+        return DescribeLogDirsResponse(
+            results=[DescribeLogDirsResponse.DescribeLogDirsResult(log_dir=self.log_dir, topics=[topic])]
+        )
 
     def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         wanted = request.topics[0].partitions[0]

@@ -195,6 +195,16 @@ def test_records_above_the_high_watermark_are_not_read(served: Served) -> None:
         list(served.read(0, 20))
 
 
+def test_records_above_the_last_stable_offset_are_not_read_with_read_committed(served: Served) -> None:
+    served.append(20)
+    rows = served.rows()
+    served.leader.stable = 15
+    with pytest.raises(Unreadable, match="t-0 has the last stable offset 15, below the end of the range"):
+        list(served.read(0, 20, read_committed=True))
+    assert list(served.read(0, 15, read_committed=True)) == rows[:15]
+    assert list(served.read(0, 20)) == rows[:20]
+
+
 def test_aborted_transactions_are_left_out(served: Served) -> None:
     expected = []
     for number in range(30):

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from gregor.protocol.records.batch import build_batch
-from gregor.protocol.records.control import EndTransaction
 from gregor.spark_jobs.arrow.plan import Filters
 from gregor.spark_jobs.arrow.reader import close_idle
 from gregor.spark_jobs.arrow.schema import schema
 from gregor.spark_jobs.arrow.topics import read_folder, read_topic
 from gregor.spark_jobs.errors import JobError
 from gregor.storage.fs.folder_lock import FolderLock
+from tests.spark_jobs.arrow.stopped_broker import folder_of_stopped_broker
 from tests.spark_jobs.topics import Topics
-from tests.storage.logs import append_marker, open_log
-
-NOW_MS = 1_000_000
 
 
 @pytest.fixture(autouse=True)
@@ -77,27 +72,15 @@ def test_what_cannot_be_read_is_refused_with_the_reason(topics: Topics, topic: s
         ("the cluster has no partition 7 of the topic", {"partitions": [0, 7]}),
         ("there is no column 'kee': the columns are key, value", {"columns": ["kee"]}),
         ("mode='fast' is none of auto, wire, files", {"mode": "fast"}),
+        ("the nearest name is kafka.fetch.min.bytes", {"options": {"kafka.fetch.min.byte": "1"}}),
     ):
         with pytest.raises(JobError, match=text):
             read_topic(topics.bootstrap, topic, **arguments)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """Data of a broker that was stopped: two committed records, three aborted ones, one of an open transaction."""
-    from gregor.storage.fs.files import OsFiles
-
-    log = open_log(OsFiles(), str(tmp_path / "orders-0"), now_ms=NOW_MS)
-    log.append_as_leader(build_batch([(b"a", b"1"), (b"b", b"2")]), 0, NOW_MS)
-    fields = {"producer_epoch": 0, "base_sequence": 0, "transactional": True}
-    log.append_as_leader(build_batch([(b"c", b"3")] * 3, producer_id=1, **fields), 0, NOW_MS)
-    append_marker(log, EndTransaction(1, 0, 0, False))
-    log.append_as_leader(build_batch([(b"d", b"4")]), 0, NOW_MS)
-    log.append_as_leader(build_batch([(b"e", b"5")], producer_id=2, **fields), 0, NOW_MS)
-    log.close(clean=True)
-    (tmp_path / ".lock").touch()
-    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 8\n")
-    yield tmp_path
+def folder(tmp_path: Path) -> Path:
+    return folder_of_stopped_broker(tmp_path)
 
 
 def keys_in(reader: pa.RecordBatchReader) -> bytes:

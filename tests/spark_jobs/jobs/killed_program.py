@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from gregor.spark_jobs.cli import main
-from gregor.spark_jobs.hadoop import HadoopFiles
+from gregor.spark_jobs.folders.hadoop import HadoopFiles
 from gregor.spark_jobs.tables.delta import DeltaTarget
 from gregor.spark_jobs.tables.target import Batch
 

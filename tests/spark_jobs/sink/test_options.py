@@ -6,6 +6,7 @@ import pytest
 
 from gregor.protocol.records import compression
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.sink.foreach_batch import at_least_once, exactly_once
 from gregor.spark_jobs.sink.options import SinkOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -55,3 +56,13 @@ def test_defaults() -> None:
 def test_option_that_cannot_be_obeyed_is_refused(key: str, value: str, complaint: str) -> None:
     with pytest.raises(JobError, match=complaint):
         SinkOptions.from_options(SERVERS | {key: value})
+
+
+def test_settings_without_an_effect_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    at_least_once(SERVERS | {"topic": "t", "kafka.linger.ms": "5", "kafka.batch.size": "1000"})
+    assert [record.getMessage() for record in caplog.records] == [
+        "kafka.linger.ms has no effect on what the sink writes: each task sends a batch when it is full, and its last "
+        "ones at its end."
+    ]
+    with pytest.raises(JobError, match="kafka.linger.m is no setting .* the nearest name is kafka.linger.ms"):
+        exactly_once("id", SERVERS | {"kafka.linger.m": "5"})

@@ -1,10 +1,17 @@
-"""Writing by `format("gregor")`, for which the protocol of the sink does not hold."""
+"""Refusals of the sinks without a JVM: writing by `format("gregor")`, for which their protocol does not hold, and
+speculation."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
+from gregor.spark_jobs.datasource import GregorDataSource
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.source.datasource import GregorDataSource
+from gregor.spark_jobs.sink.foreach_batch import exactly_once
 
 
 def test_format_refuses_to_write_and_names_the_sinks() -> None:
@@ -12,3 +19,20 @@ def test_format_refuses_to_write_and_names_the_sinks() -> None:
     for make in (source.writer, source.streamWriter):
         with pytest.raises(JobError, match='format\\("gregor"\\) does not write: .* exactly_once or at_least_once'):
             make(StructType(), False)
+
+
+def batch_of(settings: dict[str, str]) -> Any:
+    """Return a batch of a session with these settings, whose only column is no column of a record."""
+    schema = StructType([StructField("no_value", StringType())])
+    return SimpleNamespace(sparkSession=SimpleNamespace(conf=settings), schema=schema)
+
+
+def test_speculation_is_refused_before_anything_is_written() -> None:
+    write = exactly_once("id", {"kafka.bootstrap.servers": "localhost:9", "topic": "t"})
+    with pytest.raises(
+        JobError, match="spark.speculation=true would write rows twice under one epoch; set it to false"
+    ):
+        write(batch_of({"spark.speculation": "true"}), 0)
+    for settings in ({}, {"spark.speculation": "false"}):
+        with pytest.raises(JobError, match="no column `value`"):  # of the next check
+            write(batch_of(settings), 0)

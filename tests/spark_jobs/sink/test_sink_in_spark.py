@@ -98,7 +98,7 @@ def test_columns_that_are_no_records_are_refused(spark: SparkSession) -> None:
             check_columns(spark.createDataFrame([], columns).schema, topic)
 
 
-def test_sink_outside_of_a_query_and_speculation_are_refused(spark: SparkSession, topics: Topics) -> None:
+def test_sink_outside_of_a_query_is_refused(spark: SparkSession, topics: Topics) -> None:
     write = exactly_once("id", {"kafka.bootstrap.servers": topics.bootstrap, "topic": "t"})
     rows = spark.createDataFrame([("v",)], "value string")
     with pytest.raises(JobError, match=r"a function for writeStream.foreachBatch; this DataFrame is no batch"):

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from gregor.protocol.topic_partition import TopicPartition
+from tests.spark_jobs.arrow.stopped_broker import folder_of_stopped_broker
 from tests.spark_jobs.client.test_offsets import committed
 from tests.spark_jobs.topics import CLIENT_S, Topics
 from tests.support.gregor_cluster import until
@@ -282,6 +283,9 @@ def test_a_stream_with_restart_growth_and_a_topic_that_is_made_again(
 
 
 def test_rows_of_one_topic_and_wrong_options(spark: Any, topics: Topics) -> None:
+    from gregor.spark_jobs.datasource import GregorDataSource
+
+    spark.dataSource.register(GregorDataSource)  # as programs do where Spark does not find it by itself
     topic = topics.create(1)
     topics.produce(topic, ["a", None, b"\x00\xff"], 0, "k", [("h", b"1"), ("h", None)], 1)
     assert rows_of(read(spark, "gregor", topics.bootstrap, [topic])) == rows_of(
@@ -291,3 +295,10 @@ def test_rows_of_one_topic_and_wrong_options(spark: Any, topics: Topics) -> None
         read(spark, "gregor", topics.bootstrap, ["x"], assign='{"x":[0]}')
     with pytest.raises(Exception, match="the topic 'no-such-topic' does not exist"):
         read(spark, "gregor", topics.bootstrap, ["no-such-topic"], **{"fetchOffset.retryIntervalMs": "1"}).collect()
+
+
+def test_the_folder_of_a_stopped_broker_is_a_batch(spark: Any, tmp_path: pathlib.Path) -> None:
+    rows = spark.read.format("gregor").option("subscribe", "orders").load(str(folder_of_stopped_broker(tmp_path)))
+    assert [(row.offset, bytes(row.key)) for row in rows.orderBy("offset").collect()] == [
+        *((0, b"a"), (1, b"b"), (2, b"c"), (3, b"c"), (4, b"c"), (6, b"d"), (7, b"e"))
+    ]

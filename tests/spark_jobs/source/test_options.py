@@ -165,6 +165,29 @@ def test_the_least_of_a_trigger_is_not_above_its_most() -> None:
         options(streaming=True, minOffsetsPerTrigger="3", maxOffsetsPerTrigger="2")
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (SERVERS, "kafka.bootstrap.servers is not valid with path='/data': .* read without a cluster"),
+        ({"kafka.fetch.min.bytes": "1"}, "kafka.fetch.min.bytes is not valid with path"),
+        ({"mode": "wire"}, "mode=wire is not valid with path='/data': there is no broker to fetch from"),
+        ({"startingTimestamp": "5"}, "startingTimestamp is not valid with path='/data': no broker finds"),
+        ({"endingOffsetsByTimestamp": '{"t":{"0":5}}'}, "endingOffsetsByTimestamp is not valid with path"),
+    ],
+)
+def test_what_the_folder_of_a_stopped_broker_cannot_have_is_refused(given: dict[str, str], text: str) -> None:
+    with pytest.raises(JobError, match=text):
+        SourceOptions.from_options({"path": "/data", "subscribe": "t", **given}, False)
+
+
+def test_the_folder_of_a_stopped_broker_needs_no_servers() -> None:
+    given = {"path": "/data", "subscribe": "t", "kafka.isolation.level": "read_committed"}
+    made = SourceOptions.from_options(given, False)
+    assert (made.folder, made.settings.bootstrap_servers) == ("/data", ())
+    assert made.settings.read_committed
+    assert options().folder is None
+
+
 def test_bootstrap_servers_are_needed() -> None:
     with pytest.raises(JobError, match="kafka.bootstrap.servers is missing"):
         SourceOptions.from_options({"subscribe": "t"}, False)

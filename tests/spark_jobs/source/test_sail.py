@@ -19,7 +19,7 @@ PROGRAM = """
 import sys
 from pysail.spark import SparkConnectServer
 from pyspark.sql import SparkSession
-from gregor.spark_jobs.source.datasource import GregorDataSource
+from gregor.spark_jobs.datasource import GregorDataSource
 server = SparkConnectServer()
 server.start()
 spark = SparkSession.builder.remote(f"sc://127.0.0.1:{server.listening_address[1]}").getOrCreate()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gregor.spark_jobs.hadoop import HadoopFiles
+from gregor.spark_jobs.folders.hadoop import HadoopFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,1 @@
+"""Files on a file system that Spark reaches."""
