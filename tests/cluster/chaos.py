@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import pathlib
 import shutil
@@ -101,7 +102,11 @@ class Run:
         with Cluster(self._folder, kinds, settings, options.security) as cluster:
             say(f"brokers: {', '.join(kinds)}; {options.security}")
             cluster.create_topic(TOPIC, options.partitions, Load.GROUPS)
-            scrapers = [Scraper(broker) for broker in cluster.brokers if broker.is_watched]
+            scrapers = [
+                Scraper(broker, functools.partial(cluster.is_registered, broker.number))
+                for broker in cluster.brokers
+                if broker.is_watched
+            ]
             load = Load(
                 self._folder,
                 cluster.bootstrap,

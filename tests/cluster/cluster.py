@@ -136,6 +136,13 @@ class Cluster:
             stat = nodes.exists(f"/brokers/ids/{number}")
             return None if stat is None else int(stat.ephemeralOwner)
 
+    def is_registered(self, number: int) -> bool:
+        """Return whether a broker is registered; False where ZooKeeper does not answer."""
+        try:
+            return self.session_of(number) is not None
+        except (KazooTimeoutError, KazooException):
+            return False
+
     def wait_until_whole(self, timeout_s: float) -> float:
         """Wait until every broker is there and every replica is in sync in the metadata of all brokers.
 

@@ -1,7 +1,7 @@
 """The invariants of what the brokers of a run showed and logged of themselves. Pure: lives and lines in, sentences out.
 
 - a counter never goes back within one life of a broker;
-- a broker that is ready serves, and one that is not leads nothing;
+- a broker that is ready serves, one that is not leads nothing, and one that is registered and serves becomes ready;
 - the records that all lives of all brokers counted are those that the producers got acknowledged, but for those after
   the last scrape of a life, and those that a fault made producers send again;
 - no session of a living broker is closed from outside.
@@ -16,9 +16,15 @@ from typing import NamedTuple
 
 from tests.cluster.judge import rule
 from tests.cluster.scrapes import Life, Scrape
+from tests.cluster.servers import SESSION_MS
 
 STEADY = 3
 """A state is judged where so many scrapes in a row have it: it may change between the two requests of one."""
+UNREADY_MS = 2 * SESSION_MS
+"""A broker that has registered may wait for so long until it is ready: the controller may just have frozen, so that the
+next one is elected when its session has ended, and informs the brokers."""
+BLIND_MS = 5000
+"""Scrapes with more than this between them are of two states: nothing is known of the time between."""
 AROUND_MS = 1000
 """An acknowledgement reaches a client, and is counted here, at most this much later than the append."""
 DIES_WITHIN_MS = 500
@@ -37,7 +43,10 @@ def judge_lives(lives: Sequence[Life]) -> list[str]:
     """Return the rules about metrics and readiness that were broken."""
     found = rule("counters that went back", (text for life in lives for text in _went_back(life)))
     found += rule("ready, but without service", (text for life in lives for text in _ready_without_service(life)))
-    return found + rule("not ready, but leading", (text for life in lives for text in _leading_unready(life)))
+    found += rule("not ready, but leading", (text for life in lives for text in _leading_unready(life)))
+    return found + rule(
+        "registered and serving, but not ready", (text for life in lives for text in _kept_unready(life))
+    )
 
 
 def judge_sums(
@@ -121,6 +130,19 @@ def _leading_unready(life: Life) -> Iterable[str]:
     for some in _runs(life):
         if not any(scrape.is_ready for scrape in some) and all(scrape.leads for scrape in some):
             yield f"{life.broker}, start {life.start}, at {some[0].begun_ms}"
+
+
+def _kept_unready(life: Life) -> Iterable[str]:
+    since_ms: int | None = None
+    seen_ms = life.begun_ms
+    for scrape in life.scrapes:
+        if scrape.is_ready or not scrape.serves or not scrape.is_registered:
+            since_ms = None
+        elif since_ms is None or scrape.begun_ms - seen_ms > BLIND_MS:
+            since_ms = scrape.begun_ms
+        elif seen_ms - since_ms <= UNREADY_MS < scrape.ended_ms - since_ms:
+            yield f"{life.broker}, start {life.start}, from {since_ms}"
+        seen_ms = scrape.ended_ms
 
 
 def _runs(life: Life) -> Iterable[Sequence[Scrape]]:

@@ -6,7 +6,7 @@ import base64
 import http.client
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tests.cluster.cluster import ask_metadata
@@ -33,6 +33,8 @@ class Scrape(NamedTuple):
     """The number of partitions that it leads."""
     serves: bool
     """Whether it answered a Metadata request after that."""
+    is_registered: bool
+    """Whether it was registered in ZooKeeper after that; of a broker that is ready, nobody asked."""
 
 
 class Life(NamedTuple):
@@ -71,8 +73,9 @@ def counters_of(page: str) -> tuple[Counters, float]:
 class Scraper:
     """Reads one broker until `close`. Lives without any answer count, too."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, is_registered: Callable[[], bool]) -> None:
         self._broker = broker
+        self._is_registered = is_registered
         self._scrapes: dict[int, list[Scrape]] = {}
         self.shown: list[str] = []
         """The topics that the broker has shown to a user without rules."""
@@ -107,8 +110,9 @@ class Scraper:
                 self.shown += [topic.name or "" for topic in ask_metadata(self._broker, STRANGER).topics]
         except OSError:
             serves = False
+        is_registered = not is_ready and self._is_registered()
         if self._broker.starts == start:
-            scrape = Scrape(begun_ms, ended_ms, is_ready, counters, leads, serves)
+            scrape = Scrape(begun_ms, ended_ms, is_ready, counters, leads, serves, is_registered)
             self._scrapes.setdefault(start, []).append(scrape)
 
     @property

@@ -6,7 +6,15 @@ from datetime import datetime
 
 import pytest
 
-from tests.cluster.metrics_judge import DIES_WITHIN_MS, closings, judge_lives, judge_sessions, judge_sums
+from tests.cluster.metrics_judge import (
+    BLIND_MS,
+    DIES_WITHIN_MS,
+    UNREADY_MS,
+    closings,
+    judge_lives,
+    judge_sessions,
+    judge_sums,
+)
 from tests.cluster.scrapes import Life, Scrape, counters_of
 
 SERIES = 'records_total{topic="t"}'
@@ -19,8 +27,16 @@ kafka_server_replicamanager_leadercount 2
 """
 
 
-def scrape(at_ms: int, records: float, *, is_ready: bool = True, leads: float = 1, serves: bool = True) -> Scrape:
-    return Scrape(at_ms, at_ms + 10, is_ready, {SERIES: records}, leads, serves)
+def scrape(
+    at_ms: int,
+    records: float,
+    *,
+    is_ready: bool = True,
+    leads: float = 1,
+    serves: bool = True,
+    is_registered: bool = False,
+) -> Scrape:
+    return Scrape(at_ms, at_ms + 10, is_ready, {SERIES: records}, leads, serves, is_registered)
 
 
 def life(start: int, *scrapes: Scrape, ended_ms: int | None = None, broker: str = "broker-1") -> Life:
@@ -35,7 +51,7 @@ def test_a_page_has_counters_and_the_number_of_leaders() -> None:
 def test_counters_begin_anew_with_each_life_only() -> None:
     first, second = life(1, scrape(1000, 5), scrape(2000, 9), ended_ms=2500), life(2, scrape(3000, 1))
     assert judge_lives([first, second]) == []
-    back = life(3, scrape(1000, 5), Scrape(2000, 2010, True, {}, 0, True), scrape(3000, 4))
+    back = life(3, scrape(1000, 5), Scrape(2000, 2010, True, {}, 0, True, False), scrape(3000, 4))
     assert judge_lives([back]) == [f"counters that went back: 1 (broker-1, start 3: {SERIES} from 5 to 4)"]
 
 
@@ -48,6 +64,40 @@ def test_readiness_agrees_with_service_but_for_a_moment() -> None:
     assert judge_lives([life(1, *deaf)]) == ["ready, but without service: 1 (broker-1, start 1, at 1000)"]
     leading = [scrape(at_ms, 0, is_ready=False) for at_ms in range(1000, 4000, 1000)]
     assert judge_lives([life(1, *leading)]) == ["not ready, but leading: 1 (broker-1, start 1, at 1000)"]
+
+
+IDLE_TIMES_MS = range(1000, 1000 + UNREADY_MS + 3000, 1000)
+
+
+def idle(at_ms: int, *, serves: bool = True, is_registered: bool = True) -> Scrape:
+    return scrape(at_ms, 0, is_ready=False, leads=0, serves=serves, is_registered=is_registered)
+
+
+def test_a_broker_that_is_registered_and_serves_becomes_ready() -> None:
+    always = [idle(at_ms) for at_ms in IDLE_TIMES_MS]
+    assert judge_lives([life(1, *always)]) == [
+        "registered and serving, but not ready: 1 (broker-1, start 1, from 1000)"
+    ]
+    assert judge_lives([life(1, *always[: UNREADY_MS // 1000])]) == []
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        scrape(8000, 0),
+        idle(8000, serves=False),
+        idle(8000, is_registered=False),
+    ],
+)
+def test_a_broker_may_wait_anew_once_it_was_ready_deaf_or_without_a_session(between: Scrape) -> None:
+    some = [between if at_ms == between.begun_ms else idle(at_ms) for at_ms in IDLE_TIMES_MS]
+    assert judge_lives([life(1, *some)]) == []
+
+
+def test_nothing_is_known_of_the_time_of_a_freeze() -> None:
+    frozen_ms = UNREADY_MS + BLIND_MS
+    some = [idle(at_ms if at_ms < 8000 else at_ms + frozen_ms) for at_ms in IDLE_TIMES_MS]
+    assert judge_lives([life(1, *some)]) == []
 
 
 def test_sums_are_those_of_the_clients_but_for_what_no_page_shows_and_what_is_sent_again() -> None:
