@@ -30,7 +30,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.faults import KINDS, WHOLE_TIMEOUT_S, Fault, Scene, kinds_of, plan
 from tests.cluster.history import History
 from tests.cluster.judge import different_replicas, judge, longest_gaps_ms
-from tests.cluster.metrics_judge import closings, judge_lives, judge_sessions, judge_sums
+from tests.cluster.metrics_judge import closings, expired_sessions, judge_ends, judge_lives, judge_sessions, judge_sums
 from tests.cluster.scrapes import Life, Scraper
 from tests.cluster.security import PLAINTEXT, PROTOCOLS, leaked, refusals
 from tests.cluster.servers import GREGOR, KAFKA
@@ -221,6 +221,7 @@ class Run:
         closed = closings(lives, printed)
         outcome.closed_sessions = len(closed)
         outcome.violations += judge_sessions(closed)
+        outcome.violations += judge_ends(lives, printed, expired_sessions(cluster.zookeeper.output.read_text()))
 
 
 def _exposures(cluster: Cluster, load: Load, scrapers: list[Scraper]) -> list[str]:

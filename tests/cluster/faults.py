@@ -18,6 +18,7 @@ SESSION_S = SESSION_MS / 1000
 CLOSED_WITHIN_S = SESSION_S / 2
 """After a kill; the timeout itself ends a session after two thirds of it at the earliest, as its client pings after a
 third."""
+RESET_EVERY_S = 0.4
 LEFT_OPEN = "which this broker's last process has left open"
 ENDED_ALREADY = "of this broker's last process has ended already"
 STILL_REGISTERED = "is still registered"
@@ -157,6 +158,26 @@ def _cut_clients(scene: Scene, fault: Fault) -> None:
     _cut(scene, fault, CLIENTS)
 
 
+def _reset(scene: Scene, fault: Fault) -> None:
+    """Reset the victim's connections to ZooKeeper and its peers over and over, at each end in turn. Its session is not
+    over after that: there is time for several connections within its timeout."""
+    network, victim = scene.cluster.network, scene.cluster.brokers[fault.victim].name
+    session = scene.cluster.session_of(fault.victim)
+    others = [other for other in network.others(victim) if other != CLIENTS]
+    resets, deadline_s = 0, time.monotonic() + fault.hold_s
+    while time.monotonic() < deadline_s:
+        for other in others:
+            resets += network.reset(victim, other) + network.reset(other, victim)
+        time.sleep(RESET_EVERY_S)
+    if not resets:
+        raise AssertionError(
+            f"no connection of {victim} was reset: it has none, or the kernel lacks CONFIG_INET_DIAG_DESTROY, without "
+            "which --kinds must name all kinds but this one"
+        )
+    if scene.cluster.session_of(fault.victim) != session:
+        raise AssertionError(f"the session of {victim}, whose connections were reset, has ended")
+
+
 def _isolate(scene: Scene, fault: Fault) -> None:
     _cut(scene, fault, *scene.cluster.network.others(scene.cluster.brokers[fault.victim].name))
 
@@ -221,6 +242,7 @@ KINDS: dict[str, Kind] = {
     "cut a broker from ZooKeeper": Kind(_cut_zookeeper, 2, SESSION_S + 8),
     "cut a broker from clients": Kind(_cut_clients, 2, 12),
     "isolate a broker": Kind(_isolate, 2, SESSION_S + 8),
+    "reset connections": Kind(_reset, 0.5, SESSION_S / 3),
     "kill ZooKeeper": Kind(_kill_zookeeper, 0, SESSION_S + 4),
     "pause ZooKeeper": Kind(_pause_zookeeper, 1, SESSION_S + 4),
     "full disk": Kind(_full_disk, 4, 8),

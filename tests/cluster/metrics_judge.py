@@ -4,13 +4,13 @@
 - a broker that is ready serves, one that is not leads nothing, and one that is registered and serves becomes ready;
 - the records that all lives of all brokers counted are those that the producers got acknowledged, but for those after
   the last scrape of a life, and those that a fault made producers send again;
-- no session of a living broker is closed from outside.
+- no session of a living broker is closed, from outside or by itself: it ends at its timeout.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ _WATCHER = re.compile(
 _RESTARTED = re.compile(
     _TIME + r"Closed the ZooKeeper session (0x[0-9a-f]+), which this broker's last process has left open"
 )
+_EXPIRED = re.compile(r"ZooKeeperServer - Expiring session (0x[0-9a-f]+), timeout of ")
 _OPENED = re.compile(r"(?:Connected to ZooKeeper, session|A new ZooKeeper session,) (0x[0-9a-f]+)")
 
 
@@ -104,6 +105,25 @@ def judge_sessions(closed: Sequence[Closing]) -> list[str]:
         "sessions of living brokers that were closed from outside",
         (f"{one.session} by {one.by} at {one.at_ms}" for one in closed if not _was_dead(one)),
     )
+
+
+def judge_ends(lives: Sequence[Life], printed: Mapping[tuple[str, int], str], expired: Collection[str]) -> list[str]:
+    """Check that each session after which a process has opened another one ended at its timeout: that it is among those
+    that ZooKeeper's own log calls expired."""
+    return rule(
+        "sessions of living brokers that ended before their timeout",
+        (
+            f"{session} of {life.broker}, start {life.start}"
+            for life in lives
+            for session in _OPENED.findall(printed.get((life.broker, life.start), ""))[:-1]
+            if session not in expired
+        ),
+    )
+
+
+def expired_sessions(log: str) -> set[str]:
+    """Return the sessions that ended at their timeout, from the log of ZooKeeper."""
+    return set(_EXPIRED.findall(log))
 
 
 def _was_dead(one: Closing) -> bool:

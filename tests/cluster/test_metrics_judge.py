@@ -11,6 +11,8 @@ from tests.cluster.metrics_judge import (
     DIES_WITHIN_MS,
     UNREADY_MS,
     closings,
+    expired_sessions,
+    judge_ends,
     judge_lives,
     judge_sessions,
     judge_sums,
@@ -148,4 +150,21 @@ def test_only_sessions_of_the_dead_are_closed_from_outside(
     wrong = [] if right and behind_ms >= -DIES_WITHIN_MS else [f"{one.session} by {one.by} at {at_ms}"]
     assert judge_sessions(closed) == [
         f"sessions of living brokers that were closed from outside: 1 ({text})" for text in wrong
+    ]
+
+
+EXPIRY = (
+    "10:44:21.293 [SessionTracker] INFO  org.apache.zookeeper.server.ZooKeeperServer - Expiring session {}, timeout of"
+)
+
+
+def test_a_living_brokers_session_ends_at_its_timeout_only() -> None:
+    """The last session of a process may end with it; an earlier one is known to have ended at its timeout."""
+    again = "\n".join([OPENED.format("0x1"), "A new ZooKeeper session, 0x1f has begun", "A new ZooKeeper session, 0x2"])
+    printed = RIGHT | {("broker-1", 1): again}
+    log = "\n".join(f"{EXPIRY.format(session)} 6000ms exceeded" for session in ("0x1", "0x1f", "0x3"))
+    assert expired_sessions(log) == {"0x1", "0x1f", "0x3"}
+    assert judge_ends(LIVES, printed, expired_sessions(log)) == []
+    assert judge_ends(LIVES, printed, {"0x1", "0x3"}) == [
+        "sessions of living brokers that ended before their timeout: 1 (0x1f of broker-1, start 1)"
     ]
