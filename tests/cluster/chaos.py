@@ -25,11 +25,13 @@ import time
 from dataclasses import dataclass, field
 
 from tests.cluster import network
-from tests.cluster.clients import Load
+from tests.cluster.calm import calm_time
+from tests.cluster.clients import Load, compile_reporter
 from tests.cluster.cluster import Cluster
 from tests.cluster.faults import KINDS, WHOLE_TIMEOUT_S, Fault, Scene, kinds_of, plan
 from tests.cluster.history import History
 from tests.cluster.judge import different_replicas, judge, longest_gaps_ms
+from tests.cluster.leadership import Appended, appended
 from tests.cluster.metrics_judge import closings, expired_sessions, judge_ends, judge_lives, judge_sessions, judge_sums
 from tests.cluster.scrapes import Life, Scraper
 from tests.cluster.security import PLAINTEXT, PROTOCOLS, leaked, refusals
@@ -64,6 +66,7 @@ class Outcome:
     happened: list[Happened] = field(default_factory=list)
     history: History = field(default_factory=History)
     records: int = 0
+    appended: Appended | None = None
     scrapes: int = 0
     """The pages of metrics that brokers answered."""
     closed_sessions: int = 0
@@ -99,6 +102,7 @@ class Run:
         options = self._options
         settings = {"unclean.leader.election.enable": "true", "min.insync.replicas": 1} if options.unclean else {}
         kinds = broker_kinds(options.brokers, options.count, options.seed)
+        compiling = compile_reporter(self._folder)
         with Cluster(self._folder, kinds, settings, options.security) as cluster:
             say(f"brokers: {', '.join(kinds)}; {options.security}")
             cluster.create_topic(TOPIC, options.partitions, Load.GROUPS)
@@ -107,6 +111,8 @@ class Run:
                 for broker in cluster.brokers
                 if broker.is_watched
             ]
+            self._outcome.violations += calm_time(cluster)
+            assert compiling.wait() == 0, "the reporter of Java's producer does not compile"
             load = Load(
                 self._folder,
                 cluster.bootstrap,
@@ -200,24 +206,32 @@ class Run:
         self._outcome.records = sum(map(len, log.values()))
         self._outcome.violations += judge(history, log, committed)
         cluster.wait_until_whole(WHOLE_TIMEOUT_S)
-        self._judge_brokers(cluster, [life for scraper in scrapers for life in scraper.close()])
+        lives = [life for scraper in scrapers for life in scraper.close()]
+        self._judge_brokers(cluster, lives)
         for broker in cluster.brokers:
             broker.stop()
         logs = {broker.name: broker.partition_bytes(TOPIC) for broker in cluster.brokers}
         self._outcome.violations += different_replicas(logs)
+        self._judge_sums(cluster, load, lives, logs[cluster.brokers[0].name])
+
+    def _judge_sums(self, cluster: Cluster, load: Load, lives: list[Life], log: dict[int, bytes]) -> None:
+        outcome, history = self._outcome, self._outcome.history
+        if len(history.sent) != len(load.producers):
+            outcome.violations.append(f"{len(history.sent)} of {len(load.producers)} producers reported what they sent")
+        elif lives:
+            observed = {broker.number for broker in cluster.brokers if broker.is_watched}
+            outcome.appended = appended(log, cluster.leaders[TOPIC], observed)
+            acked_ms = [ack.at_ms for ack in history.acks]
+            outcome.violations += judge_sums(lives, RECORDS_IN, acked_ms, outcome.appended, sum(history.sent))
 
     def _judge_brokers(self, cluster: Cluster, lives: list[Life]) -> None:
         outcome = self._outcome
         outcome.scrapes = sum(len(life.scrapes) for life in lives)
         if not lives:
             return
-        acked_ms = [ack.at_ms for ack in outcome.history.acks]
-        faults_ms = [(one.begun_ms, one.whole_ms) for one in outcome.happened]
         brokers = {broker.name: broker for broker in cluster.brokers}
         printed = {(life.broker, life.start): brokers[life.broker].printed(life.start) for life in lives}
         outcome.violations += judge_lives(lives)
-        if all(broker.is_watched for broker in cluster.brokers):
-            outcome.violations += judge_sums(lives, RECORDS_IN, acked_ms, outcome.records, faults_ms)
         closed = closings(lives, printed)
         outcome.closed_sessions = len(closed)
         outcome.violations += judge_sessions(closed)
@@ -236,10 +250,16 @@ def report(outcome: Outcome) -> list[str]:
     """Return the lines of the figures and of the violations."""
     history = outcome.history
     lines = [
-        f"records: {outcome.records} in the log, {len(history.acks)} acknowledged, {len(history.failed)} given up",
+        f"records: {outcome.records} in the log, {len(history.acks)} acknowledged, {len(history.failed)} given up, "
+        f"{sum(history.sent)} sent, each repetition included",
         f"faults: {len(outcome.happened)}, pages of metrics: {outcome.scrapes}",
         f"sessions that were closed from outside: {outcome.closed_sessions}, each of a dead process unless named below",
     ]
+    if (known := outcome.appended) is not None and known.others + known.unknown:
+        lines.append(
+            f"appended by brokers with metrics: {known.observed}, by others: {known.others}, "
+            f"by unknown ones: {known.unknown}"
+        )
     for name, group in history.groups.items():
         failed = sum(group.failed_commits.values())
         lines.append(

@@ -64,6 +64,8 @@ class Cluster:
         ]
         self.ended: list[str] = []
         """The ends of gregor's brokers that no fault explains."""
+        self.leaders: dict[str, dict[tuple[int, int], int]] = {}
+        """topic -> (partition, leader epoch) -> leader, of all states that were seen in ZooKeeper."""
         self._ends = 0
         self.may_end: set[str] = set()
         """The names of brokers that a fault may have ended, until the cluster is whole again."""
@@ -195,18 +197,23 @@ class Cluster:
         """(broker, partition) -> leader, the same for all brokers."""
         with self._nodes() as nodes:
             live = sorted(map(int, nodes.get_children("/brokers/ids")))
-            if live != list(range(len(self.brokers))):
-                raise NotWhole(f"only {live} are registered")
-            leaders = {}
-            for topic in nodes.get_children("/brokers/topics"):
-                for partition in nodes.get_children(f"/brokers/topics/{topic}/partitions"):
-                    state = json.loads(nodes.get(f"/brokers/topics/{topic}/partitions/{partition}/state")[0])
-                    if len(state["isr"]) != len(self.brokers):
-                        raise NotWhole(f"{topic}-{partition} has the ISR {state['isr']} in ZooKeeper")
-                    leaders.update(
-                        {(broker.number, f"{topic}-{partition}"): state["leader"] for broker in self.brokers}
-                    )
-            return leaders
+            states = {
+                (topic, int(partition)): json.loads(
+                    nodes.get(f"/brokers/topics/{topic}/partitions/{partition}/state")[0]
+                )
+                for topic in nodes.get_children("/brokers/topics")
+                for partition in nodes.get_children(f"/brokers/topics/{topic}/partitions")
+            }
+        leaders = {}
+        for (topic, partition), state in states.items():
+            self.leaders.setdefault(topic, {})[partition, state["leader_epoch"]] = state["leader"]
+            leaders.update({(broker.number, f"{topic}-{partition}"): state["leader"] for broker in self.brokers})
+        if live != list(range(len(self.brokers))):
+            raise NotWhole(f"only {live} are registered")
+        for (topic, partition), state in states.items():
+            if len(state["isr"]) != len(self.brokers):
+                raise NotWhole(f"{topic}-{partition} has the ISR {state['isr']} in ZooKeeper")
+        return leaders
 
     def read_all(self, topic: str, partitions: int) -> dict[int, dict[int, str]]:
         """partition -> offset -> value, from the start to the high watermark of each."""
@@ -266,12 +273,19 @@ def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
             time.sleep(0.2)
 
 
-def ask_metadata(broker: Broker, user: str = ADMIN) -> MetadataResponse:
-    """Return this broker's own metadata of all topics that the user may see. Raise OSError."""
+@contextlib.contextmanager
+def connected(broker: Broker, user: str = ADMIN) -> Iterator[SyncConnection]:
+    """A connection of that user to a broker. Raise OSError."""
     host, security = broker.address.rpartition(":")[0], broker.security
     with SyncConnection(host, PORT, "chaos", ASK_TIMEOUT_S, ASK_TIMEOUT_S, security.connection(user)) as connection:
         if security.is_on:
             connection.log_in(version_ranges(connection.exchange(ApiVersionsRequest(), 0)))
+        yield connection
+
+
+def ask_metadata(broker: Broker, user: str = ADMIN) -> MetadataResponse:
+    """Return this broker's own metadata of all topics that the user may see. Raise OSError."""
+    with connected(broker, user) as connection:
         response: MetadataResponse = connection.exchange(
             MetadataRequest(topics=None, allow_auto_topic_creation=False), METADATA_VERSION
         )

@@ -1,7 +1,8 @@
 """A librdkafka producer that prints the result of each record, in the format of Apache Kafka's VerifiableProducer.
 
 `python -m tests.cluster.producer SETTINGS TOPIC PARTITIONS NUMBER RATE ACKS`: it sends RATE records a second in turn to
-all partitions until SIGTERM, then ends when every record is answered.
+all partitions until SIGTERM, then ends when every record is answered, and prints how many it has sent, each repetition
+included.
 """
 
 from __future__ import annotations
@@ -34,10 +35,30 @@ def failed(error: KafkaError) -> None:
         say("fatal", message=str(error))
 
 
+class Statistics:
+    """The library's own count of what it has sent, which it renews every now and then."""
+
+    EVERY_MS = 500
+
+    def __init__(self) -> None:
+        self.renewals = 0
+        self._latest = "{}"
+
+    def renew(self, page: str) -> None:
+        self._latest = page
+        self.renewals += 1
+
+    def records_sent(self, topic: str) -> int:
+        """Return how many records it put into requests; one that it sent again counts again."""
+        partitions = json.loads(self._latest)["topics"][topic]["partitions"].values()
+        return sum(int(partition["txmsgs"]) for partition in partitions)
+
+
 def main() -> None:
     settings, topic, partitions, number, rate, acks = sys.argv[1:]
     ending: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: ending.append(1))
+    statistics = Statistics()
     producer = Producer(
         {
             **json.loads(pathlib.Path(settings).read_text()),
@@ -51,6 +72,8 @@ def main() -> None:
             "topic.metadata.refresh.interval.ms": 5000,
             "queue.buffering.max.messages": 1_000_000,
             "error_cb": failed,
+            "statistics.interval.ms": Statistics.EVERY_MS,
+            "stats_cb": statistics.renew,
             "debug": "eos",  # its stderr contains the reason of each new epoch
         }
     )
@@ -66,6 +89,11 @@ def main() -> None:
         sys.stdout.flush()
     while producer.flush(1):
         sys.stdout.flush()
+    # The page that comes next may be of a moment before the last answer; the one behind it is not.
+    last = statistics.renewals + 2
+    while statistics.renewals < last:
+        producer.poll(1)
+    say("records_sent", records=statistics.records_sent(topic))
     say("shutdown_complete")
 
 

@@ -70,6 +70,24 @@ def counters_of(page: str) -> tuple[Counters, float]:
     return found, leads
 
 
+def metrics_of(broker: Broker) -> Counters:
+    """Return the counters of a broker that serves."""
+    status, page = _get(broker, "/metrics")
+    assert status == http.HTTPStatus.OK, page
+    return counters_of(page)[0]
+
+
+def _get(broker: Broker, path: str) -> tuple[int, str]:
+    host = broker.address.rpartition(":")[0]
+    connection = http.client.HTTPConnection(host, METRICS_PORT, timeout=ANSWER_S)
+    try:
+        connection.request("GET", path, headers=AUTHORIZATION)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
 class Scraper:
     """Reads one broker until `close`. Lives without any answer count, too."""
 
@@ -97,8 +115,8 @@ class Scraper:
     def _scrape(self) -> None:
         start, begun_ms = self._broker.starts, now_ms()
         try:
-            is_ready = self._get("/health/ready")[0] == http.HTTPStatus.OK
-            status, page = self._get("/metrics")
+            is_ready = _get(self._broker, "/health/ready")[0] == http.HTTPStatus.OK
+            status, page = _get(self._broker, "/metrics")
         except (OSError, http.client.HTTPException):
             return
         counters, leads = counters_of(page) if status == http.HTTPStatus.OK else ({}, 0.0)
@@ -114,16 +132,3 @@ class Scraper:
         if self._broker.starts == start:
             scrape = Scrape(begun_ms, ended_ms, is_ready, counters, leads, serves, is_registered)
             self._scrapes.setdefault(start, []).append(scrape)
-
-    @property
-    def _host(self) -> str:
-        return self._broker.address.rpartition(":")[0]
-
-    def _get(self, path: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection(self._host, METRICS_PORT, timeout=ANSWER_S)
-        try:
-            connection.request("GET", path, headers=AUTHORIZATION)
-            response = connection.getresponse()
-            return response.status, response.read().decode()
-        finally:
-            connection.close()

@@ -6,6 +6,9 @@ from datetime import datetime
 
 import pytest
 
+from gregor.protocol.records.batch import build_batch
+from tests.cluster.calm import Counts, different
+from tests.cluster.leadership import Appended, appended
 from tests.cluster.metrics_judge import (
     BLIND_MS,
     DIES_WITHIN_MS,
@@ -102,21 +105,69 @@ def test_nothing_is_known_of_the_time_of_a_freeze() -> None:
     assert judge_lives([life(1, *some)]) == []
 
 
-def test_sums_are_those_of_the_clients_but_for_what_no_page_shows_and_what_is_sent_again() -> None:
-    acked_ms = [*range(1000, 11_000, 100)]
-    all_seen = [life(1, scrape(1000, 0), scrape(11_000, 100))]
-    assert judge_sums(all_seen, SERIES, acked_ms, 100, []) == []
-    missing = [life(1, scrape(1000, 0), scrape(11_000, 99))]
-    assert judge_sums(missing, SERIES, acked_ms, 100, []) == [f"{SERIES}: 99 counted and 0 unseen of 100 acknowledged"]
+ACKED_MS = [*range(1000, 11_000, 100)]
+OWN = Appended(100, 0, 0)
+"""All records of the log, appended by brokers that are scraped."""
+
+
+def counted(records: float) -> list[Life]:
+    return [life(1, scrape(1000, 0), scrape(11_000, records))]
+
+
+def test_sums_are_those_of_the_clients_but_for_what_no_page_shows() -> None:
+    assert judge_sums(counted(100), SERIES, ACKED_MS, OWN, 100) == []
+    assert judge_sums(counted(99), SERIES, ACKED_MS, OWN, 100) == [
+        f"{SERIES}: 99 counted and 0 unseen of 100 acknowledged"
+    ]
     # After the last page of a life that ended at 6000, 30 were acknowledged until 1 s after its end.
     killed = life(1, scrape(1000, 0), scrape(4050, 31), ended_ms=6000)
-    assert judge_sums([killed, life(2, scrape(11_000, 40))], SERIES, acked_ms, 100, []) == []
-    assert judge_sums([killed, life(2, scrape(11_000, 38))], SERIES, acked_ms, 100, []) != []
-    more = [life(1, scrape(1000, 0), scrape(11_000, 103))]
-    assert judge_sums(more, SERIES, acked_ms, 100, []) == [
-        f"{SERIES}: 103 counted, 100 in the log, and 0 that may have been sent again"
+    assert judge_sums([killed, life(2, scrape(11_000, 40))], SERIES, ACKED_MS, OWN, 100) == []
+    assert judge_sums([killed, life(2, scrape(11_000, 38))], SERIES, ACKED_MS, OWN, 100) != []
+
+
+def test_no_more_is_counted_than_the_clients_have_sent() -> None:
+    """Three records were sent again during a fault, and may have been appended twice."""
+    assert judge_sums(counted(103), SERIES, ACKED_MS, OWN, 103) == []
+    assert judge_sums(counted(104), SERIES, ACKED_MS, OWN, 103) == [
+        f"{SERIES}: 104 counted of 103 sent, of which 100 are in the log"
     ]
-    assert judge_sums(more, SERIES, acked_ms, 100, [(5000, 5100)]) == []
+
+
+def test_counting_twice_during_a_fault_is_found() -> None:
+    """A broker that leads from 3000 to 5000, while another is down, counts each record twice."""
+    doubled = [life(1, scrape(1000, 0), scrape(3000, 20), scrape(5000, 60), scrape(11_000, 120))]
+    assert judge_sums(doubled, SERIES, ACKED_MS, OWN, 103) == [
+        f"{SERIES}: 120 counted of 103 sent, of which 100 are in the log"
+    ]
+
+
+def test_records_of_brokers_without_metrics_are_expected_there() -> None:
+    mixed = Appended(50, 40, 10)
+    assert judge_sums(counted(49), SERIES, ACKED_MS, mixed, 103) == [
+        f"{SERIES}: 49 counted and 0 unseen of 50 acknowledged"
+    ]
+    assert judge_sums(counted(50), SERIES, ACKED_MS, mixed, 103) == []
+    # Those of an epoch whose leader is unknown, and the repeated ones, may have been appended anywhere.
+    assert judge_sums(counted(63), SERIES, ACKED_MS, mixed, 103) == []
+    assert judge_sums(counted(64), SERIES, ACKED_MS, mixed, 103) == [
+        f"{SERIES}: 64 counted of 63 sent, of which 60 are in the log"
+    ]
+
+
+def test_records_belong_to_the_leader_of_their_epoch() -> None:
+    some = [(None, b"x")]
+    log = {0: b"".join(build_batch(some * records, leader_epoch=epoch) for records, epoch in ((3, 1), (5, 2), (7, 3)))}
+    assert appended(log, {(0, 1): 0, (0, 2): 1, (1, 3): 1}, {1}) == Appended(observed=5, others=3, unknown=7)
+
+
+def test_without_faults_a_broker_counts_what_its_client_counts() -> None:
+    counts = Counts(60, 900, 1000)
+    assert different("broker-1", counts, counts.series()) == []
+    assert different("broker-1", counts, Counts(60, 901, 1000).series()) == [
+        'without faults broker-1 counted 901 in kafka_server_brokertopicmetrics_bytesin_total{topic="calm"}, '
+        "its client 900"
+    ]
+    assert len(different("broker-1", counts, {})) == len(counts)
 
 
 WATCHER = "[{time}] WARNING The broker (pid 101) has ended without closing its ZooKeeper session 0x1; the session is"
