@@ -251,7 +251,7 @@ def report(outcome: Outcome) -> list[str]:
     history = outcome.history
     lines = [
         f"records: {outcome.records} in the log, {len(history.acks)} acknowledged, {len(history.failed)} given up, "
-        f"{sum(history.sent)} sent, each repetition included",
+        f"{sum(history.sent)} sent, repetitions included",
         f"faults: {len(outcome.happened)}, pages of metrics: {outcome.scrapes}",
         f"sessions that were closed from outside: {outcome.closed_sessions}, each of a dead process unless named below",
     ]

@@ -95,7 +95,8 @@ class History:
     failed: dict[str, str] = field(default_factory=dict)
     """value -> why its producer gave it up. It may be in the log, once."""
     sent: list[int] = field(default_factory=list)
-    """How many records each producer that ended in peace has sent, each repetition included."""
+    """How many records each producer that ended in peace has sent, each repetition included, but for what its brokers
+    have refused where it knows that."""
     fatal: list[str] = field(default_factory=list)
     """Producers that ended because of a fatal error."""
     groups: dict[str, Group] = field(default_factory=dict)

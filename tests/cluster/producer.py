@@ -2,18 +2,28 @@
 
 `python -m tests.cluster.producer SETTINGS TOPIC PARTITIONS NUMBER RATE ACKS`: it sends RATE records a second in turn to
 all partitions until SIGTERM, then ends when every record is answered, and prints how many it has sent, each repetition
-included.
+that a broker has not refused included.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import pathlib
+import re
 import signal
 import sys
 import time
 
 from confluent_kafka import KafkaError, Message, Producer
+
+_USUAL = re.compile(r"MessageSet with \d+ message\(s\) .*(?:uncompressed\)|delivered)$")
+# "Retry operation" is a batch out of order, as the one before it has failed. "Not leader" does not count: a leader that
+# loses its leadership may have appended what it refuses then.
+_REFUSED = re.compile(
+    r"MessageSet with (\d+) message\(s\) .* encountered error: "
+    r"(?:Local: Retry operation|Broker: Not enough in-sync replicas) \(actions "
+)
 
 
 def say(name: str, **fields: object) -> None:
@@ -35,6 +45,22 @@ def failed(error: KafkaError) -> None:
         say("fatal", message=str(error))
 
 
+class Log(logging.Handler):
+    """Prints the lines of the library's log, but for those about batches that are acknowledged; `refused` is the number
+    of records in batches that a broker has not appended, as its error shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if refusal := _REFUSED.search(text):
+            self.refused += int(refusal[1])
+        if not _USUAL.search(text):
+            print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
 class Statistics:
     """The library's own count of what it has sent, which it renews every now and then."""
 
@@ -49,7 +75,7 @@ class Statistics:
         self.renewals += 1
 
     def records_sent(self, topic: str) -> int:
-        """Return how many records it put into requests; one that it sent again counts again."""
+        """Return how many records it has put into requests; one that it has sent again counts again."""
         partitions = json.loads(self._latest)["topics"][topic]["partitions"].values()
         return sum(int(partition["txmsgs"]) for partition in partitions)
 
@@ -58,7 +84,9 @@ def main() -> None:
     settings, topic, partitions, number, rate, acks = sys.argv[1:]
     ending: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: ending.append(1))
-    statistics = Statistics()
+    statistics, log = Statistics(), Log()
+    logger = logging.Logger("librdkafka", logging.DEBUG)
+    logger.addHandler(log)
     producer = Producer(
         {
             **json.loads(pathlib.Path(settings).read_text()),
@@ -74,8 +102,9 @@ def main() -> None:
             "error_cb": failed,
             "statistics.interval.ms": Statistics.EVERY_MS,
             "stats_cb": statistics.renew,
-            "debug": "eos",  # its stderr contains the reason of each new epoch
-        }
+            "debug": "eos,msg",  # its stderr contains the reason of each new epoch
+        },
+        logger=logger,
     )
     sequence, begun = 0, time.monotonic()
     while not ending:
@@ -93,7 +122,7 @@ def main() -> None:
     last = statistics.renewals + 2
     while statistics.renewals < last:
         producer.poll(1)
-    say("records_sent", records=statistics.records_sent(topic))
+    say("records_sent", records=statistics.records_sent(topic) - log.refused)
     say("shutdown_complete")
 
 
