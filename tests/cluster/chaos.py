@@ -219,8 +219,8 @@ class Run:
         if len(history.sent) != len(load.producers):
             outcome.violations.append(f"{len(history.sent)} of {len(load.producers)} producers reported what they sent")
         elif lives:
-            observed = {broker.number for broker in cluster.brokers if broker.is_watched}
-            outcome.appended = appended(log, cluster.leaders[TOPIC], observed)
+            unobserved = {broker.number for broker in cluster.brokers if not broker.is_watched}
+            outcome.appended = appended(log, cluster.leaders[TOPIC], unobserved)
             acked_ms = [ack.at_ms for ack in history.acks]
             outcome.violations += judge_sums(lives, RECORDS_IN, acked_ms, outcome.appended, sum(history.sent))
 

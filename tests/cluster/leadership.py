@@ -18,15 +18,20 @@ class Appended(NamedTuple):
     """By a broker whose counters are read."""
     others: int
     unknown: int
-    """In a leader epoch of which nobody has seen the leader."""
+    """In a leader epoch whose leader was never seen."""
 
 
-def appended(log: Mapping[int, bytes], leaders: Leaders, observed: Collection[int]) -> Appended:
-    """Count the records in the batches of each partition. `observed` are the ids of brokers."""
+def appended(log: Mapping[int, bytes], leaders: Leaders, unobserved: Collection[int]) -> Appended:
+    """Count the records in the batches of each partition. `unobserved` are the ids of brokers without counters; where
+    there are none, the leader is an observed one, seen or not."""
     counts = Appended(0, 0, 0)
     for partition, content in log.items():
         for batch in iter_batches(content):
             leader = leaders.get((partition, batch.leader_epoch))
-            field = "unknown" if leader is None else "observed" if leader in observed else "others"
-            counts = counts._replace(**{field: getattr(counts, field) + batch.record_count})
+            if leader in unobserved:
+                counts = counts._replace(others=counts.others + batch.record_count)
+            elif leader is None and unobserved:
+                counts = counts._replace(unknown=counts.unknown + batch.record_count)
+            else:
+                counts = counts._replace(observed=counts.observed + batch.record_count)
     return counts

@@ -23,8 +23,8 @@ from tests.cluster.servers import SESSION_MS
 STEADY = 3
 """A state is judged where so many scrapes in a row have it: it may change between the two requests of one."""
 UNREADY_MS = 2 * SESSION_MS
-"""A broker that has registered may wait for so long until it is ready: the controller may just have frozen, so that the
-next one is elected when its session has ended, and informs the brokers."""
+"""A broker that has registered is ready within this time, even where the controller has just frozen: the next one is
+elected when its session has ended, and informs the brokers."""
 BLIND_MS = 5000
 """Scrapes with more than this between them are of two states: nothing is known of the time between."""
 AROUND_MS = 1000

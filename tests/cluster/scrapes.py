@@ -34,7 +34,7 @@ class Scrape(NamedTuple):
     serves: bool
     """Whether it answered a Metadata request after that."""
     is_registered: bool
-    """Whether it was registered in ZooKeeper after that; of a broker that is ready, nobody asked."""
+    """Whether it was unready, and registered in ZooKeeper after that: of a ready broker, ZooKeeper is not queried."""
 
 
 class Life(NamedTuple):

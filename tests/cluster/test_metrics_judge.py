@@ -157,7 +157,9 @@ def test_records_of_brokers_without_metrics_are_expected_there() -> None:
 def test_records_belong_to_the_leader_of_their_epoch() -> None:
     some = [(None, b"x")]
     log = {0: b"".join(build_batch(some * records, leader_epoch=epoch) for records, epoch in ((3, 1), (5, 2), (7, 3)))}
-    assert appended(log, {(0, 1): 0, (0, 2): 1, (1, 3): 1}, {1}) == Appended(observed=5, others=3, unknown=7)
+    leaders = {(0, 1): 0, (0, 2): 1, (1, 3): 1}
+    assert appended(log, leaders, {0}) == Appended(observed=5, others=3, unknown=7)
+    assert appended(log, leaders, ()) == Appended(observed=15, others=0, unknown=0)
 
 
 def test_without_faults_a_broker_counts_what_its_client_counts() -> None:
