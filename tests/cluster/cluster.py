@@ -85,6 +85,8 @@ class Cluster:
     def __exit__(self, *exception: object) -> None:
         for server in (*self.brokers, self.zookeeper):
             server.kill()
+        for broker in self.brokers:
+            broker.remove_disk()
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:

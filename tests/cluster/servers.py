@@ -287,6 +287,10 @@ class Broker(Server):
     def free_disk(self) -> None:
         self._remount("1g")
 
+    def remove_disk(self) -> None:
+        """Remove the file system, at once for the folder that it is in, which can be removed then, too."""
+        subprocess.run(["umount", "--lazy", str(self.mount)], check=True)
+
     def _remount(self, size: str) -> None:
         subprocess.run(["mount", "-o", f"remount,size={size}", str(self.mount)], check=True, capture_output=True)
 
