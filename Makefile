@@ -30,7 +30,7 @@ help:
 	@echo 'make bench-floors  requests of gregor beside servers that only move the bytes; ARGS="--only fetch"'
 	@echo 'make bench-spark the source and the sinks for Spark beside its Kafka connector; ARGS="--only read --rounds 1"'
 	@echo 'make simulate    clusters in virtual time, everything going wrong; ARGS="--seeds 20000 --processes 2" or "--seed 7"'
-	@echo 'make chaos       three brokers and a ZooKeeper under load while things break, judged; ARGS="--minutes 30 --seed 7"'
+	@echo 'make chaos       brokers and a ZooKeeper under load while things break, judged; ARGS="--minutes 30 --seed 7"'
 	@echo 'make check       format, lint, types, import rules, generated files, the wheel'
 	@echo 'make setup       only the environment; leaves the command at $(BIN)/gregor'
 	@echo 'make clean       remove what was built and cached; data and environments stay'

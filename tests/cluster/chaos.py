@@ -1,7 +1,9 @@
-"""Three brokers under load while things break, and the judgement of what their clients saw.
+"""Brokers under load while things break, and the judgement of what their clients saw.
 
     python -m tests.cluster.chaos --minutes 30 --seed 7
     python -m tests.cluster.chaos --brokers kafka-3.9.1 --kinds 'kill,full disk'
+    python -m tests.cluster.chaos --brokers mixed         one of Apache Kafka 3.9.1 beside those of gregor
+    python -m tests.cluster.chaos --count 1               a broker without peers, and only faults that it may have
     python -m tests.cluster.chaos --security SASL_SSL     brokers and clients authenticate; strangers are shown nothing
     python -m tests.cluster.chaos --acks 1                the judge must find lost records then
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import pathlib
 import shutil
@@ -22,20 +25,24 @@ import time
 from dataclasses import dataclass, field
 
 from tests.cluster import network
-from tests.cluster.clients import Load
+from tests.cluster.calm import calm_time
+from tests.cluster.clients import Load, compile_reporter
 from tests.cluster.cluster import Cluster
-from tests.cluster.faults import KINDS, WHOLE_TIMEOUT_S, Fault, Scene, plan
+from tests.cluster.faults import KINDS, WHOLE_TIMEOUT_S, Fault, Scene, kinds_of, plan
 from tests.cluster.history import History
 from tests.cluster.judge import different_replicas, judge, longest_gaps_ms
-from tests.cluster.metrics_judge import closings, judge_lives, judge_sessions, judge_sums
+from tests.cluster.leadership import Appended, appended
+from tests.cluster.metrics_judge import closings, expired_sessions, judge_ends, judge_lives, judge_sessions, judge_sums
 from tests.cluster.scrapes import Life, Scraper
 from tests.cluster.security import PLAINTEXT, PROTOCOLS, leaked, refusals
+from tests.cluster.servers import GREGOR, KAFKA
 from tests.cluster.servers import KINDS as BROKER_KINDS
 from tests.support.kafka import kafka_jars
 
 TOPIC = "chaos"
 RECORDS_IN = f'kafka_server_brokertopicmetrics_messagesin_total{{topic="{TOPIC}"}}'
 INSIDE = "GREGOR_CHAOS_INSIDE"
+MIXED = "mixed"
 DRAIN_TIMEOUT_S = 180.0
 MAX_STUCK = 2
 """Clients of a run whose library may lock itself up."""
@@ -59,6 +66,7 @@ class Outcome:
     happened: list[Happened] = field(default_factory=list)
     history: History = field(default_factory=History)
     records: int = 0
+    appended: Appended | None = None
     scrapes: int = 0
     """The pages of metrics that brokers answered."""
     closed_sessions: int = 0
@@ -69,6 +77,13 @@ class Outcome:
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def broker_kinds(brokers: str, count: int, seed: int) -> list[str]:
+    """Return the kind of each broker. One of a mixed cluster is Apache Kafka's, another one with another seed."""
+    if brokers != MIXED:
+        return [brokers] * count
+    return [KAFKA if number == seed % count else GREGOR for number in range(count)]
 
 
 def say(line: str) -> None:
@@ -86,10 +101,18 @@ class Run:
     def go(self) -> Outcome:
         options = self._options
         settings = {"unclean.leader.election.enable": "true", "min.insync.replicas": 1} if options.unclean else {}
-        with Cluster(self._folder, options.brokers, settings, options.security) as cluster:
-            say(f"three brokers: {options.brokers}, {options.security}")
+        kinds = broker_kinds(options.brokers, options.count, options.seed)
+        compiling = compile_reporter(self._folder)
+        with Cluster(self._folder, kinds, settings, options.security) as cluster:
+            say(f"brokers: {', '.join(kinds)}; {options.security}")
             cluster.create_topic(TOPIC, options.partitions, Load.GROUPS)
-            scrapers = [Scraper(broker) for broker in cluster.brokers if broker.is_watched]
+            scrapers = [
+                Scraper(broker, functools.partial(cluster.is_registered, broker.number))
+                for broker in cluster.brokers
+                if broker.is_watched
+            ]
+            self._outcome.violations += calm_time(cluster)
+            assert compiling.wait() == 0, "the reporter of Java's producer does not compile"
             load = Load(
                 self._folder,
                 cluster.bootstrap,
@@ -138,8 +161,7 @@ class Run:
     def _break_things(self, cluster: Cluster, load: Load) -> None:
         options = self._options
         deadline = time.monotonic() + options.minutes * 60
-        kinds = [kind.strip() for kind in options.kinds.split(",")] if options.kinds else None
-        for fault in plan(options.seed, kinds):
+        for fault in plan(options.seed, options.count, options.kinds):
             if time.monotonic() > deadline:
                 break
             happened = Happened(fault, now_ms())
@@ -150,7 +172,7 @@ class Run:
             happened.whole_ms = now_ms()
             took_s = (happened.whole_ms - happened.gone_ms) / 1000
             say(f"{len(self._outcome.happened):3} {fault}: whole {took_s:.1f} s after its end")
-            if cluster.ended and options.brokers == "gregor":
+            if cluster.ended:
                 raise AssertionError("; ".join(cluster.ended))
             load.replace_stuck()
             if gone := load.gone():
@@ -184,26 +206,36 @@ class Run:
         self._outcome.records = sum(map(len, log.values()))
         self._outcome.violations += judge(history, log, committed)
         cluster.wait_until_whole(WHOLE_TIMEOUT_S)
-        self._judge_brokers(cluster, [life for scraper in scrapers for life in scraper.close()])
+        lives = [life for scraper in scrapers for life in scraper.close()]
+        self._judge_brokers(cluster, lives)
         for broker in cluster.brokers:
             broker.stop()
         logs = {broker.name: broker.partition_bytes(TOPIC) for broker in cluster.brokers}
         self._outcome.violations += different_replicas(logs)
+        self._judge_sums(cluster, load, lives, logs[cluster.brokers[0].name])
+
+    def _judge_sums(self, cluster: Cluster, load: Load, lives: list[Life], log: dict[int, bytes]) -> None:
+        outcome, history = self._outcome, self._outcome.history
+        if len(history.sent) != len(load.producers):
+            outcome.violations.append(f"{len(history.sent)} of {len(load.producers)} producers reported what they sent")
+        elif lives:
+            unobserved = {broker.number for broker in cluster.brokers if not broker.is_watched}
+            outcome.appended = appended(log, cluster.leaders[TOPIC], unobserved)
+            acked_ms = [ack.at_ms for ack in history.acks]
+            outcome.violations += judge_sums(lives, RECORDS_IN, acked_ms, outcome.appended, sum(history.sent))
 
     def _judge_brokers(self, cluster: Cluster, lives: list[Life]) -> None:
         outcome = self._outcome
         outcome.scrapes = sum(len(life.scrapes) for life in lives)
         if not lives:
             return
-        acked_ms = [ack.at_ms for ack in outcome.history.acks]
-        faults_ms = [(one.begun_ms, one.whole_ms) for one in outcome.happened]
         brokers = {broker.name: broker for broker in cluster.brokers}
         printed = {(life.broker, life.start): brokers[life.broker].printed(life.start) for life in lives}
         outcome.violations += judge_lives(lives)
-        outcome.violations += judge_sums(lives, RECORDS_IN, acked_ms, outcome.records, faults_ms)
         closed = closings(lives, printed)
         outcome.closed_sessions = len(closed)
         outcome.violations += judge_sessions(closed)
+        outcome.violations += judge_ends(lives, printed, expired_sessions(cluster.zookeeper.output.read_text()))
 
 
 def _exposures(cluster: Cluster, load: Load, scrapers: list[Scraper]) -> list[str]:
@@ -218,10 +250,16 @@ def report(outcome: Outcome) -> list[str]:
     """Return the lines of the figures and of the violations."""
     history = outcome.history
     lines = [
-        f"records: {outcome.records} in the log, {len(history.acks)} acknowledged, {len(history.failed)} given up",
+        f"records: {outcome.records} in the log, {len(history.acks)} acknowledged, {len(history.failed)} given up, "
+        f"{sum(history.sent)} sent, repetitions included",
         f"faults: {len(outcome.happened)}, pages of metrics: {outcome.scrapes}",
         f"sessions that were closed from outside: {outcome.closed_sessions}, each of a dead process unless named below",
     ]
+    if (known := outcome.appended) is not None and known.others + known.unknown:
+        lines.append(
+            f"appended by brokers with metrics: {known.observed}, by others: {known.others}, "
+            f"by unknown ones: {known.unknown}"
+        )
     for name, group in history.groups.items():
         failed = sum(group.failed_commits.values())
         lines.append(
@@ -270,17 +308,29 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--settle", type=float, default=3.0, metavar="SECONDS", help="without a fault between two")
-    parser.add_argument("--brokers", choices=BROKER_KINDS, default="gregor")
+    parser.add_argument("--brokers", choices=(*BROKER_KINDS, MIXED), default=GREGOR)
+    parser.add_argument("--count", type=int, choices=(1, 3), default=3, help="of brokers")
     parser.add_argument(
         "--security", choices=PROTOCOLS, default=PLAINTEXT, help="of all listeners; SASL_SSL: SCRAM, with ACLs"
     )
-    parser.add_argument("--kinds", help=f"only these, with commas: {', '.join(KINDS)}")
+    parser.add_argument("--kinds", type=_listed, help=f"only these, with commas: {', '.join(KINDS)}")
     parser.add_argument("--rate", type=int, default=400, help="records a second of all producers together")
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--acks", default="all", help="with less than all, records may be lost")
     parser.add_argument("--unclean", action="store_true", help="allow unclean elections; records may be lost")
     parser.add_argument("--folder", type=pathlib.Path, help="where the files of the run go; they stay there")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    possible = kinds_of(options.count)
+    if unknown := [kind for kind in options.kinds or () if kind not in possible]:
+        choice = f"with --count {options.count}, choose from: {', '.join(possible)}"
+        parser.error(f"--kinds: {', '.join(unknown)}: {choice}")
+    if options.brokers == MIXED and options.count == 1:
+        parser.error("--brokers mixed: a mixed cluster has more than one broker; leave out --count 1")
+    return options
+
+
+def _listed(text: str) -> list[str]:
+    return [kind.strip() for kind in text.split(",")]
 
 
 def main() -> int:

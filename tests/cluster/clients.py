@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from tests.cluster.security import CONSUMER as CONSUMER_USER
 from tests.cluster.security import PRODUCER as PRODUCER_USER
 from tests.cluster.security import Security
 from tests.cluster.stuck import STUCK_EXIT
-from tests.support.kafka import java_command
+from tests.support.kafka import java_command, kafka_jars
 from tests.support.processes import ROOT, clean_environment
 
 END_TIMEOUT_S = 120.0
@@ -51,6 +52,19 @@ CONSUMER: dict[str, object] = {
 JAVA_PRODUCER = 1
 """The producer numbers from which those of each kind count up."""
 LIBRDKAFKA_PRODUCER = 101
+
+
+REPORTER = "SentReport"
+"""The class that prints how many records a producer of Java has sent; see SentReport.java."""
+
+
+def compile_reporter(folder: pathlib.Path) -> subprocess.Popen[bytes]:
+    """Begin to compile it into the folder."""
+    source = pathlib.Path(__file__).with_name(f"{REPORTER}.java")
+    return subprocess.Popen(
+        ["javac", "-proc:none", "-cp", f"{kafka_jars('3.9.1')}/*", "-d", str(folder), str(source)],
+        stdin=subprocess.DEVNULL,
+    )
 
 
 class Client:
@@ -128,7 +142,8 @@ class Client:
 
 
 class Load:
-    """Two producers and two groups of two members on one topic; one group has members of both kinds."""
+    """Two producers and two groups of two members on one topic; one group has members of both kinds. The reporter has
+    been compiled into the folder."""
 
     GROUPS = ("mixed", "plain")
 
@@ -153,14 +168,17 @@ class Load:
             "--acks",
             "-1" if acks == "all" else acks,
         ]
-        idempotent: dict[str, object] = {"enable.idempotence": str(acks == "all").lower()}
+        own_settings: dict[str, object] = {
+            "enable.idempotence": str(acks == "all").lower(),
+            "metric.reporters": REPORTER,
+        }
         self.producers = [
             self._own("producer-librdkafka", PRODUCER_USER, *own),
             self._java(
                 "producer-java",
                 "VerifiableProducer",
                 "--producer.config",
-                PRODUCER | idempotent | security.java(PRODUCER_USER),
+                PRODUCER | own_settings | security.java(PRODUCER_USER),
                 *flags,
             ),
         ]
@@ -190,6 +208,7 @@ class Load:
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         common = ["--bootstrap-server", self._bootstrap, "--topic", self._topic, option, str(config)]
         command = java_command(f"{TOOLS}.{tool}", *common, *flags, heap_mb=128, version="3.9.1")
+        command[command.index("-cp") + 1] += f"{os.pathsep}{self._folder}"
         log = self._folder / "log4j-clients.properties"
         log.write_text(_LOG4J)
         return Client(self._folder, name, [command[0], f"-Dlog4j.configuration=file:{log}", *command[1:]])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from tests.cluster.clients import Load
-from tests.cluster.cluster import BROKERS, Cluster
+from tests.cluster.cluster import Cluster
 from tests.cluster.network import CLIENTS
 from tests.cluster.servers import SESSION_MS
 
@@ -18,6 +18,7 @@ SESSION_S = SESSION_MS / 1000
 CLOSED_WITHIN_S = SESSION_S / 2
 """After a kill; the timeout itself ends a session after two thirds of it at the earliest, as its client pings after a
 third."""
+RESET_EVERY_S = 0.4
 LEFT_OPEN = "which this broker's last process has left open"
 ENDED_ALREADY = "of this broker's last process has ended already"
 STILL_REGISTERED = "is still registered"
@@ -25,7 +26,8 @@ STILL_REGISTERED = "is still registered"
 
 
 class Fault(NamedTuple):
-    """One thing to break: `kind` in KINDS, for `hold_s`; `victim` and `other` are different broker ids."""
+    """One thing to break: `kind` in KINDS, for `hold_s`; `victim` and `other` are different broker ids, but `other` is
+    no broker's where there is one broker."""
 
     kind: str
     victim: int
@@ -77,6 +79,7 @@ def _kill_with_watcher(scene: Scene, fault: Fault) -> None:
 
 def _wait_until_registered(scene: Scene, number: int, last_session: int | None) -> None:
     def registered() -> bool:
+        scene.cluster.start_ended()
         return scene.cluster.session_of(number) not in (None, last_session)
 
     name = scene.cluster.brokers[number].name
@@ -155,6 +158,26 @@ def _cut_clients(scene: Scene, fault: Fault) -> None:
     _cut(scene, fault, CLIENTS)
 
 
+def _reset(scene: Scene, fault: Fault) -> None:
+    """Reset the victim's connections to ZooKeeper and its peers over and over, at each end in turn. Its session is not
+    over after that: there is time for several connections within its timeout."""
+    network, victim = scene.cluster.network, scene.cluster.brokers[fault.victim].name
+    session = scene.cluster.session_of(fault.victim)
+    others = [other for other in network.others(victim) if other != CLIENTS]
+    resets, deadline_s = 0, time.monotonic() + fault.hold_s
+    while time.monotonic() < deadline_s:
+        for other in others:
+            resets += network.reset(victim, other) + network.reset(other, victim)
+        time.sleep(RESET_EVERY_S)
+    if not resets:
+        raise AssertionError(
+            f"no connection of {victim} was reset: it has none, or the kernel lacks CONFIG_INET_DIAG_DESTROY, without "
+            "which --kinds must name all kinds but this one"
+        )
+    if scene.cluster.session_of(fault.victim) != session:
+        raise AssertionError(f"the session of {victim}, whose connections were reset, has ended")
+
+
 def _isolate(scene: Scene, fault: Fault) -> None:
     _cut(scene, fault, *scene.cluster.network.others(scene.cluster.brokers[fault.victim].name))
 
@@ -184,8 +207,8 @@ def _full_disk(scene: Scene, fault: Fault) -> None:
 
 def _rolling_restart(scene: Scene, fault: Fault) -> None:
     """Every broker in turn, each when the cluster is whole again; they end by themselves and with success."""
-    for step in range(BROKERS):
-        broker = scene.cluster.brokers[(fault.victim + step) % BROKERS]
+    brokers = scene.cluster.brokers
+    for broker in (*brokers[fault.victim :], *brokers[: fault.victim]):
         code = broker.stop()
         # The JVM's own answer to SIGTERM is 143.
         if code not in (0, 143):
@@ -198,36 +221,45 @@ class Kind(NamedTuple):
     act: Act
     shortest_s: float
     longest_s: float
+    needs_peers: bool = False
+    """Whether it breaks what is between brokers, or loses what only another broker still has, or is the same as another
+    kind where there is one broker."""
 
 
 KINDS: dict[str, Kind] = {
     "kill": Kind(_kill, 0, SESSION_S + 4),
-    "kill controller": Kind(_kill_controller, 0, SESSION_S + 4),
+    "kill controller": Kind(_kill_controller, 0, SESSION_S + 4, needs_peers=True),
     "kill with its watcher": Kind(_kill_with_watcher, 0, 1),
-    "kill all brokers": Kind(_kill_all, 0, SESSION_S + 4),
-    "cut the power": Kind(_cut_power, 0, SESSION_S + 4),
+    "kill all brokers": Kind(_kill_all, 0, SESSION_S + 4, needs_peers=True),
+    "cut the power": Kind(_cut_power, 0, SESSION_S + 4, needs_peers=True),
     "kill a group's member": Kind(_kill_member, 0, 0),
     "rolling restart": Kind(_rolling_restart, 0, 0),
     "pause beyond the session": Kind(_pause, SESSION_S + 2, SESSION_S + 8),
-    "pause controller beyond the session": Kind(_pause_controller, SESSION_S + 2, SESSION_S + 8),
+    "pause controller beyond the session": Kind(_pause_controller, SESSION_S + 2, SESSION_S + 8, needs_peers=True),
     "pause": Kind(_pause, 0.5, SESSION_S - 3),
-    "cut two brokers": Kind(_cut_peer, 2, 15),
-    "cut a broker from its peers": Kind(_cut_peers, 2, 15),
+    "cut two brokers": Kind(_cut_peer, 2, 15, needs_peers=True),
+    "cut a broker from its peers": Kind(_cut_peers, 2, 15, needs_peers=True),
     "cut a broker from ZooKeeper": Kind(_cut_zookeeper, 2, SESSION_S + 8),
     "cut a broker from clients": Kind(_cut_clients, 2, 12),
     "isolate a broker": Kind(_isolate, 2, SESSION_S + 8),
+    "reset connections": Kind(_reset, 0.5, SESSION_S / 3),
     "kill ZooKeeper": Kind(_kill_zookeeper, 0, SESSION_S + 4),
     "pause ZooKeeper": Kind(_pause_zookeeper, 1, SESSION_S + 4),
     "full disk": Kind(_full_disk, 4, 8),
 }
 
 
-def plan(seed: int, kinds: list[str] | None = None) -> Iterator[Fault]:
-    """Without end: all kinds in a shuffled order, and again. The same seed gives the same faults."""
+def kinds_of(brokers: int) -> list[str]:
+    """Return the kinds of faults that a cluster of so many brokers may have."""
+    return [name for name, kind in KINDS.items() if brokers > 1 or not kind.needs_peers]
+
+
+def plan(seed: int, brokers: int, kinds: list[str] | None = None) -> Iterator[Fault]:
+    """Without end: all kinds in a shuffled order, and again. The same arguments give the same faults."""
     dice = random.Random(seed)
-    names = list(kinds or KINDS)
+    names = list(kinds or kinds_of(brokers))
     while True:
         dice.shuffle(names)
         for name in names:
-            victim, other = dice.sample(range(BROKERS), 2)
+            victim, other = dice.sample(range(brokers), 2) if brokers > 1 else (0, dice.randint(1, 2))
             yield Fault(name, victim, other, dice.uniform(KINDS[name].shortest_s, KINDS[name].longest_s))

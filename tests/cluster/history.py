@@ -94,6 +94,9 @@ class History:
     acks: list[Ack] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     """value -> why its producer gave it up. It may be in the log, once."""
+    sent: list[int] = field(default_factory=list)
+    """How many records each producer that ended in peace has sent, each repetition included, but for what its brokers
+    have refused where it knows that."""
     fatal: list[str] = field(default_factory=list)
     """Producers that ended because of a fatal error."""
     groups: dict[str, Group] = field(default_factory=dict)
@@ -106,6 +109,8 @@ class History:
                 self.acks.append(Ack(event["partition"], offset, event["value"], event["timestamp"]))
             elif name == "producer_send_error":
                 self.failed[event["value"]] = f"{event['exception']}: {event['message']}"
+            elif name == "records_sent":
+                self.sent.append(event["records"])
             elif name == "fatal":
                 self.fatal.append(event["message"])
 

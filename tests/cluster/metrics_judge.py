@@ -1,24 +1,32 @@
 """The invariants of what the brokers of a run showed and logged of themselves. Pure: lives and lines in, sentences out.
 
 - a counter never goes back within one life of a broker;
-- a broker that is ready serves, and one that is not leads nothing;
-- the records that all lives of all brokers counted are those that the producers got acknowledged, but for those after
-  the last scrape of a life, and those that a fault made producers send again;
-- no session of a living broker is closed from outside.
+- a broker that is ready serves, one that is not leads nothing, and one that is registered and serves becomes ready;
+- the records that all lives of all brokers counted are no fewer than the producers got acknowledged, but for those
+  after the last scrape of a life, and no more than the producers sent: more than are in the log only where a producer
+  has repeated some;
+- no session of a living broker is closed, from outside or by itself: it ends at its timeout.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from tests.cluster.judge import rule
+from tests.cluster.leadership import Appended
 from tests.cluster.scrapes import Life, Scrape
+from tests.cluster.servers import SESSION_MS
 
 STEADY = 3
 """A state is judged where so many scrapes in a row have it: it may change between the two requests of one."""
+UNREADY_MS = 2 * SESSION_MS
+"""A broker that has registered is ready within this time, even where the controller has just frozen: the next one is
+elected when its session has ended, and informs the brokers."""
+BLIND_MS = 5000
+"""Scrapes with more than this between them are of two states: nothing is known of the time between."""
 AROUND_MS = 1000
 """An acknowledgement reaches a client, and is counted here, at most this much later than the append."""
 DIES_WITHIN_MS = 500
@@ -30,6 +38,7 @@ _WATCHER = re.compile(
 _RESTARTED = re.compile(
     _TIME + r"Closed the ZooKeeper session (0x[0-9a-f]+), which this broker's last process has left open"
 )
+_EXPIRED = re.compile(r"ZooKeeperServer - Expiring session (0x[0-9a-f]+), timeout of ")
 _OPENED = re.compile(r"(?:Connected to ZooKeeper, session|A new ZooKeeper session,) (0x[0-9a-f]+)")
 
 
@@ -37,21 +46,24 @@ def judge_lives(lives: Sequence[Life]) -> list[str]:
     """Return the rules about metrics and readiness that were broken."""
     found = rule("counters that went back", (text for life in lives for text in _went_back(life)))
     found += rule("ready, but without service", (text for life in lives for text in _ready_without_service(life)))
-    return found + rule("not ready, but leading", (text for life in lives for text in _leading_unready(life)))
+    found += rule("not ready, but leading", (text for life in lives for text in _leading_unready(life)))
+    return found + rule(
+        "registered and serving, but not ready", (text for life in lives for text in _kept_unready(life))
+    )
 
 
-def judge_sums(
-    lives: Sequence[Life], series: str, acked_ms: Sequence[int], in_log: int, faults_ms: Sequence[tuple[int, int]]
-) -> list[str]:
+def judge_sums(lives: Sequence[Life], series: str, acked_ms: Sequence[int], log: Appended, sent: int) -> list[str]:
     """Compare the sum of a counter of records over all lives with the times of the acknowledgements, and with the
-    number of records in the log. `faults_ms`: from the begin of each fault until the cluster was whole again."""
+    number of records that the producers report to have sent, each repetition included. Those that a broker without
+    metrics has appended were sent to that one, and count there."""
     counted = sum(_last(life, series) for life in lives)
     unseen = sum(_within(acked_ms, _last_ms(life), life.ended_ms + AROUND_MS) for life in lives if life.ended_ms)
-    again = sum(_within(acked_ms, begun - AROUND_MS, whole + AROUND_MS) for begun, whole in faults_ms)
-    if counted + unseen < len(acked_ms):
-        return [f"{series}: {counted:.0f} counted and {unseen} unseen of {len(acked_ms)} acknowledged"]
-    if counted > in_log + again:
-        return [f"{series}: {counted:.0f} counted, {in_log} in the log, and {again} that may have been sent again"]
+    acked = len(acked_ms) - log.others - log.unknown
+    if counted + unseen < acked:
+        return [f"{series}: {counted:.0f} counted and {unseen} unseen of {acked} acknowledged"]
+    if counted > sent - log.others:
+        in_log = log.observed + log.unknown
+        return [f"{series}: {counted:.0f} counted of {sent - log.others} sent, of which {in_log} are in the log"]
     return []
 
 
@@ -97,6 +109,25 @@ def judge_sessions(closed: Sequence[Closing]) -> list[str]:
     )
 
 
+def judge_ends(lives: Sequence[Life], printed: Mapping[tuple[str, int], str], expired: Collection[str]) -> list[str]:
+    """Check that each session after which a process has opened another one ended at its timeout: that it is among those
+    that ZooKeeper's own log calls expired."""
+    return rule(
+        "sessions of living brokers that ended before their timeout",
+        (
+            f"{session} of {life.broker}, start {life.start}"
+            for life in lives
+            for session in _OPENED.findall(printed.get((life.broker, life.start), ""))[:-1]
+            if session not in expired
+        ),
+    )
+
+
+def expired_sessions(log: str) -> set[str]:
+    """Return the sessions that ended at their timeout, from the log of ZooKeeper."""
+    return set(_EXPIRED.findall(log))
+
+
 def _was_dead(one: Closing) -> bool:
     ended_ms = None if one.owner is None else one.owner.ended_ms
     return ended_ms is not None and ended_ms <= one.at_ms + DIES_WITHIN_MS
@@ -121,6 +152,19 @@ def _leading_unready(life: Life) -> Iterable[str]:
     for some in _runs(life):
         if not any(scrape.is_ready for scrape in some) and all(scrape.leads for scrape in some):
             yield f"{life.broker}, start {life.start}, at {some[0].begun_ms}"
+
+
+def _kept_unready(life: Life) -> Iterable[str]:
+    since_ms: int | None = None
+    seen_ms = life.begun_ms
+    for scrape in life.scrapes:
+        if scrape.is_ready or not scrape.serves or not scrape.is_registered:
+            since_ms = None
+        elif since_ms is None or scrape.begun_ms - seen_ms > BLIND_MS:
+            since_ms = scrape.begun_ms
+        elif seen_ms - since_ms <= UNREADY_MS < scrape.ended_ms - since_ms:
+            yield f"{life.broker}, start {life.start}, from {since_ms}"
+        seen_ms = scrape.ended_ms
 
 
 def _runs(life: Life) -> Iterable[Sequence[Scrape]]:

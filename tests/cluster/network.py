@@ -4,7 +4,7 @@ Everything hangs on the namespaces that `inside()` opens around a whole run: net
 run ends, in whatever way, the kernel removes the bridge, the hosts, the mounts and every process with it.
 
 A cut link loses packets without an error, as a pulled cable does: at both ends the neighbour's entry names a hardware
-address that no host has. No firewall is needed for that.
+address that no host has. No firewall is needed for that. Connections are reset by the kernel, when `ss` requests it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOWHERE = "02:00:00:00:de:ad"
 
 def missing() -> str | None:
     """Why namespaces cannot be made here, or None."""
-    for tool in ("unshare", "nsenter", "ip"):
+    for tool in ("unshare", "nsenter", "ip", "ss"):
         if shutil.which(tool) is None:
             return f"{tool} is missing: apt-get install util-linux iproute2"
     trial = "ip link add trial type bridge && ip link add port type veth peer name wire && mount -t tmpfs none /mnt"
@@ -41,10 +41,11 @@ def inside(command: Sequence[str]) -> list[str]:
     return ["unshare", *_rights(), *NAMESPACES, *command]
 
 
-def _run(*command: str) -> None:
+def _run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 class Network:
@@ -117,6 +118,12 @@ class Network:
         for pair in list(self.cuts):
             one, other = pair
             self.mend(one, other)
+
+    def reset(self, one: str, other: str) -> int:
+        """Reset all TCP connections between the two: `one` receives RST, and `other` has lost its sockets. Return how
+        many; 0 as well where the kernel was built without CONFIG_INET_DIAG_DESTROY."""
+        destroy = self.on(other, "ss", "--kill", "--tcp", "--no-header", "state", "connected", "dst", self.address(one))
+        return len(_run(*destroy).splitlines())
 
     def others(self, name: str) -> list[str]:
         return [other for other in self._numbers if other != name]

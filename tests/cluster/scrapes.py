@@ -6,7 +6,7 @@ import base64
 import http.client
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tests.cluster.cluster import ask_metadata
@@ -33,6 +33,8 @@ class Scrape(NamedTuple):
     """The number of partitions that it leads."""
     serves: bool
     """Whether it answered a Metadata request after that."""
+    is_registered: bool
+    """Whether it was unready, and registered in ZooKeeper after that: of a ready broker, ZooKeeper is not queried."""
 
 
 class Life(NamedTuple):
@@ -68,11 +70,30 @@ def counters_of(page: str) -> tuple[Counters, float]:
     return found, leads
 
 
+def metrics_of(broker: Broker) -> Counters:
+    """Return the counters of a broker that serves."""
+    status, page = _get(broker, "/metrics")
+    assert status == http.HTTPStatus.OK, page
+    return counters_of(page)[0]
+
+
+def _get(broker: Broker, path: str) -> tuple[int, str]:
+    host = broker.address.rpartition(":")[0]
+    connection = http.client.HTTPConnection(host, METRICS_PORT, timeout=ANSWER_S)
+    try:
+        connection.request("GET", path, headers=AUTHORIZATION)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
 class Scraper:
     """Reads one broker until `close`. Lives without any answer count, too."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, is_registered: Callable[[], bool]) -> None:
         self._broker = broker
+        self._is_registered = is_registered
         self._scrapes: dict[int, list[Scrape]] = {}
         self.shown: list[str] = []
         """The topics that the broker has shown to a user without rules."""
@@ -94,8 +115,8 @@ class Scraper:
     def _scrape(self) -> None:
         start, begun_ms = self._broker.starts, now_ms()
         try:
-            is_ready = self._get("/health/ready")[0] == http.HTTPStatus.OK
-            status, page = self._get("/metrics")
+            is_ready = _get(self._broker, "/health/ready")[0] == http.HTTPStatus.OK
+            status, page = _get(self._broker, "/metrics")
         except (OSError, http.client.HTTPException):
             return
         counters, leads = counters_of(page) if status == http.HTTPStatus.OK else ({}, 0.0)
@@ -107,19 +128,7 @@ class Scraper:
                 self.shown += [topic.name or "" for topic in ask_metadata(self._broker, STRANGER).topics]
         except OSError:
             serves = False
+        is_registered = not is_ready and self._is_registered()
         if self._broker.starts == start:
-            scrape = Scrape(begun_ms, ended_ms, is_ready, counters, leads, serves)
+            scrape = Scrape(begun_ms, ended_ms, is_ready, counters, leads, serves, is_registered)
             self._scrapes.setdefault(start, []).append(scrape)
-
-    @property
-    def _host(self) -> str:
-        return self._broker.address.rpartition(":")[0]
-
-    def _get(self, path: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection(self._host, METRICS_PORT, timeout=ANSWER_S)
-        try:
-            connection.request("GET", path, headers=AUTHORIZATION)
-            response = connection.getresponse()
-            return response.status, response.read().decode()
-        finally:
-            connection.close()

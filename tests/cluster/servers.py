@@ -30,14 +30,11 @@ SESSION_MS = 6000
 LAG_MS = 6000
 STOP_TIMEOUT_S = 120.0
 FILL_TRIES = 100
-KINDS = ("gregor", "kafka-3.9.1")
+GREGOR, KAFKA = KINDS = ("gregor", "kafka-3.9.1")
 
 SETTINGS = {
     "zookeeper.session.timeout.ms": SESSION_MS,
     "zookeeper.connection.timeout.ms": 60_000,
-    "default.replication.factor": 3,
-    "min.insync.replicas": 2,
-    "offsets.topic.replication.factor": 3,
     "offsets.topic.num.partitions": 4,
     "replica.lag.time.max.ms": LAG_MS,
     "replica.socket.timeout.ms": 5000,
@@ -53,6 +50,9 @@ SETTINGS = {
     "num.io.threads": 2,
     "log.cleaner.dedupe.buffer.size": 4_194_304,
 }
+
+ONLY_KAFKA = {"controlled.shutdown.retry.backoff.ms": 500}
+"""The last broker that stops finds no other that could lead its partitions, and does not wait long for one."""
 
 _LOG4J = """\
 log4j.rootLogger=WARN, out
@@ -209,13 +209,14 @@ class Broker(Server):
         self.data = self.mount / "data"
         lines = {
             **SETTINGS,
+            **(ONLY_KAFKA if kind == KAFKA else {}),
             **settings,
             "broker.id": number,
             "listeners": f"{security.protocol}://{self.address}",
             **security.broker_settings(),
             "log.dirs": self.data,
         }
-        if kind == "gregor":
+        if kind == GREGOR:
             lines["gregor.metrics.listener"] = f"{network.address(self.name)}:{METRICS_PORT}"
             password_file = folder / f"metrics-password-{number}"
             password_file.touch(0o600)
@@ -231,7 +232,7 @@ class Broker(Server):
         super().start()
 
     def command(self) -> list[str]:
-        if self.kind == "gregor":
+        if self.kind == GREGOR:
             return [sys.executable, "-m", "gregor.broker", "start", str(self._config)]
         command = java_command("kafka.Kafka", str(self._config), version="3.9.1")
         return [command[0], f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}", *command[1:]]
@@ -239,7 +240,7 @@ class Broker(Server):
     @property
     def is_watched(self) -> bool:
         """Whether something else than the timeout ends its ZooKeeper session when it has died."""
-        return self.kind == "gregor"
+        return self.kind == GREGOR
 
     def kill_with_watcher(self) -> None:
         """Kill the broker and its session watcher, which is in a process group of its own, at one moment: the broker
@@ -285,6 +286,10 @@ class Broker(Server):
 
     def free_disk(self) -> None:
         self._remount("1g")
+
+    def remove_disk(self) -> None:
+        """Remove the file system, at once for the folder that it is in, which can be removed then, too."""
+        subprocess.run(["umount", "--lazy", str(self.mount)], check=True)
 
     def _remount(self, size: str) -> None:
         subprocess.run(["mount", "-o", f"remount,size={size}", str(self.mount)], check=True, capture_output=True)

@@ -1,4 +1,7 @@
-"""Three brokers and a ZooKeeper on hosts of their own, under load, while things break; see chaos.py."""
+"""Brokers and a ZooKeeper on hosts of their own, under load, while things break; see chaos.py.
+
+Three brokers of gregor in each run, and every day one of the other clusters; `--every-case` runs all of them.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,16 @@ import pytest
 from tests.cluster import network
 from tests.cluster.security import PROTOCOLS
 from tests.support.processes import ROOT, clean_environment
+from tests.support.sampling import of_the_day
 
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm]
 
-_TODAY = datetime.date.today().toordinal() % 2
+_DAY = datetime.date.today()
+_TODAY = _DAY.toordinal() % 2
 FAULTS, RESTART = PROTOCOLS[_TODAY], PROTOCOLS[1 - _TODAY]
 """The security of the listeners of each run: it changes every day."""
+OTHERS = {"one broker": ("--count", "1"), "beside Apache Kafka": ("--brokers", "mixed")}
+OTHERS_TODAY = 1
 LIMIT_S = 900.0
 """For all that is not faults: the start of the cluster, and the ends of all clients."""
 
@@ -35,7 +42,7 @@ def run(*flags: str) -> str:
         stdin=subprocess.DEVNULL,
         timeout=LIMIT_S + 60 * float(flags[flags.index("--minutes") + 1]),
     )
-    assert done.returncode == 0, f"{done.stdout[-20_000:]}\n{done.stderr[-5000:]}"
+    assert done.returncode == 0, f"{' '.join(flags)}\n{done.stdout[-20_000:]}\n{done.stderr[-5000:]}"
     return done.stdout
 
 
@@ -57,3 +64,11 @@ def test_minutes_of_faults_lose_nothing(pytestconfig: pytest.Config) -> None:
 def test_a_rolling_restart_goes_unnoticed() -> None:
     said = run("--minutes", "0.1", "--kinds", "rolling restart", "--security", RESTART)
     assert "nothing is amiss" in said
+
+
+def test_faults_of_other_clusters_lose_nothing(pytestconfig: pytest.Config) -> None:
+    """Their seed, and with it the number of Apache Kafka's broker, changes every day."""
+    count = len(OTHERS) if pytestconfig.getoption("--every-case") else OTHERS_TODAY
+    for name in of_the_day(list(OTHERS), count, _DAY):
+        said = run("--minutes", "0.3", "--seed", str(_DAY.toordinal()), "--settle", "1", *OTHERS[name])
+        assert "nothing is amiss" in said

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.faults import KINDS, plan
 from tests.cluster.history import UNKNOWN, Ack, Group, History
 from tests.cluster.judge import different_replicas, judge, longest_gaps_ms
 
@@ -135,14 +133,3 @@ def test_a_gap_counts_for_the_fault_that_caused_it() -> None:
     assert longest_gaps_ms(times, [950, 5000]) == [8000, 4800]
     assert longest_gaps_ms(times, [9150]) == [4800]
     assert longest_gaps_ms([], [5]) == [0]
-
-
-def test_a_plan_is_that_of_its_seed_and_has_every_kind() -> None:
-    first = list(itertools.islice(plan(7), 2 * len(KINDS)))
-    assert first == list(itertools.islice(plan(7), 2 * len(KINDS)))
-    assert first != list(itertools.islice(plan(8), 2 * len(KINDS)))
-    assert [fault.kind for fault in first[: len(KINDS)]] != list(KINDS)
-    assert {fault.kind for fault in first[: len(KINDS)]} == set(KINDS)
-    for fault in first:
-        assert fault.victim != fault.other
-        assert KINDS[fault.kind].shortest_s <= fault.hold_s <= KINDS[fault.kind].longest_s
