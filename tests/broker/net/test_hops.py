@@ -21,8 +21,8 @@ from gregor.protocol.messages import ProduceRequest
 from tests.broker.harness import Harness, Wire, batch, fetch_request, produce_request, request_frame
 
 ROOT = Path(__file__).parents[3]
-JOURNEYS = ROOT / "docs" / "architecture"
 GENERATED = "(generated)"
+JOURNEYS = ROOT / "docs" / "architecture"
 VERSION = 12
 MAX_SHELL_OF_PRODUCE = 12
 MAX_SHELL_OF_FETCH = 14
