@@ -16,6 +16,8 @@ from tests.support.processes import ROOT
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 MAX_README_LINES = 150
+GENERATED = "(generated)"
+"""In place of the file of a function that has none."""
 WITH_SUB_COMMANDS = ("features", "spark", "transactions")
 FOLDERS = "broker|config|coordinator|protocol|replication|spark_jobs|storage|tests|docs|\\.ci"
 
@@ -142,12 +144,14 @@ def listed_functions(page: pathlib.Path) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for block in blocks(page, "text"):
         files: dict[int, str] = {}
-        for line in block.splitlines():
+        for numbered in block.splitlines():
+            line = re.sub(r"^([ \d]\d) ", "   ", numbered)
             function, *path = line.split()
             depth = len(line) - len(line.lstrip())
             files = {other: file for other, file in files.items() if other <= depth}
             files[depth] = path[0] if path else files[max(files)]
-            found.append((function, files[depth]))
+            if files[depth] != GENERATED:
+                found.append((function, files[depth]))
     return found
 
 

@@ -1,13 +1,14 @@
 """The names that others rely on: no renaming of ours may touch them.
 
-`fixed-names.txt` lists options, settings, exit codes, files, nodes, tables, records, messages and client ids, a line
-each, as gregor had them when the list was made. Each line must still be true; new names may join. A name that is given
-up on purpose is removed from the list by hand, in the change that gives it up, with a line in CHANGELOG.md. New names
-are added by `REWRITE=1 pytest tests/test_fixed_names.py`.
+`fixed-names.txt` lists options, settings, exit codes, files, nodes, tables, records, messages, client and group ids, a
+line each, as gregor had them when the list was made. Each line must still be true; new names may join. A name that is
+given up on purpose is removed from the list by hand, in the change that gives it up, with a line in CHANGELOG.md. New
+names are added by `REWRITE=1 pytest tests/test_fixed_names.py`.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import io
@@ -32,13 +33,30 @@ from gregor.config.tables.broker_keys import BROKER_KEYS
 from gregor.config.tables.client_metrics import CLIENT_METRICS_KEYS
 from gregor.config.tables.group_keys import GROUP_KEYS
 from gregor.config.tables.topic_keys import TOPIC_KEYS
-from gregor.protocol.schema import records_group
+from gregor.protocol.codec.model import Message
+from gregor.protocol.schema import records_consumer_group, records_group, records_rebalances, records_transaction
 from gregor.replication.store import embedded, nodes
-from tests.support.processes import ROOT, BrokerProcess
+from gregor.spark_jobs import cli as spark
+from tests.support.processes import BrokerProcess
+from tests.support.words import trees_of
 
 LIST = Path(__file__).with_name("fixed-names.txt")
 TOPIC = "fixed"
 PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
+RECORDS = (records_consumer_group, records_group, records_rebalances, records_transaction)
+CLIENTS = (
+    *("gregor-admin", "gregor-cluster", "gregor-doctor", "gregor-spark", "__admin_client"),
+    *("controller-", "broker-"),
+)
+"""Client ids of gregor, or their beginnings."""
+REBALANCES = "__gregor_rebalances"
+GROUPS = ("console-consumer-",)
+"""Group ids of gregor, or their beginnings."""
+FILES = (
+    *("zookeeper-session.json", "gregor-moved", "_checkpoint", "batch_id=", "gregor-job.json", "gregor-ends.json"),
+    *(REBALANCES, "_gregor_spark_batches", "gregor-query", "gregor-batch", "gregor.query."),
+)
+"""Files, folders, topics and properties that no broker of this test writes, or not in time."""
 
 
 def listed() -> set[str]:
@@ -61,10 +79,13 @@ def options() -> Iterator[str]:
     groups = [("transactions", name) for name in transactions.commands] + [
         ("features", name) for name in features.commands
     ]
-    for words in [*((name,) for name in gregor.COMMANDS), ("spark", "wordcount"), *groups]:
+    # `gregor spark connector` has no options.
+    jobs = [("spark", name) for name in spark.COMMANDS if name != "connector"]
+    for words in [*((name,) for name in gregor.COMMANDS), *jobs, *groups]:
         text, code = printed(*words, "--help")
         assert code == 0, words
-        for option in sorted(set(re.findall(r"(?<![\w-])--[a-z][\w.-]*", text))):
+        lines = re.sub(r"-\n\s+", "-", text)  # a name may be wrapped at a hyphen
+        for option in sorted(set(re.findall(r"(?<![\w-])--[a-z][\w.-]*\w", lines))):
             yield f"option gregor {' '.join(words)} {option}"
 
 
@@ -94,9 +115,8 @@ def text(versions: Any) -> str:
 
 
 def records() -> Iterator[str]:
-    for name in dir(records_group):
-        message = getattr(records_group, name)
-        if type(message).__name__ == "Message":
+    for message in (value for module in RECORDS for value in vars(module).values()):
+        if isinstance(message, Message):
             yield f"record {message.name} versions {text(message.versions)} flexible {text(message.flexible)}"
             for field in message.fields:
                 yield f"record {message.name}.{field.name} {field.type} {text(field.versions)} tag {field.tag}"
@@ -110,12 +130,22 @@ def node_paths() -> Iterator[str]:
         yield f"node at the start {path}"
 
 
+def texts_of_code() -> set[str]:
+    """Return the texts of the product, and the parts of those with values in them; docstrings as a whole."""
+    return {
+        node.value.removeprefix("/")
+        for package in PACKAGES
+        for _, tree in trees_of(package)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
 def client_ids() -> Iterator[str]:
-    """Names by which gregor's own clients are known to a broker, and folders of Spark jobs."""
-    texts = [path.read_text() for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-    for name in ("gregor-admin", "gregor-doctor", "gregor-cluster", "_checkpoint", "batch_id="):
-        if any(re.search(rf'"[^"\n]*{name}', text) for text in texts):
-            yield f"client or folder {name}"
+    """Names by which gregor's own clients are known to a broker, and names of what they and Spark jobs write."""
+    texts = texts_of_code()
+    for kind, names in (("client", CLIENTS), ("group", GROUPS), ("file or property", FILES)):
+        yield from (f"{kind} {name}" for name in names if name in texts)
 
 
 def order(folder: str, **words: object) -> Iterator[dict[str, Any]]:
@@ -159,7 +189,8 @@ def use(broker: BrokerProcess) -> None:
 
 
 def written(folder: Path) -> Iterator[str]:
-    for path in folder.rglob("*"):
+    # A second after a group has joined, there is the topic of the history as well.
+    for path in (one for one in folder.rglob("*") if REBALANCES not in str(one)):
         name = re.sub(r"__consumer_offsets-\d+", "__consumer_offsets-N", str(path.relative_to(folder)))
         if not name.endswith(".deleted"):
             yield "file " + re.sub(r"\d{20}", "<20 digits>", name)
@@ -167,7 +198,7 @@ def written(folder: Path) -> Iterator[str]:
         for (sql,) in store.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):
             yield f"store {' '.join(sql.split())}"
         yield f"store user_version {store.execute('PRAGMA user_version').fetchone()[0]}"
-        for (path,) in store.execute("SELECT path FROM node"):
+        for (path,) in store.execute("SELECT path FROM node WHERE instr(path, ?) = 0", (REBALANCES,)):
             yield "store node " + re.sub(r"\d{10}$", "N", re.sub(r"/partitions/\d+", "/partitions/N", path))
 
 

@@ -42,17 +42,25 @@ FOLDERS_OF_MANY = {
     "broker/handlers": "one per API",
     "protocol/schema": "one per API",
 }
+MAX_SUBJECT_CHARACTERS = 72
+SUBJECTS_SINCE = "2026-11-29T11:30:00Z"
+"""Longer subjects of commits before stay as they are."""
 KNOWN_CIRCLES: dict[frozenset[str], str] = {}
 """Import circles that are left, each with its reason. A circle leaves this list with the change that removes it."""
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
-def tracked_files() -> list[pathlib.Path]:
-    """Return the files that git tracks; the working folder may contain data and caches besides."""
-    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+def git(*words: str) -> str:
+    """Return the output of a command of git."""
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         pytest.skip("not a git checkout")
-    return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+    return done.stdout
+
+
+def tracked_files() -> list[pathlib.Path]:
+    """Return the files that git tracks; the working folder may contain data and caches besides."""
+    return [ROOT / name for name in git("ls-files", "-z").split("\0") if name and (ROOT / name).is_file()]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -96,6 +104,12 @@ def test_no_path_of_somebodys_machine() -> None:
         if pattern.search(line)
     ]
     assert found == []
+
+
+def test_subjects_of_commits_are_short() -> None:
+    """Not those of merges, which git writes."""
+    subjects = git("log", f"--since={SUBJECTS_SINCE}", "--no-merges", "--format=%s").splitlines()
+    assert [one for one in subjects if len(one) > MAX_SUBJECT_CHARACTERS] == []
 
 
 def test_nothing_is_imported_under_a_second_name() -> None:

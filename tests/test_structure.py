@@ -23,6 +23,7 @@ from tests.support.structure import (
     private_imports,
     private_in_product,
     private_in_tests,
+    private_replacements,
 )
 
 
@@ -77,7 +78,19 @@ def test_imports_of_private_names_are_found() -> None:
     tree = ast.parse(
         "from gregor.storage.log import _end, Log\nfrom sys import _getframe\nfrom gregor import __version__"
     )
-    assert [*private_imports(tree)] == ["gregor.storage.log._end"]
+    assert [*private_imports(tree)] == [(1, "gregor.storage.log._end")]
+
+
+def test_private_attributes_that_are_replaced_by_their_names_are_found() -> None:
+    tree = ast.parse(
+        'monkeypatch.setattr(log, "_end" if a else "_start", "_value")\n'
+        'setattr(log, "end", one._replace(a=1)), patch.setattr("gregor.log._MAX", 1), getattr(log, f"_{end}", "_c")'
+    )
+    assert [*private_replacements(tree)] == [
+        (1, "log, _end"),
+        (1, "log, _start"),
+        (2, "'gregor.log._MAX', gregor.log._MAX"),
+    ]
 
 
 def test_class_may_use_private_attributes_of_its_own_objects() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from gregor.broker.registry import _entries, handles, load_handlers, on_part
+from gregor.broker.registry import handles, load_handlers, on_part
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import (
     APIS,
@@ -36,7 +36,7 @@ def test_a_second_handler_of_an_api_is_an_error() -> None:
     load_handlers()
     with pytest.raises(ValueError, match="two handlers"):
         handles(ApiKey.PRODUCE, 0, 1)(lambda broker, request, call: None)
-    assert _entries[ApiKey.PRODUCE].handler.__module__ == "gregor.broker.handlers.k00_produce"
+    assert load_handlers()[ApiKey.PRODUCE].handler.__module__ == "gregor.broker.handlers.k00_produce"
 
 
 def test_handler_of_one_part_gets_it_in_place_of_the_broker() -> None:

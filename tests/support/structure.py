@@ -7,6 +7,7 @@ the changes of attributes from outside.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from tests.support.attribute_changes import CHANGES, MESSAGE_CHANGES, changes_in_product
@@ -17,6 +18,8 @@ MAX_FUNCTION_LINES = 60
 MAX_CLASS_LINES = 400
 """Of a class and its bases together."""
 PRIVATE_IN_TESTS = "private accesses in tests"
+BY_NAME = ("setattr", "getattr", "delattr", "object")
+"""Functions that have the name of an attribute as an argument; `object` is that of mock.patch."""
 
 ALLOWED_NAMES = {
     "*._replace": "a documented method of named tuples",
@@ -76,10 +79,10 @@ def private_accesses(tree: ast.AST) -> Iterator[ast.Attribute]:
     return (access for access in foreign_accesses(tree) if allowance(access) is None)
 
 
-def private_imports(tree: ast.AST) -> Iterator[str]:
-    """Yield each private name that is imported from a module of the product."""
+def private_imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each private name that is imported from a module of the product."""
     return (
-        f"{node.module}.{alias.name}"
+        (node.lineno, f"{node.module}.{alias.name}")
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("gregor.")
         for alias in node.names
@@ -87,19 +90,40 @@ def private_imports(tree: ast.AST) -> Iterator[str]:
     )
 
 
+def private_replacements(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each call that sets, reads or deletes a private attribute by its name, as
+    `monkeypatch.setattr(log, "_end", 1)` does; of a name that depends on a condition, once for each."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] not in BY_NAME:
+            continue
+        # The first two are an object and a name, or a path and a value.
+        parts = [[one.body, one.orelse] if isinstance(one, ast.IfExp) else [one] for one in node.args[:2]]
+        for constant in itertools.chain.from_iterable(parts):
+            if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
+                name = constant.value.rpartition(".")[2]
+                if _is_private(name) and name.isidentifier():
+                    yield node.lineno, f"{ast.unparse(node.args[0])}, {constant.value}"
+
+
 def private_in_product() -> list[str]:
     """Return the private accesses and imports of the product, as `path: access`."""
     return sorted(
         f"{path}: {one}"
         for path, tree in trees()
-        for one in (*map(ast.unparse, private_accesses(tree)), *private_imports(tree))
+        for one in (*map(ast.unparse, private_accesses(tree)), *(name for _, name in private_imports(tree)))
     )
 
 
 def private_in_tests() -> list[str]:
-    """Return the private accesses of the tests, as `path:line: access`."""
+    """Return the private accesses and imports of the tests, and their replacements, as `path:line: access`."""
     return [
-        f"{path}:{one.lineno}: {ast.unparse(one)}" for path, tree in trees_of("tests") for one in private_accesses(tree)
+        f"{path}:{line}: {text}"
+        for path, tree in trees_of("tests")
+        for line, text in (
+            *((one.lineno, ast.unparse(one)) for one in private_accesses(tree)),
+            *private_imports(tree),
+            *private_replacements(tree),
+        )
     ]
 
 

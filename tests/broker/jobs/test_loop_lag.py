@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +53,7 @@ class Bench:
         self.busy_s += seconds
 
     def signal(self) -> None:
-        self.lag.worked(0, sys._getframe())
+        self.lag.worked(0, inspect.currentframe())
 
     def turn(self) -> None:
         due, self.loop.soon = self.loop.soon, []
@@ -223,7 +223,7 @@ def test_the_admin_socket_answers_the_figures(tmp_path: Path) -> None:
 
 def test_where() -> None:
     assert where(None) == ""
-    assert where(sys._getframe()).split(" < ")[0].startswith(f"{__name__}.test_where:")
+    assert where(inspect.currentframe()).split(" < ")[0].startswith(f"{__name__}.test_where:")
 
 
 @pytest.mark.slow

@@ -1,11 +1,13 @@
-"""How many Python functions of ours a request passes between the bytes that come in and the bytes that leave.
+"""How many hops a request has, and that the pages of its journey list them.
 
-The shell is what a connection does around the handler: framing, decoding, dispatch, encoding, sending. Calls of the
-handler, and the files of a fetched piece of a log, are not part of it.
+A hop is a call of a Python function of gregor's, generated ones included, by the shell: by what a connection does
+around the handler, which is framing, decoding, dispatch, encoding, sending. Calls of the handler, and the files of a
+fetched piece of a log, are no hops; a second limit counts them together with the hops.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
@@ -19,6 +21,8 @@ from gregor.protocol.messages import ProduceRequest
 from tests.broker.harness import Harness, Wire, batch, fetch_request, produce_request, request_frame
 
 ROOT = Path(__file__).parents[3]
+GENERATED = "(generated)"
+JOURNEYS = ROOT / "docs" / "architecture"
 VERSION = 12
 MAX_SHELL_OF_PRODUCE = 12
 MAX_SHELL_OF_FETCH = 14
@@ -26,19 +30,22 @@ MAX_OF_PRODUCE = 31
 MAX_OF_FETCH = 72
 
 
-class Hops(NamedTuple):
-    shell: list[str]
-    handler: list[str]
-    files: list[str]
+class Called(NamedTuple):
+    depth: int
+    name: str
+    path: str
 
-    @property
-    def total(self) -> int:
-        return sum(map(len, self))
+
+class Hops(NamedTuple):
+    shell: list[Called]
+    handler: list[Called]
+    files: list[Called]
+    every: list[Called]
 
 
 def hops(wire: Wire, data: bytes, handler: CodeType) -> Hops:
-    """Deliver a whole request; returns the functions of ours that were called, by name."""
-    found = Hops([], [], [])
+    """Deliver a whole request; returns the functions of ours that were called."""
+    found = Hops([], [], [], [])
     inside = 0
 
     def profile(frame: FrameType, event: str, _argument: Any) -> None:
@@ -49,12 +56,14 @@ def hops(wire: Wire, data: bytes, handler: CodeType) -> Hops:
         if event != "call" or not is_ours(code.co_filename):
             return
         inside += code is handler
+        one = called(frame)
+        found.every.append(one)
         if inside:
-            found.handler.append(code.co_qualname)
+            found.handler.append(one)
         elif "/storage/" in code.co_filename:
-            found.files.append(code.co_qualname)
+            found.files.append(one)
         else:
-            found.shell.append(code.co_qualname)
+            found.shell.append(one)
 
     view = wire.connection.get_buffer(65536)
     view[: len(data)] = data
@@ -66,6 +75,52 @@ def hops(wire: Wire, data: bytes, handler: CodeType) -> Hops:
         sys.setprofile(before)
     assert wire.transport.written
     return found
+
+
+def called(frame: FrameType) -> Called:
+    """Describe a call of ours. A generated initialiser is named by its class: its own name depends on the Python."""
+    code = frame.f_code
+    depth, caller = 0, frame.f_back
+    while caller is not None:
+        depth += is_ours(caller.f_code.co_filename)
+        caller = caller.f_back
+    name = code.co_qualname
+    if "<locals>" in name and "self" in frame.f_locals:
+        name = f"{type(frame.f_locals['self']).__name__}.{code.co_name}"
+    path = Path(code.co_filename)
+    generated = code.co_filename.startswith("<")
+    return Called(depth, name, GENERATED if generated else str(path.resolve().relative_to(ROOT)))
+
+
+def names(calls: list[Called]) -> list[str]:
+    return [one.name for one in calls]
+
+
+def listed(page: str) -> tuple[list[Called], list[Called]]:
+    """Return the functions of the last list of a page, all and those with a number, the hops. A function without a
+    file is in the file of the one before."""
+    block = re.findall(r"^```text\n(.*?)^```", (JOURNEYS / page).read_text(), re.MULTILINE | re.DOTALL)[-1]
+    every: list[Called] = []
+    numbered: list[Called] = []
+    for line in block.splitlines():
+        number, rest = line[:2].strip(), line[3:]
+        name, *path = rest.split()
+        one = Called((len(rest) - len(rest.lstrip())) // 2, name, path[0] if path else every[-1].path)
+        every.append(one)
+        if number:
+            numbered.append(one)
+            assert int(number) == len(numbered), line
+    return every, numbered
+
+
+def check_page(page: str, found: Hops, max_hops: int, max_calls: int) -> None:
+    """The numbered functions of the page are the hops; the other ones are some of the calls, in their order."""
+    every, numbered = listed(page)
+    assert numbered == found.shell
+    calls = iter(found.every)
+    assert [one for one in every if one not in calls] == []
+    limits = f"at most {max_hops} hops, and at most {max_calls} calls"
+    assert limits in " ".join((JOURNEYS / page).read_text().split())
 
 
 def is_ours(file_name: str) -> bool:
@@ -89,29 +144,31 @@ def wire(harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch) -> Wire:
     monkeypatch.setattr("gregor.broker.handlers.k00_produce.TURN_S", 3600.0)
     harness.create_topic(topic, 2)
     for partition in (0, 1):
-        harness.produce(topic, b"first", partition=partition)
+        harness.produce(topic, bytes(200), partition=partition)  # its size in a response is a varint of two bytes
     return Wire(harness)
 
 
 def test_a_general_produce_request(wire: Wire, topic: str) -> None:
     wire.send(general_produce(topic, 0, 1))
     found = hops(wire, general_produce(topic, 0, 1), produce.__code__)
-    assert len(found.shell) <= MAX_SHELL_OF_PRODUCE, found.shell
+    assert len(found.shell) <= MAX_SHELL_OF_PRODUCE, names(found.shell)
     assert found.files == []
     # The first version whose records are batches; its requests have no routes.
     frame = request_frame(produce_request(topic, batch(b"value")), 3)
     wire.send(frame)
     found = hops(wire, frame, produce.__code__)
-    assert len(found.shell) <= MAX_SHELL_OF_PRODUCE, found.shell
-    assert found.total <= MAX_OF_PRODUCE, found
+    assert len(found.shell) <= MAX_SHELL_OF_PRODUCE, names(found.shell)
+    assert len(found.every) <= MAX_OF_PRODUCE, names(found.every)
+    check_page("produce.md", found, MAX_SHELL_OF_PRODUCE, MAX_OF_PRODUCE)
 
 
 def test_a_fetch(wire: Wire, topic: str) -> None:
     frame = request_frame(fetch_request([(topic, 0, 0)], max_wait_ms=0), VERSION)
     wire.send(frame)
     found = hops(wire, frame, fetch.__code__)
-    assert len(found.shell) <= MAX_SHELL_OF_FETCH, found.shell
-    assert found.total <= MAX_OF_FETCH, found
+    assert len(found.shell) <= MAX_SHELL_OF_FETCH, names(found.shell)
+    assert len(found.every) <= MAX_OF_FETCH, names(found.every)
+    check_page("fetch.md", found, MAX_SHELL_OF_FETCH, MAX_OF_FETCH)
 
 
 def test_the_usual_produce_request_has_six_frames(wire: Wire, topic: str) -> None:
@@ -119,10 +176,10 @@ def test_the_usual_produce_request_has_six_frames(wire: Wire, topic: str) -> Non
     wire.send(frame)
     found = hops(wire, frame, produce.__code__)
     assert found.handler == []
-    assert found.shell == [
+    assert names(found.shell) == [
         "Connection.buffer_updated",
         "Receiver.requests",
         "ProduceRoutes.produce",
         "Partition.append",
     ]
-    assert found.files == ["Appender.append_as_leader", "Appender._write"]
+    assert names(found.files) == ["Appender.append_as_leader", "Appender._write"]

@@ -18,7 +18,7 @@ from gregor.protocol.records.batch import (
     RecordBatch,
     build_batch,
 )
-from gregor.protocol.records.entries import _usual_entries, entries_of, plain_entries
+from gregor.protocol.records.entries import entries_of, plain_entries
 
 LAST_OFFSET_DELTA_AT = 23
 _SIZES = st.sampled_from([0, 1, 5, 31, 32, 63, 64, 100, 4000, 8190, 8192, 20_000])
@@ -74,12 +74,8 @@ def test_broken_records_are_found_as_before(
 
 def test_usual_records_are_parsed_the_short_way() -> None:
     records = [(b"k" * 40, b"v" * 200), (b"k", None), (b"", b"")]
-    batch = RecordBatch(build_batch(records, timestamp_ms=5, base_offset=7))
-    assert _usual_entries(bytes(batch.buffer), RECORD_BATCH_OVERHEAD, batch.size_bytes, 3, 7) == [
-        (7, *records[0]),
-        (8, *records[1]),
-        (9, *records[2]),
-    ]
+    data = bytes(build_batch(records, timestamp_ms=5, base_offset=7))
+    assert plain_entries(data, 0) == (len(data), 10, [(7, *records[0]), (8, *records[1]), (9, *records[2])])
 
 
 def test_plain_batches_are_found_one_behind_the_other() -> None:
