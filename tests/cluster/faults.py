@@ -171,8 +171,7 @@ def _reset(scene: Scene, fault: Fault) -> None:
         time.sleep(RESET_EVERY_S)
     if not resets:
         raise AssertionError(
-            f"no connection of {victim} was reset: it has none, or the kernel lacks CONFIG_INET_DIAG_DESTROY, without "
-            "which --kinds must name all kinds but this one"
+            f"no connection of {victim} was reset: it has none, or the kernel lacks CONFIG_INET_DIAG_DESTROY"
         )
     if scene.cluster.session_of(fault.victim) != session:
         raise AssertionError(f"the session of {victim}, whose connections were reset, has ended")
@@ -226,6 +225,7 @@ class Kind(NamedTuple):
     kind where there is one broker."""
 
 
+RESET = "reset connections"
 KINDS: dict[str, Kind] = {
     "kill": Kind(_kill, 0, SESSION_S + 4),
     "kill controller": Kind(_kill_controller, 0, SESSION_S + 4, needs_peers=True),
@@ -242,7 +242,7 @@ KINDS: dict[str, Kind] = {
     "cut a broker from ZooKeeper": Kind(_cut_zookeeper, 2, SESSION_S + 8),
     "cut a broker from clients": Kind(_cut_clients, 2, 12),
     "isolate a broker": Kind(_isolate, 2, SESSION_S + 8),
-    "reset connections": Kind(_reset, 0.5, SESSION_S / 3),
+    RESET: Kind(_reset, 0.5, SESSION_S / 3),
     "kill ZooKeeper": Kind(_kill_zookeeper, 0, SESSION_S + 4),
     "pause ZooKeeper": Kind(_pause_zookeeper, 1, SESSION_S + 4),
     "full disk": Kind(_full_disk, 4, 8),

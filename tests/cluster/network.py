@@ -10,7 +10,9 @@ address that no host has. No firewall is needed for that. Connections are reset 
 from __future__ import annotations
 
 import os
+import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,6 +20,7 @@ from collections.abc import Sequence
 NAMESPACES = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 CLIENTS = "clients"
 """The host that the run itself is on; it holds the bridge."""
+ORPHAN_RETRIES = pathlib.Path("/proc/sys/net/ipv4/tcp_orphan_retries")
 _PREFIX = "10.77.0."
 _NOWHERE = "02:00:00:00:de:ad"
 
@@ -48,6 +51,23 @@ def _run(*command: str) -> str:
     return done.stdout
 
 
+def can_reset() -> bool:
+    """Whether this kernel can reset a connection of others (CONFIG_INET_DIAG_DESTROY)."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        port = server.getsockname()[1]
+        done = subprocess.run(["ss", "--kill", "--tcp", "--no-header", "dport", f"{port}"], capture_output=True)
+        return bool(done.stdout.strip())
+
+
+def _drop_what_was_given_up() -> None:
+    """Let the kernel of the clients' host end closed connections whose bytes have not arrived.
+
+    By default it sends them for minutes. A commit that a client has given up during a cut, and repeated, would arrive
+    behind the commits that followed on another connection, and no broker can know that it is the older one.
+    """
+    ORPHAN_RETRIES.write_text("1")
+
+
 class Network:
     """The hosts of one run; to be made by a process that runs `inside` and once only."""
 
@@ -55,6 +75,7 @@ class Network:
         self._numbers = {CLIENTS: 1} | {name: 11 + index for index, name in enumerate(names)}
         self._holders: dict[str, subprocess.Popen[bytes]] = {}
         self.cuts: set[frozenset[str]] = set()
+        _drop_what_was_given_up()
         _run("ip", "link", "set", "lo", "up")
         _run("ip", "link", "add", "bridge", "address", self._hardware(CLIENTS), "type", "bridge")
         _run("ip", "link", "set", "bridge", "up")
