@@ -1,8 +1,8 @@
 """Accepted sockets of a TLS listener until the end of their handshakes.
 
 A peer that has connected and sends nothing costs a descriptor and a small object: memory of OpenSSL is used from the
-first byte of a handshake on. Handshakes are limited in number (those of one listening socket), in time, and by the limits
-of connections, which count them too. Each that fails ends with one line in the log.
+first byte of a handshake on. Handshakes are limited in number for each listening socket, in time, and by the limits of
+connections, which count them too. Each that fails ends with one line in the log.
 """
 
 from __future__ import annotations

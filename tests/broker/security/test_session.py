@@ -204,7 +204,9 @@ def test_of_too_many_clients_that_have_not_authenticated_the_oldest_is_disconnec
     others: Strangers[SecuredConnection] = Strangers("authentications")
     known, renewing, left, stopped, refused = (Subject(reauth_ms=3000, others=others) for _ in range(5))
     # Two more than the limit came before anybody had a turn.
-    assert [one.connection.events[1:] for one in (known, renewing)] == [["3 younger authentications are unfinished"]] * 2
+    assert [one.connection.events[1:] for one in (known, renewing)] == [
+        ["3 younger authentications are unfinished"]
+    ] * 2
     assert others.present == [one.connection for one in (left, stopped, refused)]
     left.session.close()
     assert others.present == [stopped.connection, refused.connection]
