@@ -52,7 +52,7 @@ def test_quotas_of_users_and_client_ids(broker: BrokerProcess, tools: KafkaTools
 
 
 def test_the_perf_tools_run_at_their_quotas(broker: BrokerProcess, tools: KafkaTools) -> None:
-    """Within 5 %. What counts is the size of requests and responses, 2 % more than that of their records."""
+    """Within 5 %. The quota counts requests and responses, which have 2 % more bytes than their records."""
     servers = ("--bootstrap-server", broker.bootstrap)
     limits = f"producer_byte_rate={BYTES_PER_S},consumer_byte_rate={BYTES_PER_S}"
     assert tools.run(CONFIGS, *servers, "--alter", "--client-defaults", "--add-config", limits).code == 0

@@ -203,7 +203,7 @@ def test_of_too_many_clients_that_have_not_authenticated_the_oldest_is_disconnec
     monkeypatch.setattr(strangers, "MAX_STRANGERS", 3)
     others: Strangers[SecuredConnection] = Strangers("authentications")
     known, renewing, left, stopped, refused = (Subject(reauth_ms=3000, others=others) for _ in range(5))
-    # Two more than the limit came before anybody had a turn.
+    # They are two more than the limit, and none of them has authenticated.
     assert [one.connection.events[1:] for one in (known, renewing)] == [
         ["3 younger authentications are unfinished"]
     ] * 2
