@@ -44,6 +44,8 @@ FAILURE_DELAY_S = 0.1
 """The default of connection.failed.authentication.delay.ms."""
 DESCRIPTORS = 4096
 GROWTH_LIMIT_KB = 100 * 1024
+TIMER_S = 0.002
+"""Timers of the broker have whole milliseconds."""
 TOKEN_BYTES = 100_000_000
 PUSHED_BYTES = 20_000_000
 PASSWORDS = {"broker": "b"}
@@ -229,7 +231,7 @@ def wrong_passwords(server: SecuredBroker) -> None:
 
     with ThreadPoolExecutor(GUESSED_AT_ONCE) as pool:
         waits_s = list(pool.map(guess, range(GUESSES)))
-    assert len(waits_s) == GUESSES and min(waits_s) >= FAILURE_DELAY_S
+    assert min(waits_s) > FAILURE_DELAY_S - TIMER_S, sorted(waits_s)[:5]
 
 
 def push(peer: socket.socket, head: bytes) -> None:
