@@ -268,3 +268,58 @@ def test_notes_of_attributes_are_docstrings() -> None:
     tests = sorted((ROOT / "tests").rglob("*.py"))
     old = re.compile(r"^\s*#:", re.MULTILINE)
     assert [path for path in [*SOURCES, *tests] if old.search(path.read_text())] == []
+
+
+SECRET_COMPARING = (
+    "broker/metrics/basic_authentication.py",
+    "config/security/jks.py",
+    "protocol/sasl/plain.py",
+    "protocol/sasl/scram.py",
+    "replication/entities/tokens.py",
+)
+"""The modules that compare what a stranger sends with a secret."""
+SECURITY_FOLDERS = ("broker/security", "config/security", "protocol/sasl")
+SECRET_NAMES = re.compile(
+    "credential|digest|hmac|key_pem|nonce|passphrase|passw|proof|salted|secret|server_key|signature|stored_key|token|verifi"
+)
+COMPARED_AT_ONCE = {
+    "values.keys() != {'salt', 'stored_key', 'server_key', 'iterations'}": "names of fields",
+    "token == _END_OF_FAILURE": "a message of the protocol without a secret: it ends a refused exchange",
+    "self._salted[:2] != (salt, iterations)": "in the client: salt and iterations come in clear",
+    "jaas.options.get('tokenauth', '').lower() == 'true'": "a flag",
+    "nonce == self._nonce": "in the client, which has sent this nonce in clear itself",
+}
+"""Comparisons by == and != beside such a name, each with the reason for which its time reveals nothing."""
+
+
+def _secrets_compared_at_once(tree: ast.AST) -> list[str]:
+    """Comparisons by == and != with a name of a secret on one side. Lengths are public."""
+
+    def is_secret(node: ast.expr) -> bool:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("len", "_java_length"):
+            return False
+        return SECRET_NAMES.search(ast.unparse(node)) is not None
+
+    return [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        and any(isinstance(one, ast.Eq | ast.NotEq) for one in node.ops)
+        and any(map(is_secret, (node.left, *node.comparators)))
+    ]
+
+
+def test_secrets_compared_at_once_are_found() -> None:
+    tree = ast.parse("a == self.password\nif hmac_of(a) != b: pass\nlen(nonce) == 2\na == b\nproof is None\n")
+    assert _secrets_compared_at_once(tree) == ["a == self.password", "hmac_of(a) != b"]
+
+
+def test_secrets_are_compared_in_constant_time() -> None:
+    """The time of == reveals how many bytes of a guess are right."""
+    texts = {path: path.read_text() for path in SOURCES}
+    using = {str(path.relative_to(ROOT)) for path, text in texts.items() if "hmac.compare_digest(" in text}
+    assert using == set(SECRET_COMPARING)
+    watched = [*(path for name in SECURITY_FOLDERS for path in (ROOT / name).rglob("*.py"))]
+    watched += [ROOT / name for name in SECRET_COMPARING]
+    found = {line for path in watched for line in _secrets_compared_at_once(ast.parse(texts[path]))}
+    assert found == COMPARED_AT_ONCE.keys()

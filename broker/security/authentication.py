@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gregor.broker.security.session import SaslSession, SecuredConnection
+from gregor.broker.security.strangers import Strangers
 from gregor.protocol.sasl.mechanism import GSSAPI, OAUTHBEARER
 from gregor.protocol.sasl.scram import Invented
 
@@ -37,6 +38,8 @@ class Authentication:
         self._providers: dict[JwksSettings, IdentityProvider] = {}
         self._invented = Invented()
         self._listeners: dict[str, SaslListener] = {}
+        self._strangers: dict[str, Strangers[SecuredConnection]] = {}
+        """By listener name."""
 
     def session(self, connection: SecuredConnection, loop: asyncio.AbstractEventLoop) -> SaslSession | None:
         """Return the session of a new connection; None if its listener has no SASL. Raises
@@ -45,7 +48,9 @@ class Authentication:
         protocol = next((one.security_protocol for one in self._config.listeners if one.name == name), "")
         if not protocol.startswith("SASL_"):
             return None
-        return SaslSession(connection, self._listener(name), loop, self._clock_ms)
+        listener = self._listener(name)
+        strangers = self._strangers.setdefault(name, Strangers("authentications"))
+        return SaslSession(connection, listener, loop, self._clock_ms, strangers)
 
     def check_kerberos(self) -> None:
         """Raise ConfigError where a listener serves GSSAPI and this broker's key, or the library, is not there."""

@@ -8,7 +8,8 @@
 
 Any other request ends the connection, as in Kafka's SaslServerAuthenticator. The table of handlers of the connection is
 the small one except in AUTHENTICATED, so requests of authenticated clients pass nothing of this. A refused client is
-answered after connection.failed.authentication.delay.ms; until then its connection serves nothing.
+answered after connection.failed.authentication.delay.ms; until then its connection serves nothing. Connections before
+their first authentication are limited in number; one that renews its authentication does not count.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from gregor.protocol.sasl.mechanism import AuthenticationFailed
 
 if TYPE_CHECKING:
     from gregor.broker.security.listener import SaslListener
+    from gregor.broker.security.strangers import Strangers
     from gregor.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
     from gregor.protocol.sasl.mechanism import ServerMechanism
 
@@ -82,6 +84,7 @@ class SaslSession:
         "_principal",
         "_raw",
         "_server",
+        "_strangers",
         "_timer",
         "expires",
         "state",
@@ -94,7 +97,9 @@ class SaslSession:
         listener: SaslListener,
         loop: asyncio.AbstractEventLoop,
         clock_ms: Callable[[], int],
+        strangers: Strangers[SecuredConnection],
     ) -> None:
+        """`strangers` has the connections of the listener that have not authenticated yet."""
         self._connection = connection
         self._listener = listener
         self._loop = loop
@@ -111,10 +116,13 @@ class SaslSession:
         """Whether the client authenticated with a delegation token."""
         connection.restrict(listener.settings.max_request_bytes)
         self._timer = loop.call_later(EXCHANGE_LIMIT_S, self._give_up)
+        self._strangers = strangers
+        strangers.add(connection)
 
     def close(self) -> None:
         """End the session with its connection."""
         self._timer.cancel()
+        self._strangers.discard(self._connection)
         if self._held:
             self._held = False
             self._connection.end_hold()
@@ -211,6 +219,7 @@ class SaslSession:
             self._restart_timer(lifetime_ms / 1000, self._expire)
         else:
             self._timer.cancel()
+        self._strangers.discard(self._connection)
         log_success(self._connection, self._mechanism, principal)
         self._connection.admit(principal)
         return lifetime_ms

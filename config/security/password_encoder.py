@@ -1,4 +1,4 @@
-"""Passwords encrypted for ZooKeeper's nodes, as Apache Kafka 3.9's ``EncryptingPasswordEncoder`` writes and reads them.
+"""Passwords of dynamic settings, encrypted as Apache Kafka 3.9's ``EncryptingPasswordEncoder`` writes and reads them.
 
 The text has eight fields ``name:value``, in any order, separated by commas; bytes are in base64:
 
@@ -44,6 +44,7 @@ _KEY_LENGTHS_BITS = (128, 192, 256)
 _SALT_BYTES = 256
 _VECTOR_BYTES = {CBC: 16, GCM: 12}
 _TAG_BITS = 128
+_FIELDS = {"cipherAlgorithm", "keyLength", "salt", "iterations", "encryptedPassword", "initializationVector"}
 
 
 class PasswordError(ValueError):
@@ -138,6 +139,11 @@ class PasswordEncoder:
 
     def _key(self, key_factory: str, salt: bytes, iterations: int, length_bits: int) -> bytes:
         return hashlib.pbkdf2_hmac(_HASHES[key_factory], self._secret.encode(), salt, iterations, length_bits // 8)
+
+
+def is_encoded(text: str) -> bool:
+    """Return whether a text has the fields of an encrypted password."""
+    return _fields(text).keys() >= _FIELDS
 
 
 def _fields(text: str) -> Mapping[str, str]:

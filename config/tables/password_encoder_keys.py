@@ -10,7 +10,7 @@ PASSWORD_ENCODER_SETTINGS = (
         "password.encoder.secret",
         "password",
         None,
-        "Secret that encrypts the passwords of dynamic settings in ZooKeeper; each broker may have its own.",
+        "Secret that encrypts the passwords of dynamic settings where they are stored; each broker may have its own.",
         visibility=RETIRED,
     ),
     ConfigDef(

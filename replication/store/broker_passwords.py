@@ -1,7 +1,8 @@
-"""The passwords among a broker's dynamic settings: encrypted in ZooKeeper's nodes, in clear in memory.
+"""The passwords among a broker's dynamic settings: encrypted in the nodes, in clear in memory.
 
 Every client of ZooKeeper may be able to read a node, so that a password is never stored there in clear. The embedded
-store is a file of the broker's own user; it has passwords as they were given, as Apache Kafka 4's metadata log does.
+store is a file of the broker's own user; there passwords are encrypted where password.encoder.secret is set, and else
+stored as they were given, as in Apache Kafka 4's metadata log.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from gregor.config.broker import BrokerConfig, broker_definition
-from gregor.config.security.password_encoder import OLD_SECRET, SECRET, PasswordEncoder, PasswordError
+from gregor.config.security.password_encoder import OLD_SECRET, SECRET, PasswordEncoder, PasswordError, is_encoded
 
 OnThread = Callable[[Callable[[str], str], str], Awaitable[str]]
 """Calls a function with a text on a thread."""
@@ -51,34 +52,44 @@ class BrokerPasswords:
         """Return the settings as the node has them. `stored` is its content: a password that has not changed keeps its
         text."""
         found = dict(texts)
-        for key in self._keys(texts):
+        for key in self._keys(texts) if self._encrypts else ():
             before = stored.get(key, "")
             found[key] = before if self._known.get(before) == texts[key] else await self._encoded(texts[key])
         return found
 
     async def reencoded(self, stored: Mapping[str, str]) -> dict[str, str] | None:
-        """Return the content of a node after a change of the secret: what password.encoder.old.secret decrypts is
-        encrypted with the new one. None if nothing is."""
-        old = PasswordEncoder.of(self._config.__getitem__, OLD_SECRET)
-        if old is None or self._config[SECRET] is None:
+        """Return the content of a node after a change of the secret: what password.encoder.old.secret decrypts, and in
+        the embedded store what is there in clear, is encrypted with the new one. None if nothing is."""
+        if self._config[SECRET] is None:
             return None
+        old = PasswordEncoder.of(self._config.__getitem__, OLD_SECRET)
         found = dict(stored)
         for key in self._keys(stored):
-            try:
-                clear = await self._on_thread(old.decode, stored[key])
-            except PasswordError:
-                continue  # encrypted with the new secret already, or `decoded` reports it
-            found[key] = await self._encoded(clear)
+            if self._is_clear(stored[key]):
+                found[key] = await self._encoded(stored[key])
+            elif old is not None:
+                try:
+                    clear = await self._on_thread(old.decode, stored[key])
+                except PasswordError:
+                    continue  # encrypted with the new secret already, or `decoded` reports it
+                found[key] = await self._encoded(clear)
         return found if found != stored else None
 
+    @property
+    def _encrypts(self) -> bool:
+        return bool(self._config["zookeeper.connect"]) or self._config[SECRET] is not None
+
+    def _is_clear(self, text: str) -> bool:
+        return not self._config["zookeeper.connect"] and not is_encoded(text)
+
     def _keys(self, texts: Mapping[str, str]) -> list[str]:
-        """Return the keys of passwords, if they are encrypted at all."""
-        if not self._config["zookeeper.connect"]:
-            return []
+        """Return the keys of passwords."""
         definitions = {key: broker_definition(key) for key in texts}
         return [key for key, one in definitions.items() if one is not None and one.sensitive]
 
     async def _decoded(self, text: str) -> str:
+        if self._is_clear(text):
+            return text
         if text not in self._known:
             encoder = PasswordEncoder.of(self._config.__getitem__)
             if encoder is None:

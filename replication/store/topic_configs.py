@@ -80,7 +80,7 @@ class TopicConfigs:
         await self.refresh_broker()
 
     async def _reencode_passwords(self) -> None:
-        """Store passwords that were encrypted with password.encoder.old.secret again, with the new secret."""
+        """Encrypt passwords that are stored in clear or encrypted with password.encoder.old.secret."""
         path = config_path("brokers", str(self._broker_id))
         while (node := await self._store.get(path)) is not None:
             try:
@@ -94,8 +94,8 @@ class TopicConfigs:
             except (BadVersion, NoNode):
                 continue  # a tool has altered the settings in the meantime
             _log.info(
-                "%s: passwords were encrypted again with the new password.encoder.secret; password.encoder.old.secret"
-                " is not needed any more",
+                "%s: passwords that were in clear, or encrypted with password.encoder.old.secret, are encrypted with"
+                " password.encoder.secret now; the old secret is not needed any more",
                 path,
             )
             return

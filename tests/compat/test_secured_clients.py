@@ -47,12 +47,12 @@ SETTINGS = {
 }
 MECHANISMS = {
     "java-4.3.1": (*ALL, TOKEN),
-    "java-2.8.2": OLD,
+    "java-2.8.2": (*OLD, TOKEN),
     "java-0.10.2.2": OLD,
     "librdkafka": ALL,
     "kafka-python": ALL,
     "aiokafka": ALL,
-    "franz-go": ALL,
+    "franz-go": (*ALL, TOKEN),
     "sarama": ALL,
     "kafkajs": ALL,
 }

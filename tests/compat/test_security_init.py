@@ -1,8 +1,10 @@
-"""`gregor security init` from end to end: a broker on its files, and clients with the files that it made for them."""
+"""`gregor security init` from end to end: a broker on its files, and clients with the files that it made for them.
+
+Spark is in tests/spark_jobs/test_secured_sources.py, beside its session.
+"""
 
 from __future__ import annotations
 
-import gc
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -12,22 +14,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from gregor.broker.__main__ import main as gregor
 from gregor.config.properties import load_properties
-from gregor.spark_jobs.client.settings import ClientSettings
 from tests.compat.kafka_python_import import kafka  # noqa: F401
-from tests.compat.records import until
 from tests.support.foreign_clients import GO_SOURCES, RUN_TIMEOUT_S, go_program, or_skip
+from tests.support.initialised_broker import GROUP, TOPIC, USER, WAIT_S, InitialisedBroker
 from tests.support.kafka_tools import KafkaTools
-from tests.support.ports import free_port
-from tests.support.processes import BrokerProcess
 
 # kafka-python may leave a socket to the garbage collector.
 LEAKS = "ignore::pytest.PytestUnraisableExceptionWarning"
 pytestmark = [pytest.mark.compat, pytest.mark.very_slow, pytest.mark.filterwarnings(LEAKS)]
 
-TOPIC, GROUP, USER = "orders", "billing", "anna"
-WAIT_S = 60.0
 GO_MAIN = """\
 package main
 
@@ -53,42 +49,13 @@ func main() {
 """
 
 
-class Secured:
-    """The folder that the command made, and a broker on it, with a topic that the user may write to and read from."""
-
-    def __init__(self, folder: Path) -> None:
-        self.files = folder / "secrets"
-        self.port = free_port()
-        arguments = ["--host", "localhost", "--port", str(self.port), "--user", USER]
-        assert gregor(["security", "init", str(self.files), *arguments]) == 0
-        self.broker = BrokerProcess(folder, port=self.port)
-        self.broker.file = self.files / "broker.properties"
-        self.broker.overrides = {"log.dirs": str(folder / "data"), "group.initial.rebalance.delay.ms": "0"}
-
-    def command(self, name: str, *arguments: str, user: str = "admin") -> int:
-        """Run a command of gregor with the file of a user."""
-        config = str(self.files / user / "client.properties")
-        return gregor([name, "--bootstrap-server", f"localhost:{self.port}", "--command-config", config, *arguments])
-
-
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    made = Secured(tmp_path_factory.mktemp("init"))
-    made.broker.start(wait_until_ready=False)
-    try:
-        until(lambda: made.command("topics", "--list") == 0, "the broker serves", WAIT_S)
-        assert made.command("topics", "--create", "--topic", TOPIC) == 0
-        for flag, name in (("--topic", TOPIC), ("--group", GROUP)):
-            operations = ("--operation", "Read") + (("--operation", "Write") if name == TOPIC else ())
-            assert made.command("acls", "--add", "--allow-principal", f"User:{USER}", *operations, flag, name) == 0
-        yield made
-        assert made.broker.stop() == 0
-    finally:
-        made.broker.kill()
-        gc.collect()
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InitialisedBroker]:
+    with InitialisedBroker(tmp_path_factory.mktemp("init")) as broker:
+        yield broker
 
 
-def values(secured: Secured) -> list[bytes]:
+def values(secured: InitialisedBroker) -> list[bytes]:
     """Return what is in the topic, as librdkafka reads it with the user's file."""
     config: dict[str, Any] = {**librdkafka(secured), "group.id": GROUP, "auto.offset.reset": "earliest"}
     consumer = Consumer({**config, "enable.partition.eof": True, "enable.auto.commit": False})
@@ -102,11 +69,11 @@ def values(secured: Secured) -> list[bytes]:
     return found
 
 
-def librdkafka(secured: Secured) -> dict[str, str]:
+def librdkafka(secured: InitialisedBroker) -> dict[str, str]:
     return load_properties(str(secured.files / USER / "librdkafka.properties"))
 
 
-def test_commands_of_gregor(secured: Secured, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_of_gregor(secured: InitialisedBroker, capsys: pytest.CaptureFixture[str]) -> None:
     assert secured.command("topics", "--list", user=USER) == 0
     assert capsys.readouterr().out.split() == [TOPIC]
     assert secured.command("topics", "--create", "--topic", "another", user=USER) != 0
@@ -114,14 +81,14 @@ def test_commands_of_gregor(secured: Secured, capsys: pytest.CaptureFixture[str]
     assert secured.command("doctor") == 0
 
 
-def test_librdkafka(secured: Secured) -> None:
+def test_librdkafka(secured: InitialisedBroker) -> None:
     producer = Producer(librdkafka(secured))
     producer.produce(TOPIC, b"librdkafka")
     assert producer.flush(WAIT_S) == 0
     assert b"librdkafka" in values(secured)
 
 
-def test_kcat(secured: Secured) -> None:
+def test_kcat(secured: InitialisedBroker) -> None:
     if shutil.which("kcat") is None:
         pytest.skip("needs kcat: apt-get install kcat")
     file = str(secured.files / USER / "librdkafka.properties")
@@ -131,7 +98,7 @@ def test_kcat(secured: Secured) -> None:
     assert b"kcat" in values(secured)
 
 
-def test_kafka_python(secured: Secured) -> None:
+def test_kafka_python(secured: InitialisedBroker) -> None:
     names: dict[str, Any] = {}
     exec((secured.files / USER / "kafka_python.py").read_text(), names)
     producer = names["producer"]
@@ -143,7 +110,7 @@ def test_kafka_python(secured: Secured) -> None:
 
 
 @pytest.mark.jvm
-def test_java(secured: Secured) -> None:
+def test_java(secured: InitialisedBroker) -> None:
     place = ("--bootstrap-server", f"localhost:{secured.port}")
     file = ("--command-config", str(secured.files / USER / "client.properties"))
     with KafkaTools() as tools:
@@ -155,7 +122,7 @@ def test_java(secured: Secured) -> None:
     assert [len(value) for value in values(secured)].count(77) == 3
 
 
-def test_go(secured: Secured, tmp_path: Path) -> None:
+def test_go(secured: InitialisedBroker, tmp_path: Path) -> None:
     or_skip(go_program, "secured")  # a toolchain is there, and so is the module
     shutil.copy(secured.files / USER / "franz.go", tmp_path)
     (tmp_path / "main.go").write_text(GO_MAIN)
@@ -167,14 +134,7 @@ def test_go(secured: Secured, tmp_path: Path) -> None:
     assert b"franz-go" in values(secured)
 
 
-def test_spark_has_the_settings_of_the_user(secured: Secured) -> None:
-    names: dict[str, Any] = {}
-    exec((secured.files / USER / "spark.py").read_text(), names)
-    settings = ClientSettings.from_options(names["OPTIONS"])
-    assert settings.bootstrap_servers == (("localhost", secured.port),)
-
-
-def test_no_secret_is_logged(secured: Secured) -> None:
+def test_no_secret_is_logged(secured: InitialisedBroker) -> None:
     log = secured.broker.log()
     passwords = [librdkafka(secured)["sasl.password"]]
     assert "started in" in log and not any(password in log for password in passwords)

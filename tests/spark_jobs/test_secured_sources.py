@@ -1,4 +1,5 @@
 """Spark on a secured broker, by each mechanism: the connector writes, and both sources read; a wrong secret is refused.
+So do they with the settings that `gregor security init` makes for Spark.
 
 Rules allow each user the topic of its mechanism by the name of its principal, and all else is denied.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -16,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from gregor.spark_jobs.sources import read_topic
 from tests.support.certificates import Certificates
+from tests.support.initialised_broker import TOPIC, USER, InitialisedBroker
 from tests.support.secured_broker import SecuredBroker, login, signed_token
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
@@ -115,3 +118,17 @@ def test_rows_are_written_and_read_and_a_wrong_secret_is_refused(
         said = f"{refused.value} {getattr(refused.value, 'java_exception', '')}"
         assert re.search(REFUSALS[mechanism], said), said
         assert not any(secret in said for secret in SECRETS)
+
+
+def test_rows_are_written_and_read_with_the_file_of_security_init(spark: SparkSession, tmp_path: Path) -> None:
+    with InitialisedBroker(tmp_path) as broker:
+        names: dict[str, Any] = {}
+        exec((broker.files / USER / "spark.py").read_text(), names)
+        options: dict[str, str] = names["OPTIONS"]
+        rows = spark.range(ROWS).selectExpr("CAST(id AS STRING) AS value")
+        rows.coalesce(1).write.format("kafka").options(**options).option("topic", TOPIC).save()
+        for source in SOURCES:
+            read = spark.read.format(source).options(**options).option("subscribe", TOPIC).load()
+            found = [row.value for row in read.selectExpr("CAST(value AS STRING)").collect()]
+            assert found == [str(number) for number in range(ROWS)], source
+        assert options["kafka.sasl.jaas.config"].partition("password=")[2].strip('";') not in broker.broker.log()

@@ -67,16 +67,16 @@ def waited_of_process_s(pid: int) -> float:
 
 
 class UndisturbedTime:
-    """Wall time since the object was made, without the time for which this thread, or a thread of the process that it
+    """Wall time since the object was made, without the time for which this thread, or a thread of the processes that it
     waits for, was ready to run while others had the processor."""
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
+    def __init__(self, *pids: int) -> None:
+        self._pids = pids
         self._begin_s, self._waited_s = time.monotonic(), self._waited()
 
     def seconds(self) -> float:
         return time.monotonic() - self._begin_s - (self._waited() - self._waited_s)
 
     def _waited(self) -> float:
-        of_process_s = waited_of_process_s(self._pid)
-        return of_process_s if self._pid == os.getpid() else of_process_s + waited_s()
+        of_processes_s = sum(map(waited_of_process_s, self._pids))
+        return of_processes_s if os.getpid() in self._pids else of_processes_s + waited_s()

@@ -1,8 +1,8 @@
 """Accepted sockets of a TLS listener until the end of their handshakes.
 
 A peer that has connected and sends nothing costs a descriptor and a small object: memory of OpenSSL is used from the
-first byte of a handshake on. Handshakes are limited in number, in time, and by the limits of connections, which count
-them too. Each that fails ends with one line in the log.
+first byte of a handshake on. Handshakes are limited in number for each listening socket, in time, and by the limits of
+connections, which count them too. Each that fails ends with one line in the log.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING
 from gregor.broker.log import logger
 from gregor.broker.net.tls.connection import TlsConnection
 from gregor.broker.net.tls.failures import plain_client_text, reason_of
+from gregor.broker.security.strangers import Strangers
 
 if TYPE_CHECKING:
     from gregor.broker.net.context import ListenersContext
     from gregor.broker.net.tls.contexts import TlsContext
 
 HANDSHAKE_TIMEOUT_S = 30.0
-MAX_HANDSHAKES = 1000
-"""Unfinished handshakes of one listening socket. Beyond them the oldest ends, which no client that proceeds has."""
-
 _SHUTDOWN_TIMEOUT_S = 5.0
 _ACCEPTED_AT_ONCE = 100
 _RETRY_S = 1.0
@@ -38,19 +36,19 @@ class TlsAcceptor:
         self.listener = listener
         self.tls = tls
         self._sock = sock
-        self._open: dict[Handshake, None] = {}
+        self._open: Strangers[Handshake] = Strangers("TLS handshakes")
         self._closed = False
         broker.loop.add_reader(sock.fileno(), self._accept)
 
     def close(self) -> None:
         self._closed = True
         self.broker.loop.remove_reader(self._sock.fileno())
-        for handshake in list(self._open):
+        for handshake in self._open.present:
             handshake.close()
 
     def discard(self, handshake: Handshake) -> None:
         """Forget a handshake that has ended."""
-        self._open.pop(handshake, None)
+        self._open.discard(handshake)
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
@@ -64,10 +62,8 @@ class TlsAcceptor:
                 self.broker.loop.call_later(_RETRY_S, self._accept_again)
                 return
             sock.setblocking(False)
-            if len(self._open) >= MAX_HANDSHAKES:
-                next(iter(self._open)).fail(f"{MAX_HANDSHAKES} younger TLS handshakes are unfinished")
             handshake = Handshake(self, sock, str(address[0]), f"{address[0]}:{address[1]}")
-            self._open[handshake] = None
+            self._open.add(handshake)
             handshake.begin()
 
     def _accept_again(self) -> None:

@@ -22,6 +22,8 @@ from gregor.protocol.principal import ANONYMOUS, Principal
 from tests.broker.harness import Harness
 from tests.support.authorization_cases import GROUPS, MINE, OTHER, TOPICS, TXNS, cases, fetch, outline
 from tests.support.authorizers import Check, FakeAuthorizer
+from tests.support.controller_cases import controller_cases
+from tests.support.user_cases import user_cases
 
 O, R = Operation, ResourceType  # noqa: E741
 CLUSTER = (R.CLUSTER, "kafka-cluster")
@@ -100,6 +102,12 @@ def test_each_api_has_a_guard_or_a_reason_to_have_none() -> None:
     assert GUARDS.keys().isdisjoint(UNGUARDED)
     assert all(UNGUARDED.values())
     assert {name.value for name in ApiKey} >= GUARDS.keys() | UNGUARDED.keys() or served
+
+
+def test_each_api_with_a_guard_is_in_the_walk_of_all_apis() -> None:
+    """Which sends the same requests to Apache Kafka, too (tests/compat/test_authorization_answers.py)."""
+    walk = {**cases(dict.fromkeys(TOPICS, ZERO_UUID)), **user_cases(b""), **controller_cases()}
+    assert GUARDS.keys() <= {request.API_KEY for request, _ in walk.values()}
 
 
 def test_the_table_of_a_broker_without_authorizer_has_the_plain_handlers() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.security import strangers
 from gregor.broker.server import Server
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
@@ -144,6 +145,31 @@ def test_nothing_is_served_before_authentication(tmp_path: Path) -> None:
         client = await connect()
         await client.log_in(PlainClient("alice", "s3cret"))
         assert (await client.ask(MetadataRequest(topics=[]), 9)).brokers
+
+    serve(tmp_path, check)
+
+
+def test_beyond_the_limit_of_unfinished_exchanges_the_oldest_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(strangers, "MAX_STRANGERS", 3)
+
+    async def check(connect: Callable[[], Awaitable[Client]]) -> None:
+        good = await connect()
+        await good.log_in(PlainClient("alice", "s3cret"))
+        stopped = []
+        for _ in range(5):
+            stopped.append(await connect())
+            assert (await stopped[-1].ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)).error_code == 0
+        assert [await one.ended() for one in stopped[:2]] == [True, True]
+        assert caplog.text.count("3 younger authentications are unfinished") == 2
+        late = await connect()
+        await late.log_in(PlainClient("alice", "s3cret"))
+        assert await stopped[2].ended()
+        for one in (good, late):
+            assert (await one.ask(MetadataRequest(topics=[]), 9)).brokers
+        for one in stopped[3:]:
+            assert (await one.ask(ApiVersionsRequest(), 0)).error_code == 0
 
     serve(tmp_path, check)
 

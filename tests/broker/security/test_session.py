@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.security import strangers
 from gregor.broker.security.listener import SaslListener
-from gregor.broker.security.session import EXCHANGE_LIMIT_S, SaslSession, State
+from gregor.broker.security.session import EXCHANGE_LIMIT_S, SaslSession, SecuredConnection, State
+from gregor.broker.security.strangers import Strangers
 from gregor.config.definitions import ConfigError
 from gregor.config.security.jaas import KerberosLogin, parse_jaas
 from gregor.config.security.principal_rules import KerberosRules
@@ -81,13 +83,19 @@ class Credentials:
 
 
 class Subject:
-    def __init__(self, reauth_ms: int = 0, settings: SaslSettings | None = None) -> None:
+    def __init__(
+        self,
+        reauth_ms: int = 0,
+        settings: SaslSettings | None = None,
+        others: Strangers[SecuredConnection] | None = None,
+    ) -> None:
         jaas = {"PLAIN": parse_jaas('x.PlainLoginModule required user_alice="a" user_eve="e";')[0]}
         names = ("PLAIN", SCRAM_SHA_256)
         settings = settings or SaslSettings(names, jaas, dict.fromkeys(names, reauth_ms), 100, 1000)
         self.loop, self.connection = FakeLoop(), FakeConnection()
         listener = SaslListener(settings, Credentials(), Invented(), None)
-        self.session = SaslSession(self.connection, listener, self.loop, lambda: NOW_MS)  # type: ignore[arg-type]
+        others = Strangers("authentications") if others is None else others
+        self.session = SaslSession(self.connection, listener, self.loop, lambda: NOW_MS, others)  # type: ignore[arg-type]
 
     def handshake(self, mechanism: str = "PLAIN", version: int = 1) -> Any:
         return self.session.handshake(SaslHandshakeRequest(mechanism=mechanism), version)
@@ -186,6 +194,35 @@ def test_client_that_does_not_authenticate_in_time_is_disconnected() -> None:
     assert timer.delay_s == EXCHANGE_LIMIT_S
     timer.run()
     assert one.connection.events[-1] == "the client has not authenticated within 30 s"
+
+
+def test_of_too_many_clients_that_have_not_authenticated_the_oldest_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that have, have left or authenticate again are not counted."""
+    monkeypatch.setattr(strangers, "MAX_STRANGERS", 3)
+    others: Strangers[SecuredConnection] = Strangers("authentications")
+    known, renewing, left, stopped, refused = (Subject(reauth_ms=3000, others=others) for _ in range(5))
+    # They are two more than the limit, and none of them has authenticated.
+    assert [one.connection.events[1:] for one in (known, renewing)] == [
+        ["3 younger authentications are unfinished"]
+    ] * 2
+    assert others.present == [one.connection for one in (left, stopped, refused)]
+    left.session.close()
+    assert others.present == [stopped.connection, refused.connection]
+    known, renewing = Subject(others=others), Subject(reauth_ms=3000, others=others)
+    known.log_in()
+    assert others.present == [refused.connection, renewing.connection], "the stopped one ended"
+    renewing.log_in()
+    renewing.handshake()
+    refused.handshake()
+    refused.authenticate(b"\0alice\0x")
+    assert others.present == [refused.connection], "until its connection ends it costs memory"
+    newer = [Subject(others=others) for _ in range(3)]
+    assert refused.connection.events[-1] == "3 younger authentications are unfinished"
+    assert others.present == [one.connection for one in newer]
+    for one in (known, renewing):
+        assert not any("younger" in event for event in one.connection.events)
 
 
 def test_authenticated_client_without_an_end_has_no_second_exchange() -> None:

@@ -10,7 +10,9 @@ import ssl
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,15 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from gregor.protocol.api_keys import ApiKey
-from gregor.protocol.messages import ApiMessage, SaslAuthenticateRequest, SaslHandshakeRequest
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
+    ApiMessage,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+)
+from gregor.protocol.sasl.mechanism import SCRAM_SHA_512
+from gregor.protocol.sasl.scram import MECHANISMS, ScramClient
 from tests.compat.records import until
 from tests.support.certificates import Certificates
 from tests.support.secured_broker import USER, WAIT_S, SecuredBroker
@@ -28,8 +38,14 @@ pytestmark = pytest.mark.very_slow
 
 HALF_OPEN = 500
 STOPPED = 200
+GUESSES = 300
+GUESSED_AT_ONCE = 30
+FAILURE_DELAY_S = 0.1
+"""The default of connection.failed.authentication.delay.ms."""
 DESCRIPTORS = 4096
 GROWTH_LIMIT_KB = 100 * 1024
+TIMER_S = 0.002
+"""Timers of the broker have whole milliseconds."""
 TOKEN_BYTES = 100_000_000
 PUSHED_BYTES = 20_000_000
 PASSWORDS = {"broker": "b"}
@@ -189,6 +205,35 @@ def stopped_exchanges(server: SecuredBroker, opened: contextlib.ExitStack) -> No
                 peer.sendall(struct.pack(">i", 12) + b"\0alice")
 
 
+def wrong_passwords(server: SecuredBroker) -> None:
+    """Guesses by PLAIN and SCRAM, of known and unknown users; each answer is a refusal that comes after the delay."""
+
+    def authenticate(peer: ssl.SSLSocket, token: bytes) -> SaslAuthenticateResponse:
+        answer = exchange(peer, frame(SaslAuthenticateRequest(auth_bytes=token), 1))
+        return SaslAuthenticateResponse.decode(answer, 1, 4)[0]
+
+    def guess(number: int) -> float:
+        user = (USER, "broker", "nobody")[number % 3]
+        with encrypted(server) as peer:
+            if number % 2:
+                exchange(peer, frame(SaslHandshakeRequest(mechanism="PLAIN"), 1))
+                token = f"\0{user}\0guess-{number}".encode()
+            else:
+                client = ScramClient(MECHANISMS[SCRAM_SHA_512], user, f"guess-{number}")
+                exchange(peer, frame(SaslHandshakeRequest(mechanism=SCRAM_SHA_512), 1))
+                token = client.respond(authenticate(peer, client.first()).auth_bytes) or b""
+            sent_s = time.monotonic()
+            refusal = authenticate(peer, token)
+            refused_s = time.monotonic()
+            assert (refusal.error_code, refusal.auth_bytes) == (ErrorCode.SASL_AUTHENTICATION_FAILED, b"")
+            assert end_of(peer) == b""
+        return refused_s - sent_s
+
+    with ThreadPoolExecutor(GUESSED_AT_ONCE) as pool:
+        waits_s = list(pool.map(guess, range(GUESSES)))
+    assert min(waits_s) > FAILURE_DELAY_S - TIMER_S, sorted(waits_s)[:5]
+
+
 def push(peer: socket.socket, head: bytes) -> None:
     """Send a frame of 100 MB as far as the broker receives it; it must end the connection."""
     with contextlib.suppress(OSError):
@@ -271,6 +316,8 @@ def test_good_client_is_served_beside_strangers(server: SecuredBroker, certifica
         good.is_served()
         stopped_exchanges(server, opened)
         good.is_served()
+        wrong_passwords(server)
+        good.is_served()
         giant_tokens(server)
         good.is_served()
         wrong_kinds_of_ports(server)
@@ -289,3 +336,4 @@ def test_good_client_is_served_beside_strangers(server: SecuredBroker, certifica
     log = server.log()
     assert "Traceback" not in log
     assert "larger than sasl.server.max.receive.size" in log
+    assert log.count("is unknown or the password is wrong") == GUESSES

@@ -22,12 +22,10 @@ PATH = nodes.config_path("brokers", "3")
 class Broker:
     """One start of broker 3 with a secret; the nodes are in a store of the test."""
 
-    def __init__(self, store: EmbeddedStore, **settings: str) -> None:
+    def __init__(self, store: EmbeddedStore, zookeeper: str = "localhost:2181", **settings: str) -> None:
         texts = {f"password.encoder.{key.replace('_', '.')}": text for key, text in settings.items()}
-        # The embedded store stands in for ZooKeeper, whose address the settings must have.
-        self.config = BrokerConfig(
-            {"zookeeper.connect": "localhost:2181", "password.encoder.iterations": "1024", **texts}
-        )
+        # With an address of ZooKeeper the embedded store stands in for it.
+        self.config = BrokerConfig({"zookeeper.connect": zookeeper, "password.encoder.iterations": "1024", **texts})
         spawn = self._no_spawn
         self.configs = TopicConfigs(store, self.config, 3, spawn, HandClock(), LoopGate())
         self.admin = ConfigAdmin(store, self.config, 3, self.configs, LoopGate())
@@ -86,6 +84,56 @@ async def test_start_with_a_new_secret_encrypts_again(tmp_path: Path) -> None:
     after = Broker(store, secret="two")
     await after.configs.start()
     assert after.password == "hunter2"
+    await store.close()
+
+
+def files_with(folder: Path, text: str) -> list[str]:
+    """Return the names of the embedded store's files that contain a text."""
+    return [path.name for path in folder.glob("store*") if text.encode() in path.read_bytes()]
+
+
+@on_loop
+async def test_private_key_in_the_embedded_store_is_encrypted_where_there_is_a_secret(tmp_path: Path) -> None:
+    key, pem = "listener.name.plaintext.ssl.keystore.key", "-----BEGIN PRIVATE KEY----- MIIE -----END PRIVATE KEY-----"
+
+    def shown(broker: Broker) -> object:
+        return broker.config.listener_setting("plaintext", "ssl.keystore.key")
+
+    store = await opened(tmp_path)
+    secured = Broker(store, zookeeper="", secret="one")
+    await secured.admin.alter(BROKERS, "3", replacement({key: pem, "message.max.bytes": "7"}))
+    assert shown(secured) == pem
+    again = Broker(store, zookeeper="", secret="one")
+    await again.configs.start()
+    assert (shown(again), again.config["message.max.bytes"]) == (pem, 7)
+    await store.close()
+    assert files_with(tmp_path, "message.max.bytes") and not files_with(tmp_path, "MIIE")
+
+
+@on_loop
+async def test_passwords_in_the_embedded_store_from_before_the_secret_are_encrypted_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await opened(tmp_path)
+    before = Broker(store, zookeeper="")
+    await before.admin.alter(BROKERS, "3", replacement({KEY: "hunter2, once:more"}))
+    assert (await before.stored())[KEY] == before.password == "hunter2, once:more"
+    await store.close()
+    assert files_with(tmp_path, "hunter2")
+    store = await opened(tmp_path)
+    secured = Broker(store, zookeeper="", secret="one")
+    await secured.configs.start()
+    assert secured.password == "hunter2, once:more"
+    stored = await secured.stored()
+    await secured.configs.start()
+    assert await secured.stored() == stored
+    await store.close()
+    assert not files_with(tmp_path, "hunter2")
+    store = await opened(tmp_path)
+    without = Broker(store, zookeeper="")
+    await without.configs.start()
+    assert without.password is None
+    assert f"setting {KEY} of this broker is ignored" in caplog.text and "password.encoder.secret is not" in caplog.text
     await store.close()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gregor.broker.net.tls import acceptor
+from gregor.broker.security import strangers
 from gregor.config.broker import BrokerConfig
 from gregor.config.security.settings import TlsSettings
 from gregor.config.security.tls import client_context
@@ -193,7 +194,7 @@ def test_handshakes_that_do_not_end(
     run: Any, tmp_path: Path, certificates: Certificates, caplog: pytest.LogCaptureFixture, monkeypatch: Any
 ) -> None:
     """A client is served beside them; beyond the limit the oldest ends, the others by their time or with the broker."""
-    monkeypatch.setattr(acceptor, "MAX_HANDSHAKES", 20)
+    monkeypatch.setattr(strangers, "MAX_STRANGERS", 20)
 
     async def test() -> None:
         async with TlsWorld(tmp_path, certificates) as world:

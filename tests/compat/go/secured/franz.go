@@ -19,6 +19,9 @@ func mechanism(c *Case) sasl.Mechanism {
 		return user.AsSha256Mechanism()
 	case "SCRAM-SHA-512":
 		return user.AsSha512Mechanism()
+	case "token":
+		user.IsToken = true
+		return user.AsSha256Mechanism()
 	case "OAUTHBEARER":
 		return oauth.Auth{Token: c.Secret}.AsMechanism()
 	}
