@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sysconfig
 import tarfile
 import threading
 import time
+import urllib.request
 import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from gregor.spark_jobs.launch.cluster import Settings, SparkCluster
 from gregor.spark_jobs.session import SHORT_JOB
 from tests.spark_jobs.test_wordcount_job import make_lines, plain_count
 from tests.spark_jobs.topics import Topics
-from tests.support.processes import ROOT, clean_environment
+from tests.support.processes import ROOT, clean_environment, free_port
 
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
 
@@ -41,7 +43,10 @@ class Driver:
 
     def __init__(self, cluster: SparkCluster, folder: Path, *arguments: str) -> None:
         self.output = folder / "driver.out"
+        self.web_page = f"http://127.0.0.1:{free_port()}"
         conf = {
+            "spark.ui.enabled": "true",
+            "spark.ui.port": self.web_page.rpartition(":")[2],
             "spark.executor.memory": "512m",
             "spark.cores.max": "2",
             "spark.sql.shuffle.partitions": "2",
@@ -62,6 +67,19 @@ class Driver:
                 stderr=output,
                 start_new_session=True,
             )
+
+    def web_pages(self) -> dict[str, str]:
+        """Return the texts of its pages that show settings, options and plans, and of the same things as JSON."""
+        [application] = json.loads(self._page("/api/v1/applications"))
+        of_application = f"/api/v1/applications/{application['id']}"
+        queries = f"{of_application}/sql?details=true&planDescription=true&length=1000"
+        last = max(one["id"] for one in json.loads(self._page(queries)))
+        paths = ["/environment/", "/SQL/", f"/SQL/execution/?id={last}", "/StreamingQuery/", "/jobs/", "/stages/"]
+        return {path: self._page(path) for path in [*paths, f"{of_application}/environment", queries]}
+
+    def _page(self, path: str) -> str:
+        with urllib.request.urlopen(self.web_page + path, timeout=PATIENCE_S) as response:
+            return str(response.read().decode())
 
     def kill(self) -> None:
         if self.process.poll() is None:
@@ -92,6 +110,7 @@ def test_counts_survive_a_killed_worker_and_a_killed_driver(
     driver = Driver(cluster, tmp_path, *job)
     try:
         wait_until(counted(parts[0]), driver)
+        pages = driver.web_pages()
         cluster.workers[0].kill()
         topics.produce(source, parts[1])
         wait_until(counted(*parts[:2]), driver)
@@ -107,6 +126,8 @@ def test_counts_survive_a_killed_worker_and_a_killed_driver(
     logs = [driver.output, *tmp_path.glob("app-*"), *tmp_path.glob("eventlog_v2*/*"), *cluster.folder.glob("*.log")]
     assert len(logs) >= 5
     assert [path.name for path in logs if SECRET in path.read_text(errors="replace")] == []
+    assert [path for path, text in pages.items() if SECRET in text] == []
+    assert [path for path, text in pages.items() if source in text and "redacted" in text] != []
 
 
 CHECK = """
