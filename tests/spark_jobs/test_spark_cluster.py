@@ -136,7 +136,7 @@ from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.client.listeners import Listeners
 from gregor.spark_jobs.launch.workers import require_workers
 from gregor.spark_jobs.session import open_session
-master, archive, *ports = sys.argv[1:]
+master, archive, topic, *ports = sys.argv[1:]
 settings = {"spark.master": master, "spark.executor.memory": "512m", "spark.cores.max": "1"}
 if archive:
     settings["spark.archives"] = archive + "#environment"
@@ -147,14 +147,21 @@ for port in ports:
         print("fine")
     except JobError as error:
         print(error)
+if topic:
+    options = {"kafka.bootstrap.servers": f"127.0.0.1:{ports[-1]}", "subscribe": topic, "startingOffsets": "earliest"}
+    rows = spark.read.format("gregor").options(**options).load().selectExpr("cast(value as string) value").collect()
+    print(*sorted(row["value"] for row in rows))
+    imported = lambda _: [module.__file__ for module in map(__import__, ["gregor", "lz4", "numpy", "pyarrow"])]
+    print(*spark.sparkContext.parallelize([0], 1).flatMap(imported).collect())
 spark.stop()
 """
 
 
-def check(cluster: SparkCluster, folder: Path, python: str, archive: str, *ports: str) -> list[str]:
-    """Return the lines of a driver about the workers, which run that Python, one for each port."""
+def check(cluster: SparkCluster, folder: Path, python: str, archive: str, topic: str, *ports: str) -> list[str]:
+    """Return the lines of a driver about the workers, which run that Python, one for each port; with a topic also one
+    of its values, which the workers have read, and one of the files that they have imported."""
     done = subprocess.run(
-        [sys.executable, "-c", CHECK, cluster.url, archive, *ports],
+        [sys.executable, "-c", CHECK, cluster.url, archive, topic, *ports],
         cwd=folder,
         env={**clean_environment(), "SPARK_SUBMIT_OPTS": SHORT_JOB, "PYSPARK_PYTHON": python},
         capture_output=True,
@@ -165,21 +172,45 @@ def check(cluster: SparkCluster, folder: Path, python: str, archive: str, *ports
     return done.stdout.splitlines()
 
 
+PACKED = ("numpy", "numpy.libs", "pyarrow", "lz4", "snappy", "cramjam", "zstandard", "crc32c")
+"""The libraries of the reader, MODULES of spark_jobs/launch/workers.py, with the folders that these import."""
+LEFT_OUT = ("tests", "include", "__pycache__")
+
+
+def pack(folder: Path) -> Path:
+    """Pack an environment with gregor and the libraries of its reader, of which nothing is a path to another one."""
+    venv.create(folder / "packed")
+    libraries = Path(sysconfig.get_path("purelib"))
+    site = libraries.relative_to(sys.prefix)
+
+    def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return None if set(LEFT_OUT) & set(Path(entry.name).parts) else entry
+
+    archive = folder / "environment.tar.gz"  # of a .tar Spark restores no permissions
+    with tarfile.open(archive, "w:gz", compresslevel=0) as tar:
+        tar.add(folder / "packed", ".")
+        for name in PACKED:
+            tar.add(libraries / name, site / name, filter=kept)
+        for part in (ROOT / ".links/pyspark_gregor.py", *(ROOT / ".links/gregor").iterdir()):
+            tar.add(part.resolve(), site / part.relative_to(ROOT / ".links"), filter=kept)
+    return archive
+
+
 def test_pythons_of_the_workers_are_checked(cluster: SparkCluster, topics: Topics, tmp_path: Path) -> None:
-    """One without gregor, and one that travels with the job but cannot connect to a broker, then can."""
+    """One without gregor, and one that travels with the job but cannot connect to a broker, then can, and reads."""
     port = topics.bootstrap.rpartition(":")[2]
     empty = tmp_path / "empty"
     venv.create(empty)
-    [line] = check(cluster, tmp_path, str(empty / "bin/python"), "", port)
+    [line] = check(cluster, tmp_path, str(empty / "bin/python"), "", "", port)
     assert "has no gregor: install gregor[spark]" in line and str(empty) in line
 
-    packed = tmp_path / "packed"
-    venv.create(packed)
-    [site] = packed.glob("lib/python*/site-packages")
-    (site / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT / '.links'}\n")
-    archive = tmp_path / "environment.tar.gz"
-    with tarfile.open(archive, "w:gz") as tar:
-        tar.add(packed, ".")
-    first, second = check(cluster, tmp_path, "./environment/bin/python", str(archive), "9", port)
-    assert "cannot connect to the bootstrap servers 127.0.0.1:9" in first and "--bootstrap-server" in first
-    assert second == "fine"
+    topic = topics.create(1, config={"compression.type": "lz4"})
+    topics.produce(topic, ["a", "b", "c"], partition=0)
+    archive = pack(tmp_path)
+    (tmp_path / "environment").symlink_to(sys.prefix)  # the driver's, by which it plans the read
+    found = check(cluster, tmp_path, "./environment/bin/python", str(archive), topic, "9", port)
+    assert "cannot connect to the bootstrap servers 127.0.0.1:9" in found[0] and "--bootstrap-server" in found[0]
+    assert found[1:3] == ["fine", "a b c"]
+    files = found[3].split()
+    assert len(files) == 4
+    assert [file for file in files if not ("/work-" in file and "/environment/lib/" in file)] == []
