@@ -40,7 +40,7 @@ NEWEST = "4.3.1"
 """Of 4.4.0 no broker is published as jars."""
 EARLIER = ("3.9.1", "1.1.1", "0.11.0.3")
 ON_ZOOKEEPER = ("1.1.1", "0.11.0.3")
-"""They do not say the leader epochs of their partitions."""
+"""Their responses have no leader epochs."""
 SEGMENT_BYTES = 300
 """A fetch of an earlier release returns one segment of several."""
 MIN_SEGMENT_BYTES_OF_NEWEST = 1_048_576
