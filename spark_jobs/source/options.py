@@ -75,8 +75,8 @@ class SourceOptions:
     """The options of one DataFrame or stream; it can be pickled."""
 
     settings: ClientSettings
-    #: The data folder of a stopped broker, which is read without a cluster.
     folder: str | None = None
+    """The data folder of a stopped broker, which is read without a cluster."""
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assignment: tuple[TopicPartition, ...] = ()

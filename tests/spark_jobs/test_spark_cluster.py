@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sysconfig
 import tarfile
 import threading
 import time
+import urllib.request
 import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from gregor.spark_jobs.launch.cluster import Settings, SparkCluster
 from gregor.spark_jobs.session import SHORT_JOB
 from tests.spark_jobs.test_wordcount_job import make_lines, plain_count
 from tests.spark_jobs.topics import Topics
-from tests.support.processes import ROOT, clean_environment
+from tests.support.processes import ROOT, clean_environment, free_port
 
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
 
@@ -41,7 +43,11 @@ class Driver:
 
     def __init__(self, cluster: SparkCluster, folder: Path, *arguments: str) -> None:
         self.output = folder / "driver.out"
+        self.web_page = f"http://127.0.0.1:{free_port()}"
         conf = {
+            "spark.ui.enabled": "true",
+            "spark.ui.port": self.web_page.rpartition(":")[2],
+            "spark.hadoop.store.credential": SECRET,  # Spark's own rules redact only what has "password" in it
             "spark.executor.memory": "512m",
             "spark.cores.max": "2",
             "spark.sql.shuffle.partitions": "2",
@@ -62,6 +68,19 @@ class Driver:
                 stderr=output,
                 start_new_session=True,
             )
+
+    def web_pages(self) -> dict[str, str]:
+        """Return the texts of its pages that show settings, options and plans, and of the same things as JSON."""
+        [application] = json.loads(self._page("/api/v1/applications"))
+        of_application = f"/api/v1/applications/{application['id']}"
+        queries = f"{of_application}/sql?details=true&planDescription=true&length=1000"
+        last = max(one["id"] for one in json.loads(self._page(queries)))
+        paths = ["/environment/", "/SQL/", f"/SQL/execution/?id={last}", "/StreamingQuery/", "/jobs/", "/stages/"]
+        return {path: self._page(path) for path in [*paths, f"{of_application}/environment", queries]}
+
+    def _page(self, path: str) -> str:
+        with urllib.request.urlopen(self.web_page + path, timeout=PATIENCE_S) as response:
+            return str(response.read().decode())
 
     def kill(self) -> None:
         if self.process.poll() is None:
@@ -92,6 +111,7 @@ def test_counts_survive_a_killed_worker_and_a_killed_driver(
     driver = Driver(cluster, tmp_path, *job)
     try:
         wait_until(counted(parts[0]), driver)
+        pages = driver.web_pages()
         cluster.workers[0].kill()
         topics.produce(source, parts[1])
         wait_until(counted(*parts[:2]), driver)
@@ -104,6 +124,8 @@ def test_counts_survive_a_killed_worker_and_a_killed_driver(
     finally:
         driver.kill()
     assert topics.last_values(target) == plain_count(*parts)
+    assert [path for path, text in pages.items() if SECRET in text] == []
+    assert [path for path, text in pages.items() if source in text and "redacted" in text] != []
     logs = [driver.output, *tmp_path.glob("app-*"), *tmp_path.glob("eventlog_v2*/*"), *cluster.folder.glob("*.log")]
     assert len(logs) >= 5
     assert [path.name for path in logs if SECRET in path.read_text(errors="replace")] == []
@@ -115,7 +137,7 @@ from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.client.listeners import Listeners
 from gregor.spark_jobs.launch.workers import require_workers
 from gregor.spark_jobs.session import open_session
-master, archive, *ports = sys.argv[1:]
+master, archive, topic, *ports = sys.argv[1:]
 settings = {"spark.master": master, "spark.executor.memory": "512m", "spark.cores.max": "1"}
 if archive:
     settings["spark.archives"] = archive + "#environment"
@@ -126,14 +148,21 @@ for port in ports:
         print("fine")
     except JobError as error:
         print(error)
+if topic:
+    options = {"kafka.bootstrap.servers": f"127.0.0.1:{ports[-1]}", "subscribe": topic, "startingOffsets": "earliest"}
+    rows = spark.read.format("gregor").options(**options).load().selectExpr("cast(value as string) value").collect()
+    print(*sorted(row["value"] for row in rows))
+    imported = lambda _: [module.__file__ for module in map(__import__, ["gregor", "lz4", "numpy", "pyarrow"])]
+    print(*spark.sparkContext.parallelize([0], 1).flatMap(imported).collect())
 spark.stop()
 """
 
 
-def check(cluster: SparkCluster, folder: Path, python: str, archive: str, *ports: str) -> list[str]:
-    """Return the lines of a driver about the workers, which run that Python, one for each port."""
+def check(cluster: SparkCluster, folder: Path, python: str, archive: str, topic: str, *ports: str) -> list[str]:
+    """Return the lines of a driver about the workers, which run that Python, one for each port; with a topic also one
+    of its values, which the workers have read, and one of the files that they have imported."""
     done = subprocess.run(
-        [sys.executable, "-c", CHECK, cluster.url, archive, *ports],
+        [sys.executable, "-c", CHECK, cluster.url, archive, topic, *ports],
         cwd=folder,
         env={**clean_environment(), "SPARK_SUBMIT_OPTS": SHORT_JOB, "PYSPARK_PYTHON": python},
         capture_output=True,
@@ -144,21 +173,45 @@ def check(cluster: SparkCluster, folder: Path, python: str, archive: str, *ports
     return done.stdout.splitlines()
 
 
+PACKED = ("numpy", "numpy.libs", "pyarrow", "lz4", "snappy", "cramjam", "zstandard", "crc32c")
+"""The libraries of the reader, MODULES of spark_jobs/launch/workers.py, with the folders that these import."""
+LEFT_OUT = ("tests", "include", "__pycache__")
+
+
+def pack(folder: Path) -> Path:
+    """Pack an environment with gregor and the libraries of its reader, of which nothing is a path to another one."""
+    venv.create(folder / "packed")
+    libraries = Path(sysconfig.get_path("purelib"))
+    site = libraries.relative_to(sys.prefix)
+
+    def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return None if set(LEFT_OUT) & set(Path(entry.name).parts) else entry
+
+    archive = folder / "environment.tar.gz"  # of a .tar Spark restores no permissions
+    with tarfile.open(archive, "w:gz", compresslevel=0) as tar:
+        tar.add(folder / "packed", ".")
+        for name in PACKED:
+            tar.add(libraries / name, site / name, filter=kept)
+        for part in (ROOT / ".links/pyspark_gregor.py", *(ROOT / ".links/gregor").iterdir()):
+            tar.add(part.resolve(), site / part.relative_to(ROOT / ".links"), filter=kept)
+    return archive
+
+
 def test_pythons_of_the_workers_are_checked(cluster: SparkCluster, topics: Topics, tmp_path: Path) -> None:
-    """One without gregor, and one that travels with the job but cannot connect to a broker, then can."""
+    """One without gregor, and one that travels with the job but cannot connect to a broker, then can, and reads."""
     port = topics.bootstrap.rpartition(":")[2]
     empty = tmp_path / "empty"
     venv.create(empty)
-    [line] = check(cluster, tmp_path, str(empty / "bin/python"), "", port)
+    [line] = check(cluster, tmp_path, str(empty / "bin/python"), "", "", port)
     assert "has no gregor: install gregor[spark]" in line and str(empty) in line
 
-    packed = tmp_path / "packed"
-    venv.create(packed)
-    [site] = packed.glob("lib/python*/site-packages")
-    (site / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT / '.links'}\n")
-    archive = tmp_path / "environment.tar.gz"
-    with tarfile.open(archive, "w:gz") as tar:
-        tar.add(packed, ".")
-    first, second = check(cluster, tmp_path, "./environment/bin/python", str(archive), "9", port)
-    assert "cannot connect to the bootstrap servers 127.0.0.1:9" in first and "--bootstrap-server" in first
-    assert second == "fine"
+    topic = topics.create(1, config={"compression.type": "lz4"})
+    topics.produce(topic, ["a", "b", "c"], partition=0)
+    archive = pack(tmp_path)
+    (tmp_path / "environment").symlink_to(sys.prefix)  # the driver's, by which it plans the read
+    found = check(cluster, tmp_path, "./environment/bin/python", str(archive), topic, "9", port)
+    assert "cannot connect to the bootstrap servers 127.0.0.1:9" in found[0] and "--bootstrap-server" in found[0]
+    assert found[1:3] == ["fine", "a b c"]
+    files = found[3].split()
+    assert len(files) == 4
+    assert [file for file in files if not ("/work-" in file and "/environment/lib/" in file)] == []

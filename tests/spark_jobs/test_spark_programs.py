@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.launch.shared_classes import combined
 from gregor.spark_jobs.session import PROVIDER_CLASS, SHORT_JOB, has_class
+from tests.spark_jobs.client.test_offsets import committed
 from tests.spark_jobs.topics import Topics
 from tests.support.processes import ROOT
 
@@ -112,8 +114,13 @@ def test_signal_ends_the_command_and_the_next_run_continues(topics: Topics, tmp_
     source, target = topics.create(), topics.create()
     command = [sys.executable, "-m", "gregor.spark_jobs.cli", "wordcount", "-b", topics.bootstrap, "--topic", source]
     command += ["--sink", "topic", "--output-topic", target, "--checkpoint", str(tmp_path / "checkpoint")]
+    command += ["--source", "gregor", "--kafka-option", f"group.id=group-{source}"]
     command += ["--conf", "spark.master=local[1]", "--conf", "spark.driver.memory=555m"]
     environ = environment()
+
+    def offset_of_group() -> int:
+        return committed(topics.bootstrap, f"group-{source}", TopicPartition(source, 0))
+
     topics.produce(source, ["one two"])
     log = tmp_path / "log"
     with log.open("wb") as stream:
@@ -130,12 +137,14 @@ def test_signal_ends_the_command_and_the_next_run_continues(topics: Topics, tmp_
             running.kill()
             running.wait()
     assert "stopped: counted 1 records" in log.read_text()
+    assert offset_of_group() == 1  # the stop has committed the last batch: no later one was planned
     states = [path.name for path in (tmp_path / "checkpoint" / "state" / "0").iterdir() if path.name.isdecimal()]
     assert states == ["0"]  # one shuffle partition for the one core
     topics.produce(source, ["two three"])
     done = subprocess.run([*command, "--once"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert topics.last_values(target) == {"one": 1, "two": 2, "three": 1}
+    assert offset_of_group() == 2
 
 
 @pytest.mark.very_slow

@@ -1,4 +1,5 @@
-"""Apache Kafka 4.3.1 as a single KRaft node, which receives the same requests as gregor."""
+"""Apache Kafka as a single KRaft node, which receives the same requests as gregor: 4.3.1, or the release that a test
+names."""
 
 from __future__ import annotations
 
@@ -28,22 +29,23 @@ offsets.topic.replication.factor=1
 class KafkaPeer:
     """Runs on a properties file, which names log.dirs; a context manager."""
 
-    def __init__(self, file: pathlib.Path, port: int, features: tuple[str, ...] = ()) -> None:
+    def __init__(self, file: pathlib.Path, port: int, features: tuple[str, ...] = (), version: str = "4.3.1") -> None:
         self.file = file
         self.port = port
+        self._version = version
         self._features = [word for feature in features for word in ("--feature", feature)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> KafkaPeer:
         folder = self.file.parent
         tool = "kafka.tools.StorageTool"
-        command = java_command(tool, "format", "-t", CLUSTER_ID, "-c", str(self.file), *self._features)
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.file), *self._features]
+        command = java_command(tool, *arguments, version=self._version)
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=START_TIMEOUT_S)
         assert done.returncode == 0, done.stdout + done.stderr
+        broker = java_command("kafka.Kafka", str(self.file), heap_mb=400, version=self._version)
         with (folder / "kafka.out").open("wb") as out:
-            self._process = subprocess.Popen(
-                java_command("kafka.Kafka", str(self.file), heap_mb=400), cwd=folder, stdout=out, stderr=out
-            )
+            self._process = subprocess.Popen(broker, cwd=folder, stdout=out, stderr=out)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not answers_metadata(self.port):
             if self._process.poll() is not None or time.monotonic() > deadline:

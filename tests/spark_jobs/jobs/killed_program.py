@@ -1,6 +1,7 @@
 """A job that kills itself with its JVM: `python killed_program.py STEP NUMBER JOB ARGUMENTS...`.
 
-`append`: after the batch NUMBER is in a Delta table; `rename`: after NUMBER files of a batch have their final names.
+`append` and `merge`: after the batch NUMBER is in a Delta table, by an append or a MERGE; `rename`: after NUMBER files
+of a batch have their final names.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from gregor.spark_jobs.cli import main
@@ -31,6 +33,17 @@ def kill_after_append(number: int) -> None:
     DeltaTarget.append = stepping  # type: ignore[method-assign]
 
 
+def kill_after_merge(number: int) -> None:
+    merge = DeltaTarget.merge
+
+    def stepping(self: DeltaTarget, changes: Any, key_columns: Sequence[str], batch: Batch) -> None:
+        merge(self, changes, key_columns, batch)
+        if batch.batch_id == number:
+            kill()
+
+    DeltaTarget.merge = stepping  # type: ignore[method-assign]
+
+
 def kill_after_rename(number: int) -> None:
     rename, done = HadoopFiles.rename, []
 
@@ -46,5 +59,6 @@ def kill_after_rename(number: int) -> None:
 
 if __name__ == "__main__":
     step, number = sys.argv[1:3]
-    {"append": kill_after_append, "rename": kill_after_rename}[step](int(number))
+    steps = {"append": kill_after_append, "merge": kill_after_merge, "rename": kill_after_rename}
+    steps[step](int(number))
     sys.exit(main(sys.argv[3:]))

@@ -13,7 +13,19 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from gregor.spark_jobs.jobs import dedup, files_to_topic, generate, route, sessions, statement, top, two_topics, windows
+from gregor.spark_jobs.jobs import (
+    dedup,
+    files_to_topic,
+    generate,
+    route,
+    sessions,
+    statement,
+    table,
+    top,
+    two_topics,
+    windows,
+    wordcount,
+)
 from gregor.spark_jobs.jobs.common.job import Job
 from tests.spark_jobs.jobs.killing import killed_in_the_middle
 from tests.spark_jobs.jobs.running import (
@@ -63,20 +75,30 @@ def has_read(checkpoint: Path, topic: str, partition: int) -> bool:
 
 
 class Killed:
-    """A job that writes exactly once, from a topic of one partition. It gets a second partition when the job has done
-    two batches; the job is killed as soon as it reads from there, and continued in this process."""
+    """A job from a topic of one partition. It gets a second partition when the job has done two batches; the job is
+    killed as soon as it reads from there, and continued in this process. It writes exactly once to a topic, unless a
+    subclass has another output."""
 
     def __init__(self, spark: SparkSession, topics: Topics, folder: Path, job: Job) -> None:
         self.spark, self.topics, self.folder, self.job = spark, topics, folder, job
         self.source, self.target = topics.create(1), topics.create(1)
+        self.checkpoint = folder / "checkpoint"
         self._has_grown = False
+
+    def output(self) -> list[str]:
+        """Return the arguments of the output and the checkpoint."""
+        return exactly_once(self.target, self.checkpoint)
+
+    def written(self) -> int:
+        """Return the number of rows in the output."""
+        return len(committed(self.topics, self.target))
 
     def run(
         self, arguments: list[str], first: list[Event], second: list[Event], last: list[Event] | None = None
     ) -> None:
         """Run over the first records, on the first partition; the second ones, on the second; and after the kill the
         last ones."""
-        arguments = [*arguments, "--topic", self.source, *exactly_once(self.target, self.folder / "checkpoint")]
+        arguments = [*arguments, "--topic", self.source, *self.output()]
         log = self.folder / "log"
 
         def reads_the_second_partition() -> bool:
@@ -84,7 +106,7 @@ class Killed:
                 grow(self.topics, self.source, 2)
                 send(self.topics, self.source, second)
                 self._has_grown = True
-            return self._has_grown and has_read(self.folder / "checkpoint", self.source, 1)
+            return self._has_grown and has_read(self.checkpoint, self.source, 1)
 
         send(self.topics, self.source, first)
         killed_in_the_middle(
@@ -94,13 +116,34 @@ class Killed:
             until=reads_the_second_partition,
             once=(),
         )
-        written = len(committed(self.topics, self.target))
+        written = self.written()
         send(self.topics, self.source, last or [])
         run_job(self.spark, self.job, self.topics, *arguments)
-        assert written < len(committed(self.topics, self.target))
+        assert written < self.written()
 
     def rows(self) -> list[dict[str, Any]]:
         return committed_rows(self.topics, self.target)
+
+
+class KilledCounts(Killed):
+    """The word count to a topic, which has the count of a word last where a batch is repeated."""
+
+    def output(self) -> list[str]:
+        return ["--sink", "topic", "--output-topic", self.target, "--checkpoint", str(self.checkpoint)]
+
+
+class KilledTable(Killed):
+    """A job to a table of Parquet files."""
+
+    def output(self) -> list[str]:
+        return ["--format", "parquet", "--path", str(self.folder / "table"), "--checkpoint", str(self.checkpoint)]
+
+    def written(self) -> int:
+        return len(self.rows())
+
+    def rows(self) -> list[dict[str, Any]]:
+        frame = self.spark.read.parquet(str(self.folder / "table"))
+        return [row.asDict() for row in frame.collect()]
 
 
 @pytest.fixture
@@ -207,6 +250,26 @@ def test_sql(killed: Kill) -> None:
     job.run(["--query", query], first, [*second, BEHIND])
     found = {row["key"]: row["records"] for row in job.rows()}
     assert found == Counter(event.key for event in [*first, *second, BEHIND])
+
+
+def test_wordcount(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    job = KilledCounts(spark, topics, tmp_path, wordcount.JOB)
+    first, second = halves(9)
+    job.run([], first, [*second, BEHIND])
+    found = {word: int(count or b"") for word, count in committed(topics, job.target)}
+    assert found == Counter(event.value for event in [*first, *second, BEHIND])
+
+
+def test_table(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    job = KilledTable(spark, topics, tmp_path, table.JOB)
+    first, second = halves(10)
+    job.run([], first, [*second, BEHIND])
+    found = sorted((row["_topic_partition"], row["_offset"], row["key"], row["value"]) for row in job.rows())
+    assert found == [
+        (partition, offset, event.key, (event.value or b"").decode())
+        for partition, events in enumerate([first, [*second, BEHIND]])
+        for offset, event in enumerate(events)
+    ]
 
 
 def test_generate(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:

@@ -44,17 +44,33 @@ def changes(chance: random.Random, count: int) -> list[Event]:
 def test_a_delta_table_has_the_latest_row_of_each_key_after_a_kill(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
+    """The kill is between the MERGE of a batch and its commit to the checkpoint: no batch is merged again."""
     source, path = topics.create(1, config={"cleanup.policy": "compact"}), tmp_path / "users"
-    events = changes(random.Random(3), 120)
+    events = changes(random.Random(3), 60)
     send(topics, source, events)
     arguments = ["--topic", source, "--format", "delta", "--path", str(path), "--key-columns", "key"]
     several = [*LIMIT, "--conf", "spark.databricks.delta.snapshotPartitions=1"]
-    killed_in_the_middle("table", ["-b", topics.bootstrap, *arguments, *several], tmp_path / "log", after="batch 0:")
+    kills_itself("merge", 1, "table", ["-b", topics.bootstrap, *arguments, *several], tmp_path / "log")
+    assert merged_batches(path) == [0, 1]
+    assert not (path / "_checkpoint/commits/1").exists()
     session = delta_session(spark)
     run_job(session, table.JOB, topics, *arguments, "--compact", "1")
     rows = [(row["key"], row["value"]) for row in session.read.format("delta").load(str(path)).collect()]
     expected = {event.key: event.value.decode() if event.value else None for event in events}
     assert sorted(rows) == sorted((key, value) for key, value in expected.items() if value)
+    assert merged_batches(path) == [0, 1, 2]
+
+
+def merged_batches(path: Path) -> list[int | None]:
+    """Return for each commit of a MERGE to a Delta table, in order, the batch in its transaction; None without one."""
+    commits = [[json.loads(line) for line in one.read_text().splitlines()] for one in delta_commits(path)]
+    is_merge = {"operation": "MERGE"}.items()
+    merges = [commit for commit in commits if any(is_merge <= one.get("commitInfo", {}).items() for one in commit)]
+    return [next((one["txn"]["version"] for one in commit if "txn" in one), None) for commit in merges]
+
+
+def delta_commits(path: Path) -> list[Path]:
+    return sorted((path / "_delta_log").glob("[0-9]*.json"))
 
 
 def in_order(rows: Iterable[Any], events: Iterable[Event]) -> tuple[Rows, Rows]:
@@ -71,7 +87,7 @@ def test_a_delta_table_has_each_record_once_after_a_kill(spark: SparkSession, to
     arguments = ["--topic", source, "--format", "delta", "--path", str(path)]
     command = ["-b", topics.bootstrap, *arguments, *LIMIT, "--conf", "spark.databricks.delta.snapshotPartitions=1"]
     kills_itself("append", 0, "table", command, tmp_path / "log")
-    assert any('"txn"' in one.read_text() for one in (path / "_delta_log").glob("[0-9]*.json"))
+    assert any('"txn"' in one.read_text() for one in delta_commits(path))
     assert not (path / "_checkpoint/commits/0").exists()
     run_job(delta_session(spark), table.JOB, topics, *arguments)
     found, expected = in_order(DeltaTable(path).to_pyarrow_table().to_pylist(), events)

@@ -1,20 +1,31 @@
 """A query of the exactly-once sink as a process: lines of files to a topic, until a file appears that ends it.
 
-Arguments: bootstrap servers, folder, topic. It prints a line when the query has started.
+Arguments: bootstrap servers, folder, topic, master. It prints a line when the query has started.
 """
 
 import sys
 from pathlib import Path
 
-from gregor.spark_jobs.session import SHORT_JOB, open_session
+from gregor.spark_jobs.session import SHORT_JOB, local_cores, open_session
 from gregor.spark_jobs.sink.foreach_batch import exactly_once
 
 TRANSACTIONAL_ID = "killed"
+ON_A_CLUSTER = {
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": SHORT_JOB,
+    "spark.cores.max": "2",
+    "spark.sql.shuffle.partitions": "2",
+    # The blocks of an executor that was killed are missed after a second, not after fifteen.
+    "spark.shuffle.io.maxRetries": "1",
+    "spark.shuffle.io.retryWait": "1s",
+}
 
 
 def main() -> None:
-    bootstrap, folder, topic = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-    settings = {"spark.master": "local[2,3]", "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    bootstrap, folder, topic, master = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
+    settings = {"spark.master": master, "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    if local_cores(master) is None:
+        settings |= ON_A_CLUSTER
     spark = open_session("sink", settings, folder / "spark.log", SHORT_JOB)
     options = {
         "kafka.bootstrap.servers": bootstrap,

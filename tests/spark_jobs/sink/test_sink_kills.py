@@ -1,4 +1,4 @@
-"""The exactly-once sink while Python workers, the driver and the broker are killed: each row is there once.
+"""The exactly-once sink while Python workers, executors, the driver and the broker are killed: each row is there once.
 
 `--rounds 500` kills as often; without it there are 20 kills, of which two are on Apache Kafka.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from gregor.spark_jobs.launch.cluster import Settings, SparkCluster
 from tests.compat.records import until
 from tests.spark_jobs.sink.committed import committed_records
 from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
@@ -31,16 +32,22 @@ ROWS_PER_FILE = 40
 MIN_ROUNDS = 18
 WAIT_S = 240.0
 TOPIC = "out"
-KINDS = ("worker", "broker", "worker", "worker", "driver", "worker", "broker", "worker", "worker", "worker")
+KINDS = ("worker", "broker", "executor", "worker", "driver", "worker", "broker", "worker", "executor", "worker")
+LOCAL = "local[2,3]"
+"""A master whose executor is the driver, and which runs a failed task three times."""
+EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
 class Program:
-    """The query's processes, one after the other, and its input."""
+    """The query's processes, one after the other, and its input. On a cluster its tasks are in processes below those of
+    Spark's workers."""
 
-    def __init__(self, bootstrap: str, folder: Path) -> None:
+    def __init__(self, bootstrap: str, folder: Path, cluster: SparkCluster | None = None) -> None:
         self.bootstrap = bootstrap
         self.folder = folder
         self.files = 0
+        self._master = LOCAL if cluster is None else cluster.url
+        self._spark_workers = [] if cluster is None else [worker.pid for worker in cluster.workers]
         self._process: subprocess.Popen[bytes] | None = None
         (folder / "in").mkdir()
 
@@ -53,7 +60,7 @@ class Program:
         self.files += 1
 
     def start(self) -> None:
-        command = [sys.executable, str(PROGRAM), self.bootstrap, str(self.folder), TOPIC]
+        command = [sys.executable, str(PROGRAM), self.bootstrap, str(self.folder), TOPIC, self._master]
         out = self.folder / "program.out"
         before = out.stat().st_size if out.exists() else 0
         with out.open("ab") as stream:
@@ -70,10 +77,17 @@ class Program:
     def log(self) -> str:
         return (self.folder / "program.out").read_text(errors="replace")[-3000:]
 
+    def planned_batches(self) -> int:
+        """Return the number of batches that have begun."""
+        return self._batches("offsets")
+
     def committed_batches(self) -> int:
         """Return the number of batches in Spark's commit log."""
-        commits = self.folder / "checkpoint" / "commits"
-        return len([one for one in commits.glob("*") if one.name.isdigit()]) if commits.exists() else 0
+        return self._batches("commits")
+
+    def _batches(self, log: str) -> int:
+        folder = self.folder / "checkpoint" / log  # of the last hundred batches
+        return max((int(one.name) + 1 for one in folder.glob("[0-9]*")), default=0)
 
     def kill(self) -> None:
         """Kill the driver: its Python, its JVM, and their workers."""
@@ -87,10 +101,19 @@ class Program:
 
     def workers(self) -> list[int]:
         """Return the Python processes that run tasks: the children of PySpark's daemon."""
-        assert self._process is not None
-        below = descendants(self._process.pid)
+        below = self._below()
         daemons = [pid for pid in below if b"pyspark.daemon" in command_of(pid)]
         return [pid for pid in below if pid in daemons and parent_of(pid) in daemons]
+
+    def executors(self) -> list[int]:
+        """Return the JVMs that run tasks, of a batch that has begun and is not committed; otherwise none."""
+        if self.planned_batches() == self.committed_batches():
+            return []
+        return [pid for pid in self._below() if EXECUTOR in command_of(pid)]
+
+    def _below(self) -> list[int]:
+        assert self._process is not None
+        return [pid for root in (self._process.pid, *self._spark_workers) for pid in descendants(root)]
 
     def end(self) -> None:
         """Let it write what is there, and end. A query that is failing because of the last kill is started again."""
@@ -146,8 +169,8 @@ def create_topic(bootstrap: str) -> None:
 
 
 @contextlib.contextmanager
-def program(bootstrap: str, folder: Path) -> Iterator[Program]:
-    one = Program(bootstrap, folder)
+def program(bootstrap: str, folder: Path, cluster: SparkCluster | None = None) -> Iterator[Program]:
+    one = Program(bootstrap, folder, cluster)
     try:
         yield one
     finally:
@@ -155,15 +178,27 @@ def program(bootstrap: str, folder: Path) -> Iterator[Program]:
 
 
 def kill_a_worker(query: Program, numbers: random.Random) -> bool:
-    workers = query.workers() if query.running else []
-    for pid in workers and [numbers.choice(workers)]:
+    return query.running and kill_one(query.workers(), numbers)
+
+
+def kill_an_executor(query: Program, numbers: random.Random) -> bool:
+    """Kill one somewhere in a batch; if all batches have ended before that, another one begins."""
+    time.sleep(numbers.uniform(0, 0.5))
+    if query.committed_batches() == query.files:
+        query.add_file()
+    return query.running and kill_one(query.executors(), numbers)
+
+
+def kill_one(pids: list[int], numbers: random.Random) -> bool:
+    """Kill one of the processes; return False if there is none."""
+    for pid in pids and [numbers.choice(pids)]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    return bool(workers)
+    return bool(pids)
 
 
 def kill_in_turns(query: Program, rounds: int, restart_broker: Callable[[], None]) -> None:
-    """Kill a worker, a broker or a driver at a time that is left to chance."""
+    """Kill a worker, an executor, a broker or a driver at a time that is left to chance."""
     numbers = random.Random(7)
     for number in range(rounds):
         query.add_file()
@@ -173,6 +208,8 @@ def kill_in_turns(query: Program, rounds: int, restart_broker: Callable[[], None
         kind = KINDS[number % len(KINDS)]
         if kind == "worker":
             until(lambda: kill_a_worker(query, numbers) or not query.running, "a task", WAIT_S)
+        elif kind == "executor":
+            until(lambda: kill_an_executor(query, numbers) or not query.running, "a batch", WAIT_S)
         elif kind == "broker":
             restart_broker()
         else:
@@ -184,7 +221,12 @@ def kill_in_turns(query: Program, rounds: int, restart_broker: Callable[[], None
 
 
 def test_each_row_is_there_once_after_kills(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    with BrokerProcess(tmp_path / "broker") as broker, program(broker.bootstrap, tmp_path) as query:
+    (tmp_path / "cluster").mkdir()
+    with (
+        BrokerProcess(tmp_path / "broker") as broker,
+        SparkCluster(Settings(workers=2, cores=1, memory="512m"), tmp_path / "cluster") as cluster,
+        program(broker.bootstrap, tmp_path, cluster) as query,
+    ):
         create_topic(broker.bootstrap)
 
         def restart() -> None:
@@ -195,6 +237,8 @@ def test_each_row_is_there_once_after_kills(tmp_path: Path, request: pytest.Fixt
         query.add_file()
         query.end()
         require_each_row_once(broker.bootstrap, query.files)
+    # A query has the executors 0 and 1; a higher number replaces one that was killed.
+    assert [*tmp_path.glob("cluster/work-*/app-*/2")]
 
 
 def test_each_row_is_there_once_on_apache_kafka(tmp_path: Path) -> None:

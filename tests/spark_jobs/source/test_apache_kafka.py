@@ -1,7 +1,10 @@
-"""The client and the source on Apache Kafka: today's, and one from before most of today's versions of requests."""
+"""The client and the source on Apache Kafka: the newest release, and an earlier one, which may lack most of today's
+versions of requests. The earlier one is another on other days; `--every-case` runs all."""
 
 from __future__ import annotations
 
+import datetime
+import os
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -28,26 +31,41 @@ from tests.support.jvm import class_path, small_jvm
 from tests.support.kafka import kafka_jars
 from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
 from tests.support.processes import BrokerProcess, free_port
+from tests.support.sampling import of_the_day
 from tests.support.zookeeper import ZooKeeperProcess
 
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
 
-OLD = "1.1.1"
-MIN_SEGMENT_BYTES = {"4.3.1": "1048576", OLD: "300"}
-"""The smallest that each permits, almost: a fetch of the old one returns one segment of several."""
+NEWEST = "4.3.1"
+"""Of 4.4.0 no broker is published as jars."""
+EARLIER = ("3.9.1", "1.1.1", "0.11.0.3")
+ON_ZOOKEEPER = ("1.1.1", "0.11.0.3")
+"""Their responses have no leader epochs."""
+SEGMENT_BYTES = 300
+"""A fetch of an earlier release returns one segment of several."""
+MIN_SEGMENT_BYTES_OF_NEWEST = 1_048_576
 
 
 class OldKafka(BrokerProcess):
-    """Apache Kafka 1.1.1 on a ZooKeeper."""
+    """A release of Apache Kafka on a ZooKeeper."""
 
     start_timeout_s = 240.0
     stop_timeout_s = 180.0
 
+    def __init__(self, version: str, folder: pathlib.Path, overrides: dict[str, str]) -> None:
+        super().__init__(folder, overrides)
+        self._version = version
+
     def command(self) -> list[str]:
         settings = self.folder / "kafka.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self.overrides.items()))
-        jars = kafka_jars(OLD)
-        return ["java", *small_jvm(jars), "-cp", class_path([jars]), "kafka.Kafka", str(settings)]
+        jars = kafka_jars(self._version)
+        classes = os.pathsep.join([class_path([jars]), *map(str, self._removed_in_java_11())])
+        return ["java", *small_jvm(jars), "-cp", classes, "kafka.Kafka", str(settings)]
+
+    def _removed_in_java_11(self) -> list[pathlib.Path]:
+        """Return the jar of javax.xml.bind for a release that needs it."""
+        return [*kafka_jars("3.9.1").glob("jaxb-api-*.jar")] if self._version == "0.11.0.3" else []
 
 
 class Kafka(NamedTuple):
@@ -59,14 +77,23 @@ class Kafka(NamedTuple):
     stop: Callable[[], int]
 
 
-@pytest.fixture(params=["4.3.1", OLD])
-def kafka(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Kafka]:
-    if request.param == OLD:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give the newest release a case, and the earlier ones one together, whose name is the same on all days."""
+    every = metafunc.config.getoption("--every-case")
+    metafunc.parametrize("release", [NEWEST, *(EARLIER if every else ["earlier"])])
+
+
+@pytest.fixture
+def kafka(release: str, tmp_path: pathlib.Path) -> Iterator[Kafka]:
+    [of_today] = of_the_day(EARLIER, 1, datetime.date.today())
+    version = of_today if release == "earlier" else release
+    if version in ON_ZOOKEEPER:
         with ZooKeeperProcess(tmp_path / "zookeeper") as zookeeper:
             settings = {"zookeeper.connect": zookeeper.connect, "broker.id": "0"}
             copies = {"offsets.topic.replication.factor": "1", "transaction.state.log.replication.factor": "1"}
-            with OldKafka(tmp_path / "kafka", {**settings, **copies, "transaction.state.log.min.isr": "1"}) as old:
-                yield Kafka(OLD, old.bootstrap, old.folder / "data", old.stop)
+            settings |= {**copies, "transaction.state.log.min.isr": "1"}
+            with OldKafka(version, tmp_path / "kafka", settings) as old:
+                yield Kafka(version, old.bootstrap, old.folder / "data", old.stop)
         return
     port = free_port()
     folder = tmp_path / "kafka"
@@ -76,8 +103,8 @@ def kafka(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Ka
         SINGLE_NODE.format(port=port, controller=free_port(), folder=folder)
         + "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
     )
-    with KafkaPeer(file, port) as peer:
-        yield Kafka(request.param, f"127.0.0.1:{port}", folder / "data", peer.stop)
+    with KafkaPeer(file, port, version=version) as peer:
+        yield Kafka(version, f"127.0.0.1:{port}", folder / "data", peer.stop)
 
 
 def values_of(cluster: Cluster, options: SourceOptions) -> list[bytes]:
@@ -108,7 +135,7 @@ def produce_in_transactions(bootstrap: str) -> None:
 
 def test_batches_positions_commits_and_files(kafka: Kafka) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    config = {"segment.bytes": MIN_SEGMENT_BYTES[kafka.version]}
+    config = {"segment.bytes": str(MIN_SEGMENT_BYTES_OF_NEWEST if kafka.version == NEWEST else SEGMENT_BYTES)}
     admin.create_topics([NewTopic("t", 2, 1, config=config)])["t"].result(CLIENT_S)
     produce_in_transactions(kafka.bootstrap)
     given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t", "kafka.group.id": "g", "mode": "wire"}
@@ -133,7 +160,7 @@ def require_equal_files(kafka: Kafka) -> None:
     received = {committed_only: rows_of(kafka, "wire", committed_only) for committed_only in (False, True)}
     assert [len(rows) for rows in received.values()] == [40, 20]
     for committed_only, rows in received.items():
-        if kafka.version == OLD:
+        if kafka.version in ON_ZOOKEEPER:
             with pytest.raises(JobError, match="returns no leader epochs"):
                 rows_of(kafka, "files", committed_only)
         else:
