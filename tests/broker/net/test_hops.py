@@ -81,7 +81,7 @@ def called(frame: FrameType) -> Called:
     """Describe a call of ours. A generated initialiser is named by its class: its own name depends on the Python."""
     code = frame.f_code
     depth, caller = 0, frame.f_back
-    while caller is not None:
+    while caller is not None and caller.f_code is not hops.__code__:
         depth += is_ours(caller.f_code.co_filename)
         caller = caller.f_back
     name = code.co_qualname
