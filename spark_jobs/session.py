@@ -88,11 +88,16 @@ def open_session(
     if SparkContext._active_spark_context is None:
         conf.setAppName(app_name)
     master = conf.get("spark.master") or "local[*]"
+    if options := executor_options(master, conf.get(EXECUTOR_OPTIONS) or ""):
+        conf.set(EXECUTOR_OPTIONS, options)
     same_machine = is_on_this_machine(master)
-    if same_machine and local_cores(master) is None and (shared := combined(conf.get(EXECUTOR_OPTIONS) or "")):
-        conf.set(EXECUTOR_OPTIONS, shared)
     with _variables({"PYSPARK_PYTHON": sys.executable} if same_machine else {}):  # the Python of the workers
         return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def executor_options(master: str, given: str) -> str:
+    """Return the options of the executors' JVMs: the given ones, and the archive of classes in a cluster here."""
+    return combined(given) if is_on_this_machine(master) and local_cores(master) is None else given
 
 
 def remote_server(settings: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> str | None:

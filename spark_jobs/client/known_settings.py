@@ -122,15 +122,50 @@ IN_SINK: Mapping[str, str] = {
 """By the name of a setting that the sinks do not use, the reason."""
 
 
+OF_LIBRDKAFKA: Mapping[str, str] = {
+    "metadata.broker.list": "bootstrap.servers",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.password": "sasl.jaas.config",
+    "sasl.username": "sasl.jaas.config",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.certificate.location": "ssl.keystore.location",
+    "ssl.key.location": "ssl.keystore.location",
+}
+"""Names of librdkafka's settings that Kafka's Java clients, whose names are used here, have under another name."""
+OF_PLUGINS = ("metrics.", "config.providers.")
+"""Beginnings of names that the Java clients pass on to plug-ins."""
+_MISSPELT = 0.85
+"""How alike an unknown name and a known one are, of 1, where the one is meant to be the other."""
+
+
+def names_of_client(options: Mapping[str, str]) -> list[str]:
+    """Return the names of the options with the prefix `kafka.`, without it, sorted."""
+    return sorted(key.lower().removeprefix(PREFIX) for key in options if key.lower().startswith(PREFIX))
+
+
 def check_known(options: Mapping[str, str]) -> None:
-    """Raise JobError for an option with the prefix `kafka.` that is a setting of no client of Kafka."""
-    for key in sorted(one.lower() for one in options if one.lower().startswith(PREFIX)):
-        if key.removeprefix(PREFIX) not in KNOWN:
-            nearest = difflib.get_close_matches(key.removeprefix(PREFIX), sorted(KNOWN), 1)
-            remedy = f"the nearest name is {PREFIX}{nearest[0]}" if nearest else "no name is like it; remove it"
-            raise JobError(f"the option {key} is no setting of Kafka's consumers, producers or admin clients: {remedy}")
+    """Raise JobError for an option with the prefix `kafka.` that seems to be meant as another one.
+
+    The Java clients pass names that they do not know on to plug-ins, so that any other name is possible; it has no
+    effect here, as `lines_without_effect` reports.
+    """
+    for name in names_of_client(options):
+        key = f"{PREFIX}{name}"
+        if name in KNOWN or name.startswith(OF_PLUGINS):
+            continue
+        if name in OF_LIBRDKAFKA:
+            raise JobError(
+                f"the option {key} is named as in librdkafka; the name here is {PREFIX}{OF_LIBRDKAFKA[name]}"
+            )
+        if nearest := difflib.get_close_matches(name, sorted(KNOWN), 1, _MISSPELT):
+            raise JobError(
+                f"the option {key} is no setting of Kafka's consumers, producers or admin clients: the nearest name is "
+                f"{PREFIX}{nearest[0]}"
+            )
 
 
 def lines_without_effect(names: Iterable[str], reasons: Mapping[str, str], what: str) -> list[str]:
-    """Return a line about each setting that has a reason, for the log of the one that does `what`."""
-    return [f"{PREFIX}{name} has no effect on {what}: {reasons[name]}." for name in names if name in reasons]
+    """Return a line about each setting that has a reason or is unknown, for the log of the one that does `what`."""
+    unknown = "no client of Kafka has such a setting, and plug-ins of clients are not loaded"
+    found = {name: reasons.get(name, "" if name in KNOWN else unknown) for name in names}
+    return [f"{PREFIX}{name} has no effect on {what}: {reason}." for name, reason in found.items() if reason]

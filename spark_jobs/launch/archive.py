@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.installation import require_pyspark, spark_home
 from gregor.spark_jobs.java import require_java
-from gregor.spark_jobs.launch.shared_classes import OPTION, archive_file, archive_options, remove_earlier
+from gregor.spark_jobs.launch.shared_classes import (
+    OPTION,
+    archive_file,
+    archive_options,
+    remove_earlier,
+    settings_folder,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,18 +38,23 @@ Runner = Callable[[list[str], int], tuple[int, str]]
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "gregor spark archive") -> int:
-    """Make the archive if there is none, and print the option that names it; return 0. Raise JobError on failure."""
+    """Make the archive if there is none, and print the options that use it; return 0. Raise JobError on failure."""
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Store the classes of a Spark session as an archive of the JVM, with which sessions start in half "
-        "the time, and print the option that uses it. Jobs and clusters that gregor starts use it without further "
-        "settings; for others: SPARK_SUBMIT_OPTS=$(gregor spark archive). This needs half a minute and 150 MB, for "
+        "the time, and print the options that use it. Jobs and clusters that gregor starts use it without further "
+        "settings; for others: SPARK_SUBMIT_OPTS=$(gregor spark archive). This needs about a minute and 200 MB, for "
         "each version of Spark and Java once.",
     )
     parser.parse_args(argv)
     require_pyspark()
-    java = require_java()
-    file = archive_file(spark_home(), java)
+    java, home = require_java(), spark_home()
+    if folder := settings_folder(home):
+        raise JobError(
+            f"{folder} has settings of Spark and precedes its jars on the class path; no JVM uses an archive behind "
+            "such a folder. Give the settings as options, or by another SPARK_CONF_DIR without files"
+        )
+    file = archive_file(home, java)
     if not file.exists():
         make_archive(file, java)
     print(archive_options())
@@ -92,6 +103,8 @@ def record(folder: Path) -> None:
     """Run a batch and a stream with state in a session; write the list of its classes and its class path."""
     from pyspark.sql import SparkSession
 
+    for name in ("SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR"):
+        os.environ.pop(name, None)
     os.environ |= {
         "SPARK_SUBMIT_OPTS": f'"-XX:DumpLoadedClassList={folder / LIST}"',
         "PYSPARK_PYTHON": sys.executable,

@@ -7,6 +7,8 @@ memory. `gregor spark archive` makes one, for one Spark and one Java; sessions a
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from gregor.spark_jobs.errors import JobError
@@ -15,41 +17,59 @@ from gregor.spark_jobs.java import find_java
 from gregor.spark_jobs.packages import cache_folder
 
 OPTION = "-XX:SharedArchiveFile="
+QUIET = "-Xlog:cds=off -Xlog:class+path=off"
+"""A JVM that the archive does not fit starts without a warning on the standard output."""
+UNFIT = ("-XX:+UseZGC", "-XX:+UseShenandoahGC", "-XX:-UseCompressedOops")
+"""Options of a JVM whose memory no archive fits. With one it would start without the archive of the JDK, too."""
 
 
 def archive_file(home: Path, java: str, cache: Path | None = None) -> Path:
     """Return the place of the archive for the jars of this Spark and this java program.
 
     A Spark or a Java that has been installed anew has another one: a JVM does not use an archive of other jars or of
-    another build.
+    another build. The name begins with the place of the jars, see `remove_earlier`.
     """
-    return (cache or cache_folder()) / f"classes-{_digest(home / 'jars')}-{_digest(Path(java).resolve())}.jsa"
+    jars, program = home / "jars", Path(java).resolve()
+    parts = _digest(str(jars)), _digest(_state(jars)), _digest(f"{program} {_state(program)}")
+    return (cache or cache_folder()) / f"classes-{'-'.join(parts)}.jsa"
 
 
-def _digest(path: Path) -> str:
+def settings_folder(home: Path, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder of Spark's settings if it has files. It precedes the jars on the class path, and no JVM uses an
+    archive behind such a folder."""
+    folder = Path(environ.get("SPARK_CONF_DIR") or home / "conf")
+    return folder if folder.is_dir() and any(folder.iterdir()) else None
+
+
+def _state(path: Path) -> str:
     status = path.stat()
-    return hashlib.sha256(f"{path} {status.st_mtime_ns} {status.st_size}".encode()).hexdigest()[:10]
+    return f"{status.st_mtime_ns} {status.st_size}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 def archive_options(cache: Path | None = None) -> str:
     """Return the option of a JVM of the installed Spark that uses its archive; without one, nothing.
 
-    It is for variables and settings of Spark that hold several options. A JVM with another class path or other settings
-    of its memory, which the archive does not fit, starts without it.
+    It is for variables and settings of Spark that hold several options.
     """
     java = find_java()
     try:
-        file = archive_file(spark_home(), java, cache) if java is not None else None
+        home = spark_home()
+        file = None if java is None or settings_folder(home) else archive_file(home, java, cache)
     except (JobError, OSError):
         return ""
     if file is None or not file.exists():
         return ""
-    return f'"{OPTION}{file}"' if " " in str(file) else f"{OPTION}{file}"
+    option = f'"{OPTION}{file}"' if " " in str(file) else f"{OPTION}{file}"
+    return f"{option} {QUIET}"
 
 
 def is_archive_given(options: str) -> bool:
-    """Return whether options of a JVM name an archive already."""
-    return OPTION in options or "-Xshare:" in options
+    """Return whether options of a JVM name an archive already, or settings of its memory that none fits."""
+    return any(one in options for one in (OPTION, "-Xshare:", *UNFIT))
 
 
 def combined(*options: str) -> str:
@@ -59,8 +79,8 @@ def combined(*options: str) -> str:
 
 
 def remove_earlier(file: Path) -> None:
-    """Remove the archives of the same Spark that fit another Java, or another build of it."""
-    _, spark, _ = file.stem.split("-")
-    for other in file.parent.glob(f"classes-{spark}-*.jsa"):
-        if other != file:
+    """Remove the archives of jars that were in the same place before."""
+    _, place, state, _ = file.stem.split("-")
+    for other in file.parent.glob(f"classes-{place}-*.jsa"):
+        if f"-{state}-" not in other.name:
             other.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gregor.protocol.records import compression
 from gregor.protocol.topic_names import name_problem
-from gregor.spark_jobs.client.known_settings import IN_SINK, check_known, lines_without_effect
+from gregor.spark_jobs.client.known_settings import IN_SINK, check_known, lines_without_effect, names_of_client
 from gregor.spark_jobs.client.settings import MAX_INT, ClientSettings
 from gregor.spark_jobs.errors import JobError
 
@@ -50,6 +50,8 @@ class SinkOptions:
     batch_bytes: int = DEFAULT_BATCH_BYTES
     max_request_bytes: int = DEFAULT_MAX_REQUEST_BYTES
     codec: int = compression.NONE
+    warnings: tuple[str, ...] = ()
+    """A line about each setting of the client that has no effect on the sink."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -75,12 +77,8 @@ class SinkOptions:
                 "kafka.max.request.size", given.get("max.request.size"), DEFAULT_MAX_REQUEST_BYTES
             ),
             codec=_codec(given.get("compression.type", "none")),
+            warnings=tuple(lines_without_effect(names_of_client(options), IN_SINK, "what the sink writes")),
         )
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return a line about each setting of the client that has no effect on the sink."""
-        return lines_without_effect([name for name, _ in self.settings.other], IN_SINK, "what the sink writes")
 
 
 def _refuse(given: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ class SourceOptions:
         default = Limit(everywhere=LATEST if streaming else EARLIEST)
         made = cls(
             settings=ClientSettings.from_options(given, needs_servers="path" not in given),
-            folder=given.get("path"),
+            folder=_folder(given["path"]) if "path" in given else None,
             **_strategy(given),  # type: ignore[arg-type]
             starting=_limit(given, "starting", default),
             ending=_limit(given, "ending", Limit(everywhere=LATEST)),
@@ -167,6 +168,16 @@ def _check_names(given: Mapping[str, str], streaming: bool) -> None:
         raise JobError(f"{STREAM_END} is not valid for a batch; give endingOffsets")
     if "path" in given:
         _check_folder(given, streaming)
+
+
+def _folder(path: str) -> str:
+    """Return the absolute path of a folder; tasks have other working directories than the driver."""
+    scheme, colon, rest = path.partition(":")
+    if colon and scheme == "file":
+        path = "/" + rest.lstrip("/")
+    elif colon and "/" not in scheme:
+        raise JobError(f"path={path!r} is no folder of this machine; segment files are read from local folders only")
+    return os.path.abspath(path)
 
 
 def _check_folder(given: Mapping[str, str], streaming: bool) -> None:

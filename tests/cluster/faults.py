@@ -169,6 +169,7 @@ def _reset(scene: Scene, fault: Fault) -> None:
         for other in others:
             resets += network.reset(victim, other) + network.reset(other, victim)
         time.sleep(RESET_EVERY_S)
+    time.sleep(SESSION_S + 2)  # a broker that does not connect again has lost its session by then
     if not resets:
         raise AssertionError(
             f"no connection of {victim} was reset: it has none, or the kernel lacks CONFIG_INET_DIAG_DESTROY"

@@ -164,8 +164,15 @@ def test_the_archive_of_classes_is_used_if_it_is_there(monkeypatch: pytest.Monke
     file = shared_classes.archive_file(spark_home(), str(java))
     file.parent.mkdir()
     file.touch()
+    archive = shared_classes.archive_options()
+    assert archive.startswith("-XX:SharedArchiveFile=")
+    assert session.executor_options("spark://127.0.0.1:7077", "-Xmx1g") == f"{archive} -Xmx1g"
+    assert session.executor_options("spark://127.0.0.1:7077", "") == archive
+    for elsewhere in ("local[2]", "spark://host:7077", "yarn"):
+        assert session.executor_options(elsewhere, "-Xmx1g") == "-Xmx1g"
     option = variables_at_launch(monkeypatch, XDG_CACHE_HOME=str(tmp_path))["SPARK_SUBMIT_OPTS"]
-    assert option is not None and option.startswith(f"-XX:SharedArchiveFile={file} -Dlog4j2.configurationFile=")
+    expected = f"-XX:SharedArchiveFile={file} {shared_classes.QUIET} -Dlog4j2.configurationFile="
+    assert option is not None and option.startswith(expected)
 
 
 def test_connect_server_of_the_settings_or_of_the_environment() -> None:

@@ -7,12 +7,14 @@ it has started. With an archive of these classes (class data sharing, JEP 310 an
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-ARCHIVE = "classes.jsa"
 
 
 def class_path(folders: Sequence[Path]) -> str:
@@ -21,8 +23,17 @@ def class_path(folders: Sequence[Path]) -> str:
 
 
 def archive_file(folders: Sequence[Path]) -> Path:
-    """Return the place of the archive for the class path of these folders."""
-    return folders[-1] / ARCHIVE
+    """Return the place of the archive for the class path of these folders and the java program of the PATH."""
+    return folders[-1] / f"classes-{_java()}.jsa"
+
+
+@functools.cache
+def _java() -> str:
+    """Return a name for the installed build: no other one uses an archive of it, not even its own then."""
+    program = Path(shutil.which("java") or "java").resolve()
+    status = program.stat() if program.exists() else None
+    state = f"{program} {status.st_mtime_ns} {status.st_size}" if status else "none"
+    return hashlib.sha256(state.encode()).hexdigest()[:10]
 
 
 def small_jvm(*folders: Path, heap_mb: int = 256) -> list[str]:

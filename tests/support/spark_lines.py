@@ -35,7 +35,7 @@ from gregor.spark_jobs.java import require_java
 connector_jars(require_java())
 """
 INSTALL_TIMEOUT_S = 600
-ROUND_TIMEOUT_S = 360
+ROUND_TIMEOUT_S = 480
 """A round needs 68 to 92 s; the machine may be half as fast, and beside other tests."""
 
 

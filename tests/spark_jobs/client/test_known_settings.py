@@ -11,6 +11,7 @@ from gregor.spark_jobs.client.known_settings import (
     IN_SINK,
     IN_SOURCE,
     KNOWN,
+    OF_LIBRDKAFKA,
     PRODUCER,
     SECURITY,
     SHARED,
@@ -62,12 +63,23 @@ def test_no_setting_that_the_client_uses_has_a_reason() -> None:
         ("kafka.max.pol.records", "the option kafka.max.pol.records is no setting .* name is kafka.max.poll.records"),
         ("KAFKA.Fetch.Min.Byte", "the option kafka.fetch.min.byte is .*: the nearest name is kafka.fetch.min.bytes"),
         ("kafka.ssl.truststore.locaton", "the nearest name is kafka.ssl.truststore.location"),
-        ("kafka.zzzzzz", "no name is like it; remove it"),
+        ("kafka.ssl.ca.location", "is named as in librdkafka; the name here is kafka.ssl.truststore.location"),
+        ("kafka.sasl.username", "is named as in librdkafka; the name here is kafka.sasl.jaas.config"),
     ],
 )
 def test_unknown_names_are_refused_with_the_nearest_one(key: str, text: str) -> None:
     with pytest.raises(JobError, match=text):
         check_known({"subscribe": "t", "kafka.group.id": "g", key: "1"})
+
+
+def test_names_of_plugins_are_accepted_and_reported() -> None:
+    names = ["config.providers.file.class", "metrics.jmx.include", "my.interceptor.topic"]
+    check_known({f"kafka.{name}": "1" for name in names})
+    for reasons in (IN_SOURCE, IN_SINK):
+        lines = lines_without_effect(names, reasons, "this query")
+        assert [line.split()[0] for line in lines] == [f"kafka.{name}" for name in names]
+        assert lines[0].endswith("no client of Kafka has such a setting, and plug-ins of clients are not loaded.")
+    assert set(OF_LIBRDKAFKA.values()) <= KNOWN and not OF_LIBRDKAFKA.keys() & KNOWN
 
 
 def test_known_names_of_every_client_are_accepted() -> None:

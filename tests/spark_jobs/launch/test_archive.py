@@ -40,7 +40,7 @@ class Steps:
 
 
 def test_classes_are_recorded_and_archived(tmp_path: Path) -> None:
-    file, steps = tmp_path / "cache" / "classes-a-b.jsa", Steps()
+    file, steps = tmp_path / "cache" / "classes-a-b-c.jsa", Steps()
     subject.make_archive(file, "/bin/java", steps)
     assert file.read_text() == "an archive"
     assert [path.name for path in file.parent.iterdir()] == [file.name]
@@ -53,7 +53,7 @@ def test_classes_are_recorded_and_archived(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("failing", "step"), [(1, "recorded"), (2, "archived")])
 def test_a_failed_step_leaves_nothing_and_is_reported(failing: int, step: str, tmp_path: Path) -> None:
-    file = tmp_path / "classes-a-b.jsa"
+    file = tmp_path / "classes-a-b-c.jsa"
     with pytest.raises(JobError) as caught:
         subject.make_archive(file, "/bin/java", Steps(failing))
     trace = "    a trace\n" * 4
@@ -64,11 +64,19 @@ def test_a_failed_step_leaves_nothing_and_is_reported(failing: int, step: str, t
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(JobError) as caught:
-        subject.make_archive(tmp_path / "cache" / "classes-a-b.jsa", "/bin/java", Steps())
+        subject.make_archive(tmp_path / "cache" / "classes-a-b-c.jsa", "/bin/java", Steps())
     assert str(caught.value) == (
         f"the archive of Spark's classes cannot be stored in {tmp_path / 'cache'}: File exists; "
         "set XDG_CACHE_HOME to use another folder"
     )
+
+
+def test_a_folder_of_settings_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").touch()
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr(subject, "require_java", lambda: "/bin/java")
+    with pytest.raises(JobError, match=f"^{tmp_path} has settings of Spark and precedes its jars"):
+        subject.main([])
 
 
 def test_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,11 +91,12 @@ def test_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_session_uses_the_archive(tmp_path: Path) -> None:
     def run(*arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, *arguments], env=clean_environment(), cwd=tmp_path, capture_output=True, text=True
-        )
+            [sys.executable, *arguments], env=clean_environment(), cwd=tmp_path, capture_output=True, text=True,
+            timeout=400,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    option, _, file = run("-m", "gregor.spark_jobs.cli", "archive").strip().strip('"').partition("=")
-    assert option == "-XX:SharedArchiveFile"
-    assert file in run("-c", SESSION)
+    option, *_ = run("-m", "gregor.spark_jobs.cli", "archive").split()
+    assert option.startswith("-XX:SharedArchiveFile=")
+    assert option.partition("=")[2] in run("-c", SESSION)

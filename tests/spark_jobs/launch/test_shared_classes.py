@@ -55,9 +55,9 @@ def test_each_installation_has_its_own_archive(home: Path, java: Path, tmp_path:
 def test_the_option_names_the_archive_that_is_there(home: Path, java: Path, tmp_path: Path) -> None:
     assert subject.archive_options() == ""
     file = made(home, java, tmp_path / "cache")
-    assert subject.archive_options() == f"-XX:SharedArchiveFile={file}"
+    assert subject.archive_options() == f"-XX:SharedArchiveFile={file} {subject.QUIET}"
     spaced = made(home, java, tmp_path / "a cache")
-    assert subject.archive_options(tmp_path / "a cache") == f'"-XX:SharedArchiveFile={spaced}"'
+    assert subject.archive_options(tmp_path / "a cache") == f'"-XX:SharedArchiveFile={spaced}" {subject.QUIET}'
     os.utime(java, (1, 1))
     assert subject.archive_options() == ""
 
@@ -78,20 +78,35 @@ def test_no_option_without_spark_or_java(monkeypatch: pytest.MonkeyPatch, home: 
 def test_options_with_an_archive_keep_it(home: Path, java: Path, tmp_path: Path) -> None:
     assert subject.combined("", "") == ""
     assert subject.combined("-Xmx1g", "", "-Da=b") == "-Xmx1g -Da=b"
-    option = f"-XX:SharedArchiveFile={made(home, java, tmp_path / 'cache')}"
+    option = f"-XX:SharedArchiveFile={made(home, java, tmp_path / 'cache')} {subject.QUIET}"
     assert subject.combined() == option
     assert subject.combined("-Xmx1g", "-Da=b") == f"{option} -Xmx1g -Da=b"
-    for given in ("-XX:SharedArchiveFile=/other.jsa", "-Xshare:off"):
+    for given in ("-XX:SharedArchiveFile=/other.jsa", "-Xshare:off", "-XX:+UseZGC"):
         assert subject.combined("-Xmx1g", given) == f"-Xmx1g {given}"
 
 
-def test_archives_of_an_earlier_java_are_removed(home: Path, java: Path, tmp_path: Path) -> None:
+def test_archives_of_earlier_jars_in_the_same_place_are_removed(home: Path, java: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     earlier = made(home, java, cache)
+    os.utime(home / "jars", (1, 1))
+    of_another_java = made(home, java, cache)
     os.utime(java, (1, 1))
     now = made(home, java, cache)
-    of_another_spark = cache / "classes-0123456789-0123456789.jsa"
+    of_another_spark = cache / "classes-0123456789-0123456789-0123456789.jsa"
     of_another_spark.write_text("an archive")
     subject.remove_earlier(now)
-    assert sorted(cache.iterdir()) == sorted([now, of_another_spark])
+    assert sorted(cache.iterdir()) == sorted([now, of_another_java, of_another_spark])
     assert not earlier.exists()
+
+
+def test_no_archive_behind_a_folder_of_settings(
+    home: Path, java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(home, java, tmp_path / "cache")
+    (home / "conf").mkdir()
+    assert subject.settings_folder(home, {}) is None and subject.archive_options() != ""
+    (home / "conf" / "spark-defaults.conf").touch()
+    assert subject.settings_folder(home, {}) == home / "conf" and subject.archive_options() == ""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "empty"))
+    assert subject.archive_options() != ""

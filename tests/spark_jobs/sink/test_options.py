@@ -59,10 +59,14 @@ def test_option_that_cannot_be_obeyed_is_refused(key: str, value: str, complaint
 
 
 def test_settings_without_an_effect_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    at_least_once(SERVERS | {"topic": "t", "kafka.linger.ms": "5", "kafka.batch.size": "1000"})
+    at_least_once(
+        SERVERS
+        | {"topic": "t", "kafka.linger.ms": "5", "kafka.batch.size": "1000", "kafka.isolation.level": "read_committed"}
+    )
     assert [record.getMessage() for record in caplog.records] == [
+        "kafka.isolation.level has no effect on what the sink writes: it is a setting of consumers.",
         "kafka.linger.ms has no effect on what the sink writes: each task sends a batch when it is full, and its last "
-        "ones at its end."
+        "ones at its end.",
     ]
     with pytest.raises(JobError, match="kafka.linger.m is no setting .* the nearest name is kafka.linger.ms"):
         exactly_once("id", SERVERS | {"kafka.linger.m": "5"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -186,6 +187,14 @@ def test_the_folder_of_a_stopped_broker_needs_no_servers() -> None:
     assert (made.folder, made.settings.bootstrap_servers) == ("/data", ())
     assert made.settings.read_committed
     assert options().folder is None
+
+
+def test_a_folder_has_its_absolute_path_in_tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given, folder in (("data", f"{tmp_path}/data"), ("file:///var/data", "/var/data"), ("/a:b", "/a:b")):
+        assert SourceOptions.from_options({"path": given, "subscribe": "t"}, False).folder == folder
+    with pytest.raises(JobError, match="^path='hdfs://host/data' is no folder of this machine"):
+        SourceOptions.from_options({"path": "hdfs://host/data", "subscribe": "t"}, False)
 
 
 def test_bootstrap_servers_are_needed() -> None:
