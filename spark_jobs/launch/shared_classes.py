@@ -27,7 +27,7 @@ def archive_file(home: Path, java: str, cache: Path | None = None) -> Path:
     """Return the place of the archive for the jars of this Spark and this java program.
 
     A Spark or a Java that has been installed anew has another one: a JVM does not use an archive of other jars or of
-    another build. The name begins with the place of the jars, see `remove_earlier`.
+    another build. The name begins with their folder, see `remove_earlier`.
     """
     jars, program = home / "jars", Path(java).resolve()
     parts = _digest(str(jars)), _digest(_state(jars)), _digest(f"{program} {_state(program)}")
@@ -80,7 +80,7 @@ def combined(*options: str) -> str:
 
 def remove_earlier(file: Path) -> None:
     """Remove the archives of jars that were in the same place before."""
-    _, place, state, _ = file.stem.split("-")
-    for other in file.parent.glob(f"classes-{place}-*.jsa"):
+    _, folder, state, _ = file.stem.split("-")
+    for other in file.parent.glob(f"classes-{folder}-*.jsa"):
         if f"-{state}-" not in other.name:
             other.unlink(missing_ok=True)
