@@ -33,7 +33,7 @@ class BrokerPasswords:
 
     async def decoded(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return the settings of a node with their passwords in clear. One that cannot be decrypted is left out, and
-        named in the log."""
+        named in the log; the node keeps it."""
         found = dict(texts)
         for key in self._keys(texts):
             try:
@@ -42,7 +42,7 @@ class BrokerPasswords:
                 del found[key]
                 _log.error(
                     "The dynamic setting %s of this broker is ignored, because its password cannot be decrypted: %s."
-                    " Check %s (and %s after a change of it), or set the password again.",
+                    " The store keeps it. Check %s (and %s after a change of it), or set the password again.",
                     *(key, error, SECRET, OLD_SECRET),
                 )
         self._known = {text: clear for text, clear in self._known.items() if text in texts.values()}

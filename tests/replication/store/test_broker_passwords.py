@@ -8,7 +8,9 @@ import pytest
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
-from gregor.replication.admin.configs import BROKERS, ConfigAdmin, replacement
+from gregor.config.tables.broker_keys import BROKER_KEYS
+from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
+from gregor.replication.admin.configs import BROKERS, ConfigAdmin, Edit, incremental, replacement
 from gregor.replication.store import nodes
 from gregor.replication.store.embedded import EmbeddedStore
 from gregor.replication.store.registration import make_persistent_nodes
@@ -16,6 +18,7 @@ from gregor.replication.store.topic_configs import TopicConfigs
 from tests.replication.fakes import HandClock, on_loop
 
 KEY = "listener.name.plaintext.ssl.keystore.password"
+OTHER_KEY = "listener.name.plaintext.ssl.truststore.password"
 PATH = nodes.config_path("brokers", "3")
 
 
@@ -152,4 +155,37 @@ async def test_password_that_cannot_be_decrypted_is_named_and_the_rest_applies(
         (line,) = [one.getMessage() for one in caplog.records if KEY in one.getMessage()]
         assert reason in line
         assert "hunter2" not in line
+    await store.close()
+
+
+@pytest.mark.parametrize("zookeeper", ["localhost:2181", ""])
+@pytest.mark.parametrize("secret", [{}, {"secret": "two"}])
+@on_loop
+async def test_password_that_cannot_be_decrypted_stays_in_the_node_through_other_changes(
+    tmp_path: Path, zookeeper: str, secret: dict[str, str]
+) -> None:
+    def change(key: str, operation: ConfigOperation, value: str | None = None) -> Edit:
+        return incremental([ConfigChange(key, operation, value)], BROKER_KEYS)
+
+    store = await opened(tmp_path)
+    right = Broker(store, zookeeper, secret="one")
+    await right.admin.alter(BROKERS, "3", replacement({KEY: "hunter2", OTHER_KEY: "hunter3"}))
+    first = await right.stored()
+    broker = Broker(store, zookeeper, **secret)
+    await broker.configs.refresh_broker()
+    await broker.admin.alter(BROKERS, "3", change("message.max.bytes", ConfigOperation.SET, "7"))
+    assert await broker.stored() == {**first, "message.max.bytes": "7"}
+    assert (broker.password, broker.config["message.max.bytes"]) == (None, 7)
+    again = Broker(store, zookeeper, secret="one")
+    await again.configs.refresh_broker()
+    assert (again.password, again.config["message.max.bytes"]) == ("hunter2", 7)
+
+    await broker.admin.alter(BROKERS, "3", change(OTHER_KEY, ConfigOperation.DELETE))
+    assert await broker.stored() == {KEY: first[KEY], "message.max.bytes": "7"}
+    if secret or not zookeeper:  # else a password is refused
+        await broker.admin.alter(BROKERS, "3", change(KEY, ConfigOperation.SET, "other"))
+        assert broker.password == "other" and (await broker.stored())[KEY] != first[KEY]
+    await store.set(PATH, nodes.encode_config(first))
+    await broker.admin.alter(BROKERS, "3", replacement({"message.max.bytes": "8"}))
+    assert await broker.stored() == {"message.max.bytes": "8"}
     await store.close()
