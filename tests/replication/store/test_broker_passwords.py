@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from gregor.config.tables.broker_keys import BROKER_KEYS
 from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
 from gregor.replication.admin.configs import BROKERS, ConfigAdmin, Edit, incremental, replacement
 from gregor.replication.store import nodes
-from gregor.replication.store.embedded import EmbeddedStore
+from gregor.replication.store.embedded import RESERVED_BYTES, EmbeddedStore
 from gregor.replication.store.registration import make_persistent_nodes
 from gregor.replication.store.topic_configs import TopicConfigs
 from tests.replication.fakes import HandClock, on_loop
@@ -95,6 +97,17 @@ def files_with(folder: Path, text: str) -> list[str]:
     return [path.name for path in folder.glob("store*") if text.encode() in path.read_bytes()]
 
 
+def rewrite_without_erasure(folder: Path, *passwords: str) -> None:
+    """Write the node with one password after the other as an SQLite does that leaves replaced rows in its file."""
+    connection = sqlite3.connect(folder / "store", isolation_level=None)
+    connection.execute("PRAGMA secure_delete = OFF")
+    for password in passwords:
+        connection.execute("DELETE FROM node WHERE path = ?", (PATH,))
+        row = (PATH, nodes.encode_config({KEY: password}), 0, 1, 0, 0)
+        connection.execute("INSERT INTO node VALUES (?, ?, ?, ?, ?, ?)", row)
+    connection.close()
+
+
 @on_loop
 async def test_private_key_in_the_embedded_store_is_encrypted_where_there_is_a_secret(tmp_path: Path) -> None:
     key, pem = "listener.name.plaintext.ssl.keystore.key", "-----BEGIN PRIVATE KEY----- MIIE -----END PRIVATE KEY-----"
@@ -117,26 +130,49 @@ async def test_private_key_in_the_embedded_store_is_encrypted_where_there_is_a_s
 async def test_passwords_in_the_embedded_store_from_before_the_secret_are_encrypted_at_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     store = await opened(tmp_path)
     before = Broker(store, zookeeper="")
     await before.admin.alter(BROKERS, "3", replacement({KEY: "hunter2, once:more"}))
     assert (await before.stored())[KEY] == before.password == "hunter2, once:more"
     await store.close()
-    assert files_with(tmp_path, "hunter2")
+    rewrite_without_erasure(tmp_path, "replaced-1" * 1000, "replaced-2" * 10, "hunter2, once:more")
+    assert files_with(tmp_path, "hunter2") == files_with(tmp_path, "replaced-1") == ["store"]
     store = await opened(tmp_path)
+    for number in range(50):  # the log has pages with the password, too
+        await store.create(f"{PATH}{number}")
+    assert "store-wal" in files_with(tmp_path, "hunter2")
     secured = Broker(store, zookeeper="", secret="one")
     await secured.configs.start()
+    assert "are encrypted with password.encoder.secret now; the old" in caplog.text
+    assert not files_with(tmp_path, "hunter2") and not files_with(tmp_path, "replaced-")
+    assert (tmp_path / "store-wal").stat().st_size >= RESERVED_BYTES
     assert secured.password == "hunter2, once:more"
     stored = await secured.stored()
     await secured.configs.start()
     assert await secured.stored() == stored
     await store.close()
-    assert not files_with(tmp_path, "hunter2")
     store = await opened(tmp_path)
     without = Broker(store, zookeeper="")
     await without.configs.start()
     assert without.password is None
     assert f"setting {KEY} of this broker is ignored" in caplog.text and "password.encoder.secret is not" in caplog.text
+    await store.close()
+
+
+@on_loop
+async def test_start_warns_of_clear_text_that_a_full_disk_keeps_in_the_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def not_erased() -> bool:
+        return False
+
+    caplog.set_level(logging.INFO)
+    store = await opened(tmp_path)
+    await Broker(store, zookeeper="").admin.alter(BROKERS, "3", replacement({KEY: "hunter2"}))
+    monkeypatch.setattr(store, "erase_replaced", not_erased)
+    await Broker(store, zookeeper="", secret="one").configs.start()
+    assert "still has them as they were before" in caplog.text and "not needed any more" not in caplog.text
     await store.close()
 
 
