@@ -60,7 +60,7 @@ class BrokerPasswords:
     async def reencoded(self, stored: Mapping[str, str]) -> dict[str, str] | None:
         """Return the content of a node after a change of the secret: what password.encoder.old.secret decrypts, and in
         the embedded store what is there in clear, is encrypted with the new one. None if nothing is."""
-        if self._config[SECRET] is None:
+        if not self._config[SECRET]:
             return None
         old = PasswordEncoder.of(self._config.__getitem__, OLD_SECRET)
         found = dict(stored)
@@ -77,7 +77,7 @@ class BrokerPasswords:
 
     @property
     def _encrypts(self) -> bool:
-        return bool(self._config["zookeeper.connect"]) or self._config[SECRET] is not None
+        return bool(self._config["zookeeper.connect"]) or bool(self._config[SECRET])
 
     def _is_clear(self, text: str) -> bool:
         return not self._config["zookeeper.connect"] and not is_encoded(text)
