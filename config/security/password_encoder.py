@@ -65,10 +65,11 @@ class PasswordEncoder:
     def of(cls, value: Callable[[str], Any], secret_key: str = SECRET) -> PasswordEncoder | None:
         """Return the encoder of a broker's settings, of which `value` gives one; None without a secret.
 
-        Raises ConfigError.
+        An empty secret encrypts nothing, as anyone could decrypt it. An empty old one still decrypts what Apache Kafka,
+        which accepts it, has encrypted. Raises ConfigError.
         """
         secret = value(secret_key)
-        if secret is None:
+        if secret is None or (secret_key == SECRET and not secret):
             return None
         key_factory, cipher = value(KEY_FACTORY) or _DEFAULT_KEY_FACTORY, value(CIPHER)
         length_bits, iterations = value(KEY_LENGTH), value(ITERATIONS)

@@ -177,15 +177,17 @@ class ConfigAdmin:
         while True:
             node = await self._store.get(path)
             stored = nodes.decode_config(b"" if node is None else node[0])
-            before = await self._broker_settings(name, stored) if entity_type == BROKERS else stored
-            after = edit(before)
+            before, unreadable = await self._broker_settings(name, stored) if entity_type == BROKERS else (stored, {})
+            after = edit({**before, **unreadable})
+            kept = {key: text for key, text in unreadable.items() if after.get(key) == text}
+            after = {key: text for key, text in after.items() if key not in kept}
             _check_sizes(after)
             self._check(entity_type, name, after)
             if entity_type == TOPICS and await self._store.exists(nodes.topic_path(name)) is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
             if validate_only or (node is None and not after):
                 return before, after
-            texts = await self._configs.passwords.encoded(after, stored) if entity_type == BROKERS else after
+            texts = await self._configs.passwords.encoded(after, stored) | kept if entity_type == BROKERS else after
             writes: list[Operation] = [Create(nodes.CONFIG_CHANGE_PREFIX, notice, sequential=True)]
             if node is None:
                 await self._make_parent(entity_type)
@@ -201,12 +203,14 @@ class ConfigAdmin:
                 # Another process altered it in the meantime: apply the edit again, to the new settings.
                 continue
 
-    async def _broker_settings(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
+    async def _broker_settings(self, name: str, stored: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         """Return the settings of a broker's node that this broker accepts, passwords in clear: others, which another or
-        older broker stored, prevent no change."""
+        older broker stored, prevent no change. Then the passwords that it cannot decrypt, as they are stored: a later
+        start with the right secret has them again, unless the edit replaces or deletes them."""
         for_all = name == nodes.DEFAULT_ENTITY
         texts = stored if for_all else await self._configs.passwords.decoded(stored)
-        return _dynamic_only(texts, for_all=for_all)
+        unreadable = {key: text for key, text in stored.items() if key not in texts}
+        return _dynamic_only(texts, for_all=for_all), unreadable
 
     async def _make_parent(self, entity_type: str) -> None:
         if entity_type not in nodes.CONFIG_TYPES:

@@ -33,7 +33,7 @@ class BrokerPasswords:
 
     async def decoded(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return the settings of a node with their passwords in clear. One that cannot be decrypted is left out, and
-        named in the log."""
+        named in the log; the node keeps it."""
         found = dict(texts)
         for key in self._keys(texts):
             try:
@@ -42,7 +42,7 @@ class BrokerPasswords:
                 del found[key]
                 _log.error(
                     "The dynamic setting %s of this broker is ignored, because its password cannot be decrypted: %s."
-                    " Check %s (and %s after a change of it), or set the password again.",
+                    " The store keeps it. Check %s (and %s after a change of it), or set the password again.",
                     *(key, error, SECRET, OLD_SECRET),
                 )
         self._known = {text: clear for text, clear in self._known.items() if text in texts.values()}
@@ -60,7 +60,7 @@ class BrokerPasswords:
     async def reencoded(self, stored: Mapping[str, str]) -> dict[str, str] | None:
         """Return the content of a node after a change of the secret: what password.encoder.old.secret decrypts, and in
         the embedded store what is there in clear, is encrypted with the new one. None if nothing is."""
-        if self._config[SECRET] is None:
+        if not self._config[SECRET]:
             return None
         old = PasswordEncoder.of(self._config.__getitem__, OLD_SECRET)
         found = dict(stored)
@@ -77,7 +77,7 @@ class BrokerPasswords:
 
     @property
     def _encrypts(self) -> bool:
-        return bool(self._config["zookeeper.connect"]) or self._config[SECRET] is not None
+        return bool(self._config["zookeeper.connect"]) or bool(self._config[SECRET])
 
     def _is_clear(self, text: str) -> bool:
         return not self._config["zookeeper.connect"] and not is_encoded(text)

@@ -78,6 +78,8 @@ class EmbeddedStore:
         self._failure: StoreFailed | None = None
         self._closing = False
         self._rolled_back = threading.Event()
+        self._erasure_due = False
+        """Set on the loop, and cleared by the store's thread before it answers the write that it was done with."""
 
     @property
     def is_connected(self) -> bool:
@@ -170,6 +172,12 @@ class EmbeddedStore:
         await committed
         return change.results
 
+    async def erase_replaced(self) -> bool:
+        self._erasure_due = True
+        with suppress(StoreFull):
+            await self.multi(())
+        return not self._erasure_due
+
     def _disk_full(self, jobs: list[_Job]) -> None:
         """Roll back the changes that are in the tree and not in the file, the latest first: nothing is lost."""
         with suppress(queue.Empty):
@@ -236,6 +244,8 @@ class EmbeddedStore:
             if jobs and failure is None:
                 try:
                     if self._stored(connection, jobs):
+                        if self._erasure_due:
+                            self._erasure_due = not self._erased(connection)
                         loop.call_soon_threadsafe(self._committed, jobs)
                     else:
                         self._rolled_back.clear()
@@ -270,7 +280,9 @@ class EmbeddedStore:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-            connection.execute("PRAGMA secure_delete = ON")  # of a password that is encrypted later nothing stays
+            # Of what is replaced or deleted from now on nothing stays in the file itself. The log, and free space of a
+            # file from before, may still have it: see `_erased`.
+            connection.execute("PRAGMA secure_delete = ON")
             connection.execute("BEGIN IMMEDIATE")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version == 0:
@@ -318,6 +330,21 @@ class EmbeddedStore:
             if not _is_full(error):
                 raise
             return False
+        return True
+
+    def _erased(self, connection: sqlite3.Connection) -> bool:
+        """Build the file anew of its present rows, and begin the log anew; False if the disk is full. Both change no
+        row, and the file is complete after a crash at any moment."""
+        try:
+            connection.execute("PRAGMA temp_store = MEMORY")  # the copy is not written to a folder of temporary files
+            connection.execute("VACUUM")
+            (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.OperationalError as error:
+            if not _is_full(error):
+                raise
+            return False
+        assert not busy, "the lock is exclusive"
+        self._reserve_log()
         return True
 
     @staticmethod

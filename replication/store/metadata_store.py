@@ -186,6 +186,10 @@ class MetadataStore(Protocol):
         """Do all operations or none, in order, each seeing the ones before it. Raises the error of the first that
         fails."""
 
+    async def erase_replaced(self) -> bool:
+        """Erase what writes have replaced or deleted from the files of this store, if it has files; what ZooKeeper's
+        servers keep of it stays. False if the disk has no room for it yet: a later write does it then."""
+
 
 def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"

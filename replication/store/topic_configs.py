@@ -93,6 +93,14 @@ class TopicConfigs:
                 await self._store.set(path, encode_config(texts), node[1].version)
             except (BadVersion, NoNode):
                 continue  # a tool has altered the settings in the meantime
+            if not await self._store.erase_replaced():
+                _log.warning(
+                    "%s: passwords are encrypted with password.encoder.secret now, but the file of the metadata store"
+                    " still has them as they were before: its disk has no room to write the file anew. Free some; then"
+                    " the next write to the store removes them.",
+                    path,
+                )
+                return
             _log.info(
                 "%s: passwords that were in clear, or encrypted with password.encoder.old.secret, are encrypted with"
                 " password.encoder.secret now; the old secret is not needed any more",

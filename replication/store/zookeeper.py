@@ -419,6 +419,9 @@ class ZooKeeperStore:
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         await self.multi([Delete(path, version)])
 
+    async def erase_replaced(self) -> bool:
+        return True
+
     async def multi(self, operations: Iterable[Operation]) -> list[Result]:
         operations = list(operations)
         doubtful = 0

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
-from gregor.replication.admin.configs import BROKERS, ConfigAdmin, replacement
+from gregor.config.security.password_encoder import CBC, PasswordEncoder
+from gregor.config.tables.broker_keys import BROKER_KEYS
+from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
+from gregor.replication.admin.configs import BROKERS, ConfigAdmin, Edit, incremental, replacement
 from gregor.replication.store import nodes
-from gregor.replication.store.embedded import EmbeddedStore
+from gregor.replication.store.embedded import RESERVED_BYTES, EmbeddedStore
 from gregor.replication.store.registration import make_persistent_nodes
 from gregor.replication.store.topic_configs import TopicConfigs
 from tests.replication.fakes import HandClock, on_loop
 
 KEY = "listener.name.plaintext.ssl.keystore.password"
+OTHER_KEY = "listener.name.plaintext.ssl.truststore.password"
 PATH = nodes.config_path("brokers", "3")
 
 
@@ -92,6 +98,17 @@ def files_with(folder: Path, text: str) -> list[str]:
     return [path.name for path in folder.glob("store*") if text.encode() in path.read_bytes()]
 
 
+def rewrite_without_erasure(folder: Path, *passwords: str) -> None:
+    """Write the node with one password after the other as an SQLite does that leaves replaced rows in its file."""
+    connection = sqlite3.connect(folder / "store", isolation_level=None)
+    connection.execute("PRAGMA secure_delete = OFF")
+    for password in passwords:
+        connection.execute("DELETE FROM node WHERE path = ?", (PATH,))
+        row = (PATH, nodes.encode_config({KEY: password}), 0, 1, 0, 0)
+        connection.execute("INSERT INTO node VALUES (?, ?, ?, ?, ?, ?)", row)
+    connection.close()
+
+
 @on_loop
 async def test_private_key_in_the_embedded_store_is_encrypted_where_there_is_a_secret(tmp_path: Path) -> None:
     key, pem = "listener.name.plaintext.ssl.keystore.key", "-----BEGIN PRIVATE KEY----- MIIE -----END PRIVATE KEY-----"
@@ -114,26 +131,67 @@ async def test_private_key_in_the_embedded_store_is_encrypted_where_there_is_a_s
 async def test_passwords_in_the_embedded_store_from_before_the_secret_are_encrypted_at_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     store = await opened(tmp_path)
     before = Broker(store, zookeeper="")
     await before.admin.alter(BROKERS, "3", replacement({KEY: "hunter2, once:more"}))
     assert (await before.stored())[KEY] == before.password == "hunter2, once:more"
     await store.close()
-    assert files_with(tmp_path, "hunter2")
+    rewrite_without_erasure(tmp_path, "replaced-1" * 1000, "replaced-2" * 10, "hunter2, once:more")
+    assert files_with(tmp_path, "hunter2") == files_with(tmp_path, "replaced-1") == ["store"]
     store = await opened(tmp_path)
+    for number in range(50):  # the log has pages with the password, too
+        await store.create(f"{PATH}{number}")
+    assert "store-wal" in files_with(tmp_path, "hunter2")
     secured = Broker(store, zookeeper="", secret="one")
     await secured.configs.start()
+    assert "are encrypted with password.encoder.secret now; the old" in caplog.text
+    assert not files_with(tmp_path, "hunter2") and not files_with(tmp_path, "replaced-")
+    assert (tmp_path / "store-wal").stat().st_size >= RESERVED_BYTES
     assert secured.password == "hunter2, once:more"
     stored = await secured.stored()
     await secured.configs.start()
     assert await secured.stored() == stored
     await store.close()
-    assert not files_with(tmp_path, "hunter2")
     store = await opened(tmp_path)
     without = Broker(store, zookeeper="")
     await without.configs.start()
     assert without.password is None
     assert f"setting {KEY} of this broker is ignored" in caplog.text and "password.encoder.secret is not" in caplog.text
+    await store.close()
+
+
+@on_loop
+async def test_empty_secret_encrypts_nothing_and_an_empty_old_one_decrypts(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    broker = Broker(store, zookeeper="", secret="")
+    await broker.admin.alter(BROKERS, "3", replacement({KEY: "hunter2"}))
+    assert (await broker.stored())[KEY] == broker.password == "hunter2"
+    await broker.configs.start()
+    assert (await broker.stored())[KEY] == broker.password == "hunter2"
+    of_kafka = PasswordEncoder("", "PBKDF2WithHmacSHA512", CBC, 128, 1024).encode("hunter3")
+    await store.set(PATH, nodes.encode_config({KEY: of_kafka}))
+    await broker.configs.refresh_broker()
+    assert broker.password is None
+    rotated = Broker(store, zookeeper="", secret="one", old_secret="")
+    await rotated.configs.start()
+    assert rotated.password == "hunter3" and (await rotated.stored())[KEY] != of_kafka
+    await store.close()
+
+
+@on_loop
+async def test_start_warns_of_clear_text_that_a_full_disk_keeps_in_the_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def not_erased() -> bool:
+        return False
+
+    caplog.set_level(logging.INFO)
+    store = await opened(tmp_path)
+    await Broker(store, zookeeper="").admin.alter(BROKERS, "3", replacement({KEY: "hunter2"}))
+    monkeypatch.setattr(store, "erase_replaced", not_erased)
+    await Broker(store, zookeeper="", secret="one").configs.start()
+    assert "still has them as they were before" in caplog.text and "not needed any more" not in caplog.text
     await store.close()
 
 
@@ -152,4 +210,37 @@ async def test_password_that_cannot_be_decrypted_is_named_and_the_rest_applies(
         (line,) = [one.getMessage() for one in caplog.records if KEY in one.getMessage()]
         assert reason in line
         assert "hunter2" not in line
+    await store.close()
+
+
+@pytest.mark.parametrize("zookeeper", ["localhost:2181", ""])
+@pytest.mark.parametrize("secret", [{}, {"secret": "two"}])
+@on_loop
+async def test_password_that_cannot_be_decrypted_stays_in_the_node_through_other_changes(
+    tmp_path: Path, zookeeper: str, secret: dict[str, str]
+) -> None:
+    def change(key: str, operation: ConfigOperation, value: str | None = None) -> Edit:
+        return incremental([ConfigChange(key, operation, value)], BROKER_KEYS)
+
+    store = await opened(tmp_path)
+    right = Broker(store, zookeeper, secret="one")
+    await right.admin.alter(BROKERS, "3", replacement({KEY: "hunter2", OTHER_KEY: "hunter3"}))
+    first = await right.stored()
+    broker = Broker(store, zookeeper, **secret)
+    await broker.configs.refresh_broker()
+    await broker.admin.alter(BROKERS, "3", change("message.max.bytes", ConfigOperation.SET, "7"))
+    assert await broker.stored() == {**first, "message.max.bytes": "7"}
+    assert (broker.password, broker.config["message.max.bytes"]) == (None, 7)
+    again = Broker(store, zookeeper, secret="one")
+    await again.configs.refresh_broker()
+    assert (again.password, again.config["message.max.bytes"]) == ("hunter2", 7)
+
+    await broker.admin.alter(BROKERS, "3", change(OTHER_KEY, ConfigOperation.DELETE))
+    assert await broker.stored() == {KEY: first[KEY], "message.max.bytes": "7"}
+    if secret or not zookeeper:  # else a password is refused
+        await broker.admin.alter(BROKERS, "3", change(KEY, ConfigOperation.SET, "other"))
+        assert broker.password == "other" and (await broker.stored())[KEY] != first[KEY]
+    await store.set(PATH, nodes.encode_config(first))
+    await broker.admin.alter(BROKERS, "3", replacement({"message.max.bytes": "8"}))
+    assert await broker.stored() == {"message.max.bytes": "8"}
     await store.close()

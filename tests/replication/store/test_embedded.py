@@ -85,6 +85,8 @@ async def test_random_writes_survive_a_crash_at_any_moment(tmp_path: Path) -> No
                 await store.multi(operations)
             except StoreError:
                 assert await dump(store) == before
+        if round_ % 4 == 3:
+            assert await store.erase_replaced()
         expected = await dump(store)
         crashed = tmp_path / str(round_)
         crashed.mkdir()
@@ -149,11 +151,12 @@ async def test_a_failing_watch_does_not_stop_the_others(tmp_path: Path, caplog: 
 
 
 class Disk:
-    """The disk under SQLite: its transactions end with `error`, if there is one."""
+    """The disk under SQLite: its transactions end with `error`, its VACUUM with `vacuum_error`, if there is one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         disk = self
         self.error: sqlite3.Error | None = None
+        self.vacuum_error: sqlite3.Error | None = None
 
         class Connection(sqlite3.Connection):
             def executemany(self, *arguments: Any) -> sqlite3.Cursor:
@@ -161,11 +164,21 @@ class Disk:
                     raise disk.error
                 return super().executemany(*arguments)
 
+            def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
+                if disk.vacuum_error is not None and statement == "VACUUM":
+                    raise disk.vacuum_error
+                return super().execute(statement, *arguments)
+
         monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Connection))
 
     def fill(self) -> None:
-        self.error = sqlite3.OperationalError("database or disk is full")
-        self.error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        self.error = self.full()
+
+    @staticmethod
+    def full() -> sqlite3.Error:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        return error
 
 
 @on_loop
@@ -220,6 +233,38 @@ async def test_writes_to_a_full_disk_are_rolled_back_and_can_be_repeated(
     disk.error = None
     await store.create("/a")
     assert await store.create("/a/n-", sequential=True) == "/a/n-0000000000"
+    after = await dump(store)
+    await store.close()
+    again = await opened(tmp_path)
+    assert await dump(again) == after
+    await again.close()
+
+
+@on_loop
+async def test_replaced_data_is_erased_once_a_full_disk_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    store = await opened(tmp_path)
+    store.on_failed.append(lambda failure: pytest.fail(str(failure)))
+
+    def has_replaced() -> bool:
+        return any(b"replaced" in path.read_bytes() for path in files_in(tmp_path))
+
+    await store.create("/a", b"replaced")
+    await store.set("/a", b"new")
+    disk.fill()
+    assert not await store.erase_replaced()
+    disk.error, disk.vacuum_error = None, disk.full()
+    assert not await store.erase_replaced()
+    await store.create("/b")
+    assert has_replaced()
+    disk.vacuum_error = None
+    await store.create("/c")
+    assert not has_replaced()
+    await store.set("/c", b"replaced")
+    await store.set("/c", b"new")
+    assert has_replaced() and await store.erase_replaced() and not has_replaced()
     after = await dump(store)
     await store.close()
     again = await opened(tmp_path)
