@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.processes import BrokerProcess
+from tests.support.sampling import of_the_day
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates
@@ -56,6 +58,24 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One gregor broker for the whole session; tests on it use topic and group names of their own."""
     with BrokerProcess(tmp_path_factory.mktemp("broker"), OF_THE_SESSION) as running:
         yield running
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the tests of a file that are marked by_day(COUNT), leave so many; other ones on other days."""
+    if config.getoption("--every-case"):
+        return
+    by_file: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("by_day") is not None:
+            by_file.setdefault(item.location[0], []).append(item)
+    left_out: list[pytest.Item] = []
+    for found in by_file.values():
+        mark = found[0].get_closest_marker("by_day")
+        assert mark is not None
+        kept = of_the_day(found, min(mark.args[0], len(found)), datetime.datetime.now(datetime.UTC).date())
+        left_out += [item for item in found if item not in kept]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session")
