@@ -181,7 +181,7 @@ class BrokerConfig:
                 and definition is not None
                 and definition.sensitive
                 and self.dynamic_texts.get(key) != text
-                and self["password.encoder.secret"] is None
+                and not self["password.encoder.secret"]
             ):
                 raise ConfigError(
                     key,
@@ -329,6 +329,8 @@ class BrokerConfig:
                 from gregor.config.security.password_encoder import PasswordEncoder  # most brokers need no cipher
 
                 PasswordEncoder.of(self.__getitem__, secret_key)
+        if self._values["password.encoder.secret"] == "":
+            self.warnings.append("password.encoder.secret is empty and counts as not set: give it a text, or remove it")
 
     def _resolve_log_dirs(self) -> list[str]:
         key, dirs = self.first_set(("log.dirs", "log.dir"))

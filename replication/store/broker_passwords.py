@@ -60,7 +60,7 @@ class BrokerPasswords:
     async def reencoded(self, stored: Mapping[str, str]) -> dict[str, str] | None:
         """Return the content of a node after a change of the secret: what password.encoder.old.secret decrypts, and in
         the embedded store what is there in clear, is encrypted with the new one. None if nothing is."""
-        if self._config[SECRET] is None:
+        if not self._config[SECRET]:
             return None
         old = PasswordEncoder.of(self._config.__getitem__, OLD_SECRET)
         found = dict(stored)
@@ -77,7 +77,13 @@ class BrokerPasswords:
 
     @property
     def _encrypts(self) -> bool:
-        return bool(self._config["zookeeper.connect"]) or self._config[SECRET] is not None
+        return bool(self._config["zookeeper.connect"]) or bool(self._config[SECRET])
+
+    @property
+    def _encoder(self) -> PasswordEncoder | None:
+        """None also for an empty secret: anyone could decrypt what it encrypts. An empty old one is used, as Apache
+        Kafka accepts it and may have encrypted with it."""
+        return PasswordEncoder.of(self._config.__getitem__) if self._config[SECRET] else None
 
     def _is_clear(self, text: str) -> bool:
         return not self._config["zookeeper.connect"] and not is_encoded(text)
@@ -91,14 +97,14 @@ class BrokerPasswords:
         if self._is_clear(text):
             return text
         if text not in self._known:
-            encoder = PasswordEncoder.of(self._config.__getitem__)
+            encoder = self._encoder
             if encoder is None:
                 raise ValueError(f"{SECRET} is not set")
             self._known[text] = await self._on_thread(encoder.decode, text)
         return self._known[text]
 
     async def _encoded(self, clear: str) -> str:
-        encoder = PasswordEncoder.of(self._config.__getitem__)
+        encoder = self._encoder
         assert encoder is not None, "BrokerConfig.check_dynamic has refused it"
         text = await self._on_thread(encoder.encode, clear)
         self._known[text] = clear

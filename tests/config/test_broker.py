@@ -276,4 +276,8 @@ def test_secret_is_not_stored_in_zookeeper_in_clear() -> None:
     with pytest.raises(ConfigError, match="set password.encoder.secret in the properties file") as refusal:
         BrokerConfig({"zookeeper.connect": "localhost:2181"}).check_dynamic({key: "hunter2"}, {})
     assert "hunter2" not in str(refusal.value)
+    empty = BrokerConfig({"zookeeper.connect": "localhost:2181", "password.encoder.secret": ""})
+    assert [one for one in empty.warnings if "password.encoder.secret is empty" in one]
+    with pytest.raises(ConfigError, match="set password.encoder.secret in the properties file"):
+        empty.check_dynamic({key: "hunter2"}, {})
     assert BrokerConfig().check_dynamic({key: "hunter2"}, {}).listener_setting("plaintext", "ssl.keystore.password")

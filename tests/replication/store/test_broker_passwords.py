@@ -10,6 +10,7 @@ import pytest
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
+from gregor.config.security.password_encoder import CBC, PasswordEncoder
 from gregor.config.tables.broker_keys import BROKER_KEYS
 from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
 from gregor.replication.admin.configs import BROKERS, ConfigAdmin, Edit, incremental, replacement
@@ -157,6 +158,24 @@ async def test_passwords_in_the_embedded_store_from_before_the_secret_are_encryp
     await without.configs.start()
     assert without.password is None
     assert f"setting {KEY} of this broker is ignored" in caplog.text and "password.encoder.secret is not" in caplog.text
+    await store.close()
+
+
+@on_loop
+async def test_empty_secret_encrypts_nothing_and_an_empty_old_one_decrypts(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    broker = Broker(store, zookeeper="", secret="")
+    await broker.admin.alter(BROKERS, "3", replacement({KEY: "hunter2"}))
+    assert (await broker.stored())[KEY] == broker.password == "hunter2"
+    await broker.configs.start()
+    assert (await broker.stored())[KEY] == broker.password == "hunter2"
+    of_kafka = PasswordEncoder("", "PBKDF2WithHmacSHA512", CBC, 128, 1024).encode("hunter3")
+    await store.set(PATH, nodes.encode_config({KEY: of_kafka}))
+    await broker.configs.refresh_broker()
+    assert broker.password is None
+    rotated = Broker(store, zookeeper="", secret="one", old_secret="")
+    await rotated.configs.start()
+    assert rotated.password == "hunter3" and (await rotated.stored())[KEY] != of_kafka
     await store.close()
 
 
