@@ -79,6 +79,12 @@ class BrokerPasswords:
     def _encrypts(self) -> bool:
         return bool(self._config["zookeeper.connect"]) or bool(self._config[SECRET])
 
+    @property
+    def _encoder(self) -> PasswordEncoder | None:
+        """None also for an empty secret: anyone could decrypt what it encrypts. An empty old one is used, as Apache
+        Kafka accepts it and may have encrypted with it."""
+        return PasswordEncoder.of(self._config.__getitem__) if self._config[SECRET] else None
+
     def _is_clear(self, text: str) -> bool:
         return not self._config["zookeeper.connect"] and not is_encoded(text)
 
@@ -91,14 +97,14 @@ class BrokerPasswords:
         if self._is_clear(text):
             return text
         if text not in self._known:
-            encoder = PasswordEncoder.of(self._config.__getitem__)
+            encoder = self._encoder
             if encoder is None:
                 raise ValueError(f"{SECRET} is not set")
             self._known[text] = await self._on_thread(encoder.decode, text)
         return self._known[text]
 
     async def _encoded(self, clear: str) -> str:
-        encoder = PasswordEncoder.of(self._config.__getitem__)
+        encoder = self._encoder
         assert encoder is not None, "BrokerConfig.check_dynamic has refused it"
         text = await self._on_thread(encoder.encode, clear)
         self._known[text] = clear
