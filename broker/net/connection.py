@@ -256,8 +256,8 @@ class Connection(asyncio.BufferedProtocol):
     # ---- authentication -------------------------------------------------------------------------------------------
 
     def _begin_session(self) -> None:
-        """Begin the authentication. Not before the end of a delay: the limits of time and number are for what the client
-        does, and no request of it is dispatched until then."""
+        """Begin the authentication; after a delay, so that its limits of time and number are for what the client does.
+        No request is dispatched before."""
         security = self._broker.security
         if security is None:
             return
