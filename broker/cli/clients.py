@@ -28,7 +28,7 @@ def clients(**given: Any) -> int:
     rows = sorted(
         [
             *(answer[name] for name in ("client_id", "topic", "partition", "offset", "lag")),
-            "-" if answer["lag_s"] is None else f"{answer['lag_s']:.3f}",
+            "-" if (lag_s := answer.get("lag_s")) is None else f"{lag_s:.3f}",  # earlier brokers send none
         ]
         for answer in exchange(given, {"command": "clients"})
         if (not ids or answer["client_id"] in ids) and (not topics or answer["topic"] in topics)

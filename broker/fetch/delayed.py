@@ -92,14 +92,13 @@ class WaitingFetch(Deferred[FetchResponse], ABC):
     def _fetched(self, fetch: asyncio.Task[None]) -> None:
         self._fetch = None
         if not fetch.cancelled() and (error := fetch.exception()) is not None:
-            # Each names the file, in the folder of its partition.
-            missing = "; ".join(map(str, self._read.missing))
+            # Not an OSError: the next `collect` reports those. Each of `missing` names the folder of its partition.
             logger.error(
-                "data of a waiting Fetch%s cannot be read from the disk: %s; the read is repeated, check the disk if"
-                " this line comes again: %s",
+                "a waiting Fetch%s failed unexpectedly to read data into memory: %r; the read is repeated, and the"
+                " client waits for it; if this line comes again, report it as a bug of the broker: %s",
                 self.whose,
                 error,
-                missing,
+                "; ".join(map(str, self._read.missing)),
                 exc_info=error,
             )
         self._read_again(False)

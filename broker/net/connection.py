@@ -32,7 +32,6 @@ from gregor.protocol.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from gregor.broker.net.context import ConnectionContext
-    from gregor.broker.security.authentication import Authentication
     from gregor.broker.security.session import SaslSession
     from gregor.protocol.principal import Principal
 
@@ -116,9 +115,14 @@ class Connection(asyncio.BufferedProtocol):
         if delay_s > 0:
             # Not `pause_reading`: uvloop begins to read when this method returns, even after a pause.
             self.hold()
-            loop.call_later(delay_s, self.end_hold)
-        if self._broker.security is not None:
-            self._begin_session(self._broker.security.authentication)
+            loop.call_later(delay_s, self._end_delay)
+        else:
+            self._begin_session()
+
+    def _end_delay(self) -> None:
+        if not self.closed:
+            self._begin_session()
+        self.end_hold()
 
     def _delay_s(self, now_s: float) -> float | None:
         return self._broker.connections.delay_s(self.listener, now_s)
@@ -251,9 +255,14 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- authentication -------------------------------------------------------------------------------------------
 
-    def _begin_session(self, authentication: Authentication) -> None:
+    def _begin_session(self) -> None:
+        """Begin the authentication; after a delay, so that its limits of time and number are for what the client does.
+        No request is dispatched before."""
+        security = self._broker.security
+        if security is None:
+            return
         try:
-            self.session = authentication.session(self, self._broker.loop)
+            self.session = security.authentication.session(self, self._broker.loop)
         except ConfigError as error:
             self.fail(f"no client can authenticate on the listener {self.listener}: {error}")
 

@@ -1,7 +1,8 @@
 """The peers of one listener whose TLS handshake or SASL exchange is unfinished, in a bounded number.
 
 Each of them costs memory before it is known to be a client. Beyond the bound the oldest ends: a client that proceeds is
-soon no stranger any more, and a peer that stops in the middle becomes the oldest.
+soon no stranger any more, and a peer that stops in the middle becomes the oldest. Those that the broker itself delays
+(max.connection.creation.rate) are added when their delay is over.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Consumers by their client ids, from the positions in their fetches: the lag also of those that commit nothing.
 
 A position is shown by the broker that the client fetches it from. It is the one of the last fetch that named the
-partition, in the last KEPT_MS: a client does not name a partition whose records it still has. Of several consumers with
-one client id, the position furthest behind is shown. The time of the first unread record is read from the log of this
-broker, once for each position.
+partition, in the last KEPT_MS: a client does not name a partition whose records it still has. Where this broker does
+not lead, only fetches of the last FETCHES_MS count: the client of a former leader has left for the present one, and
+would seem further and further behind here. Of several consumers with one client id, the position furthest behind is
+shown. The time of the first unread record is read from the log of this broker, once for each position.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 KEPT_MS = 300_000
 """Kafka's default of max.poll.interval.ms: the time for which a client may be busy with what it has fetched."""
+FETCHES_MS = 10_000
+"""Well above fetch.max.wait.ms: the longest time between two fetches of a client that waits for records."""
 MAX_POSITIONS = 10_000
 """More are not shown: clients choose their ids."""
 _LABELS = ("client_id", "topic", "partition")
@@ -86,34 +89,39 @@ class ClientPositions:
         self._clock_ms = clock_ms
         self._remembered: dict[_Key, tuple[int, int]] = {}
         """Positions of fetches outside of sessions, each of which names some of the partitions; and when."""
-        self._times_ms: dict[Position, int] = {}
-        """Those of the first unread records at the positions that were read last."""
+        self._times_ms: dict[Position, int | None] = {}
+        """Those of the first unread records at the positions that were read last, None where one is not known."""
 
     def read(self) -> Steps[list[ClientPosition]]:
         """Return the positions in the partitions of this broker."""
         found = []
         positions = yield from self._positions()
-        known, self._times_ms = self._times_ms, {}
+        known = self._times_ms
+        times_ms: dict[Position, int | None] = {}
         for count, (key, offset) in enumerate(positions.items(), 1):
             partition = self._replicas.get(*key[1:])
-            if partition is not None and partition.log is not None:
-                position, lag = Position(*key[1:], offset), max(0, partition.log.high_watermark - offset)
-                time_ms = known.get(position) if lag else NO_RECORD
-                if time_ms is None:
-                    time_ms = yield from time_in_log(partition, offset)
-                found.append(ClientPosition(*key, offset, lag, self._age_s(position, time_ms)))
+            if partition is not None and (log := partition.log) is not None:
+                lag = max(0, log.high_watermark - offset)
+                time_ms: int | None = NO_RECORD
+                if lag:
+                    position = Position(*key[1:], max(offset, log.log_start_offset))
+                    if position in known:
+                        time_ms = known[position]
+                    else:
+                        time_ms = yield from time_in_log(partition, position.offset, leader_only=False)
+                    if time_ms != NO_RECORD:
+                        times_ms[position] = time_ms
+                found.append(ClientPosition(*key, offset, lag, self._age_s(time_ms)))
             if not count % ITEMS_PER_STEP:
                 yield None
+        self._times_ms = times_ms
         return found
 
-    def _age_s(self, position: Position, time_ms: int | None) -> float | None:
-        """Return the age of the first unread record, whose time is kept; 0 for a time ahead of this clock."""
+    def _age_s(self, time_ms: int | None) -> float | None:
+        """Return the age of a first unread record; 0 for a time ahead of this clock."""
         if time_ms is None:
             return None
-        if time_ms == NO_RECORD:
-            return 0.0
-        self._times_ms[position] = time_ms
-        return max(0, self._clock_ms() - time_ms) / 1000
+        return 0.0 if time_ms == NO_RECORD else max(0, self._clock_ms() - time_ms) / 1000
 
     def described(self) -> Steps[list[dict[str, Any]]]:
         """Return the positions by the names of their fields."""
@@ -121,41 +129,55 @@ class ClientPositions:
         return [position._asdict() for position in found]
 
     def _positions(self) -> Steps[dict[_Key, int]]:
-        since_ms = self._clock_ms() - KEPT_MS
+        now_ms = self._clock_ms()
+        since_ms, fetches_since_ms = now_ms - KEPT_MS, now_ms - FETCHES_MS
         found: dict[_Key, int] = {}
         for session in list(self._sessions.cache):
             if session.last_fetch_ms >= since_ms:
                 left = [one for one in session.left.values() if one.left_ms >= since_ms]
-                for block in batched([*session.partitions.values(), *left], ITEMS_PER_STEP):
-                    for key, offset in self._named(session.client_id, block):
-                        _keep(found, key, offset)
-                    yield None
+                is_quiet = session.last_fetch_ms < fetches_since_ms
+                for partitions, led_only in ((list(session.partitions.values()), is_quiet), (left, True)):
+                    for block in batched(partitions, ITEMS_PER_STEP):
+                        for key, offset in self._named(session.client_id, block, led_only):
+                            _keep(found, key, offset)
+                        yield None
             yield None
-        known, self._remembered = self._remembered, {}
+        remembered: dict[_Key, tuple[int, int]] = {}
         for client_id, partitions, at_ms in list(self._sessions.without_session.values()):
             if at_ms >= since_ms:
                 for block in batched(partitions, ITEMS_PER_STEP):
-                    for key, offset in self._named(client_id, block):
-                        before = self._remembered.get(key)
-                        if before is None or offset < before[0]:
-                            self._remembered[key] = offset, at_ms
+                    for key, offset in self._named(client_id, block, at_ms < fetches_since_ms):
+                        before = remembered.get(key)
+                        is_kept = len(remembered) < MAX_POSITIONS if before is None else offset < before[0]
+                        if is_kept:
+                            remembered[key] = offset, at_ms
                     yield None
             yield None
-        for key, (offset, at_ms) in known.items():
-            if at_ms >= since_ms and len(self._remembered) < MAX_POSITIONS:
-                self._remembered.setdefault(key, (offset, at_ms))
-        yield None
-        for key, (offset, _) in self._remembered.items():
-            _keep(found, key, offset)
+        for earlier in batched(list(self._remembered.items()), ITEMS_PER_STEP):
+            for key, (offset, at_ms) in earlier:
+                if at_ms >= since_ms and len(remembered) < MAX_POSITIONS and self._leads(key):
+                    remembered.setdefault(key, (offset, at_ms))
+            yield None
+        self._remembered = remembered
+        for each in batched(list(remembered.items()), ITEMS_PER_STEP):
+            for key, (offset, _) in each:
+                _keep(found, key, offset)
+            yield None
         return found
 
-    def _named(self, client_id: str, partitions: Iterable[FetchedPartition]) -> list[tuple[_Key, int]]:
+    def _named(self, client_id: str, partitions: Iterable[FetchedPartition], led_only: bool) -> list[tuple[_Key, int]]:
+        """Return the positions by their keys; with `led_only` those in partitions that this broker leads."""
         named = []
         for one in partitions:
             topic = one.topic or self._image.topic_name(one.topic_id)
-            if topic:
-                named.append(((client_id, topic, one.index), one.fetch_offset))
+            key = client_id, topic or "", one.index
+            if topic and (not led_only or self._leads(key)):
+                named.append((key, one.fetch_offset))
         return named
+
+    def _leads(self, key: _Key) -> bool:
+        partition = self._replicas.get(*key[1:])
+        return partition is not None and partition.is_leader
 
 
 def _keep(found: dict[_Key, int], key: _Key, offset: int) -> None:

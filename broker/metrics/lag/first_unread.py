@@ -106,7 +106,7 @@ class FirstUnread:
             if known.get(position, NO_RECORD) != NO_RECORD:
                 self._times[position] = known[position]
             elif (own := self._replicas.get(*key)) is not None and own.is_leader:
-                found = yield from time_in_log(own, position.offset)
+                found = yield from time_in_log(own, position.offset, leader_only=True)
                 if found is not None:
                     self._times[position] = found
             else:
@@ -196,14 +196,16 @@ class FirstUnread:
         return None
 
 
-def time_in_log(partition: Partition, offset: int) -> Steps[int | None]:
-    """As FirstUnread.time_ms, from the log of a partition on this broker."""
+def time_in_log(partition: Partition, offset: int, *, leader_only: bool) -> Steps[int | None]:
+    """As FirstUnread.time_ms, from the log of a partition on this broker. Each read is a step of its own. With
+    `leader_only` the time is not known once this broker no longer leads: the high watermark of a follower is behind."""
     header = memoryview(bytearray(RECORD_BATCH_OVERHEAD))
     if partition.log is not None:
         offset = max(offset, partition.log.log_start_offset)
     for _ in range(_MAX_READS):
+        yield None
         try:
-            piece = partition.read(offset, 1, waits_for_disk=False, leader_only=False)
+            piece = partition.read(offset, 1, waits_for_disk=False, leader_only=leader_only)
         except NotCached as missing:
             try:
                 yield missing.fetcher()

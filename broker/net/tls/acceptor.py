@@ -36,6 +36,7 @@ class TlsAcceptor:
         self.listener = listener
         self.tls = tls
         self._sock = sock
+        self._delayed: set[Handshake] = set()
         self._open: Strangers[Handshake] = Strangers("TLS handshakes")
         self._closed = False
         broker.loop.add_reader(sock.fileno(), self._accept)
@@ -43,11 +44,21 @@ class TlsAcceptor:
     def close(self) -> None:
         self._closed = True
         self.broker.loop.remove_reader(self._sock.fileno())
-        for handshake in self._open.present:
+        for handshake in (*self._delayed, *self._open.present):
             handshake.close()
+
+    def delay(self, handshake: Handshake) -> None:
+        """Keep a handshake that the broker delays: it does not count as unfinished until `begin`."""
+        self._delayed.add(handshake)
+
+    def begin(self, handshake: Handshake) -> None:
+        """Count a handshake as unfinished from now on."""
+        self._delayed.discard(handshake)
+        self._open.add(handshake)
 
     def discard(self, handshake: Handshake) -> None:
         """Forget a handshake that has ended."""
+        self._delayed.discard(handshake)
         self._open.discard(handshake)
 
     def _accept(self) -> None:
@@ -62,9 +73,7 @@ class TlsAcceptor:
                 self.broker.loop.call_later(_RETRY_S, self._accept_again)
                 return
             sock.setblocking(False)
-            handshake = Handshake(self, sock, str(address[0]), f"{address[0]}:{address[1]}")
-            self._open.add(handshake)
-            handshake.begin()
+            Handshake(self, sock, str(address[0]), f"{address[0]}:{address[1]}").begin()
 
     def _accept_again(self) -> None:
         if not self._closed:
@@ -97,11 +106,13 @@ class Handshake:
         if refusal is not None or delay_s is None:
             self.fail(refusal or "too many came at the same time (max.connection.creation.rate)")
         elif delay_s > 0:
+            self._acceptor.delay(self)
             self._timer = loop.call_later(delay_s, self._wait_for_bytes)
         else:
             self._wait_for_bytes()
 
     def _wait_for_bytes(self) -> None:
+        self._acceptor.begin(self)
         loop = self._acceptor.broker.loop
         self._timer = loop.call_later(HANDSHAKE_TIMEOUT_S, self._time_out)
         self._peeking = True

@@ -122,14 +122,16 @@ def test_clients(answering: Callable[[Answers], list[Any]], tmp_path: Path, caps
         lag = 100 - offset
         return {"client_id": client_id, "topic": topic, "partition": 0, "offset": offset, "lag": lag, "lag_s": lag_s}
 
-    orders = answering(
-        [position("spark", "t", 40, 1.5), position("flink", "t", 50), position("spark", "other", 60), {"end": True}]
-    )
+    of_earlier_broker = position("beam", "t", 30)
+    del of_earlier_broker["lag_s"]
+    shown = [position("spark", "t", 40, 1.5), position("flink", "t", 50), of_earlier_broker]
+    orders = answering([*shown, position("spark", "other", 60), {"end": True}])
     assert gregor.main(["clients", "--topic", "t", "--data-dir", str(tmp_path)]) == 0
     assert orders == [{"command": "clients"}]
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
         ["CLIENT-ID", "TOPIC", "PARTITION", "FETCH-OFFSET", "LAG", "LAG-SECONDS"],
+        ["beam", "t", "0", "30", "70", "-"],
         ["flink", "t", "0", "50", "50", "-"],
         ["spark", "t", "0", "40", "60", "1.500"],
     ]

@@ -205,7 +205,9 @@ def test_a_fetch_that_fails_is_told_and_the_look_follows(
     poll.read.enough = True
     answered(loop, poll)
     assert poll.answers == ["answer 1"]
-    assert "cannot be read from the disk: a bug;" in caplog.text
+    assert "failed unexpectedly to read data into memory: RuntimeError('a bug');" in caplog.text
+    assert "disk" not in caplog.records[-1].getMessage(), "its errors are reported elsewhere"
+    assert "the client waits for it" in caplog.text
     assert "a page" in caplog.text, "the partition is not named"
 
 

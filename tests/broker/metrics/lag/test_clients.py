@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from gregor.broker.fetch import sessions as fetch_sessions
 from gregor.broker.fetch.session_cache import FINAL_EPOCH, INITIAL_EPOCH
 from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.metrics.lag import clients
-from gregor.broker.metrics.lag.clients import KEPT_MS, ClientLagLines, ClientPositions
+from gregor.broker.metrics.lag.clients import FETCHES_MS, KEPT_MS, ClientLagLines, ClientPositions
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.table import FAMILIES
 from gregor.broker.server import Server
@@ -58,6 +59,7 @@ class FakePartition:
 
     def __init__(self) -> None:
         self.log = SimpleNamespace(high_watermark=END, log_start_offset=0)
+        self.is_leader = True
         self.read_offsets: list[int] = []
 
     def read(self, offset: int, _max_bytes: int, *, waits_for_disk: bool, leader_only: bool) -> Piece:
@@ -182,13 +184,24 @@ def test_seconds_are_the_age_of_the_first_record_from_the_position_on() -> None:
 
 def test_the_time_at_a_position_is_read_once() -> None:
     subject = Subject()
-    session = subject.fetch("flink", ("t", 0, 40), ("t", 1, END))
+    session = subject.fetch("flink", ("t", 0, 40), ("t", 1, END), ("t", 2, OLD - 1))
     for _ in range(3):
         assert len(subject.shown(SECONDS)) == 2
-    assert subject.partition.read_offsets == [40]
+    assert subject.partition.read_offsets == [40, OLD - 1], "also that the time is not known is kept"
     subject.fetch("flink", ("t", 0, 41), session=(session, 1))
     subject.shown(SECONDS)
-    assert subject.partition.read_offsets == [40, 41]
+    assert subject.partition.read_offsets == [40, OLD - 1, 41]
+
+
+def test_the_record_at_the_log_start_is_the_first_unread_one_where_older_ones_were_removed() -> None:
+    subject = Subject()
+    now_s = subject.now_ms / 1000
+    subject.fetch("slow", ("t", 0, 40))
+    assert subject.shown(SECONDS) == {"slow t-0": now_s - 40}
+    for log_start_offset in (60, 70):
+        subject.partition.log.log_start_offset = log_start_offset
+        assert subject.shown(SECONDS) == {"slow t-0": now_s - log_start_offset}
+    assert subject.lags() == {"slow t-0": 60}, "from the position on"
 
 
 def test_a_large_session_is_read_in_short_steps() -> None:
@@ -196,6 +209,46 @@ def test_a_large_session_is_read_in_short_steps() -> None:
     subject.fetch("wide", *(("t", index, END) for index in range(blocks * ITEMS_PER_STEP)))
     # Each block is a step of three kinds of work: its positions, its lag, its lines.
     assert sum(1 for _ in subject.steps()) >= 3 * blocks
+
+
+def test_each_read_of_a_log_is_a_step_of_its_own() -> None:
+    subject, read_offsets = Subject(), []
+    subject.fetch("behind", *(("t", index, 50) for index in range(ITEMS_PER_STEP)))
+    for _ in subject.steps():
+        read_offsets.append(len(subject.partition.read_offsets))
+    assert read_offsets[-1] == ITEMS_PER_STEP
+    assert max(after - before for before, after in pairwise(read_offsets)) == 1
+
+
+def test_many_remembered_positions_are_read_in_short_steps() -> None:
+    subject, blocks = Subject(), 10
+    wanted = [("t", index, END) for index in range(blocks * ITEMS_PER_STEP)]
+    subject.fetch("rdkafka", *wanted, session=SESSIONLESS, connection=subject)
+    before = sum(1 for _ in subject.steps())
+    subject.fetch("rdkafka", ("t", 0, END), session=SESSIONLESS, connection=subject)
+    # The positions are those of an earlier fetch now, the last one named a single partition.
+    assert len(subject.lags()) == len(wanted)
+    assert sum(1 for _ in subject.steps()) >= 4 * blocks
+    assert before >= 4 * blocks
+
+
+def test_a_client_that_has_left_for_another_leader_is_not_shown_here() -> None:
+    """Its positions here stay, while the high watermark of the follower grows."""
+    subject = Subject()
+    subject.fetch("alone", ("t", 9, 40))
+    session = subject.fetch("java", ("t", 0, 40), ("t", 1, 50))
+    subject.fetch("rdkafka", ("t", 2, 60), session=SESSIONLESS, connection=subject)
+    assert len(subject.lags()) == 4
+    subject.fetch("rdkafka", ("t", 3, 70), session=SESSIONLESS, connection=subject)
+    subject.fetch("java", session=(session, 1), forget=("t", 0))
+    assert subject.lags().keys() == {"alone t-9", "java t-0", "java t-1", "rdkafka t-2", "rdkafka t-3"}
+    subject.partition.is_leader = False
+    assert subject.lags() == {"alone t-9": 60, "java t-1": 50, "rdkafka t-3": 30}, "they may fetch from a follower"
+    subject.now_ms += FETCHES_MS + 1
+    subject.fetch("java", session=(session, 2))
+    assert subject.lags() == {"java t-1": 50}
+    subject.partition.is_leader = True
+    assert subject.lags().keys() == {"alone t-9", "java t-0", "java t-1", "rdkafka t-3"}, "busy with what they fetched"
 
 
 def test_only_partitions_of_this_broker_are_shown() -> None:
@@ -214,6 +267,16 @@ def test_the_tables_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(subject.sessions.without_session) == 5
     assert list(subject.lags()) == [f"c{number} t-0" for number in range(4, 9)]
     subject.fetch("many", *(("u", index, 0) for index in range(9)))
+    assert len(subject.lags()) == 7
+
+
+def test_remembered_positions_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject, unlimited = Subject(), clients.MAX_POSITIONS
+    monkeypatch.setattr(clients, "MAX_POSITIONS", 7)
+    subject.fetch("many", *(("t", index, 0) for index in range(9)), session=SESSIONLESS, connection=subject)
+    subject.lags()
+    monkeypatch.setattr(clients, "MAX_POSITIONS", unlimited)
+    subject.fetch("many", ("t", 0, 0), session=SESSIONLESS, connection=subject)
     assert len(subject.lags()) == 7
 
 

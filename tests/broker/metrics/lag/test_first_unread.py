@@ -17,7 +17,7 @@ from gregor.broker.metrics.lag import first_unread
 from gregor.broker.metrics.lag.first_unread import NO_RECORD, PARTITION_BYTES, FirstUnread, Position
 from gregor.broker.server import Server
 from gregor.config.broker import BrokerConfig
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from gregor.protocol.records.batch import (
     DELETE_HORIZON_BIT,
@@ -25,6 +25,7 @@ from gregor.protocol.records.batch import (
     build_batch,
 )
 from gregor.replication.channels.peer import PeerError
+from gregor.storage.fs.cached_reads import NotCached
 from tests.broker.harness import batch, produce_request
 from tests.broker.metrics.lag.test_groups import create
 from tests.broker.metrics.lag.test_log_ends import image_of
@@ -211,6 +212,33 @@ def test_unreachable_leaders_and_old_formats_leave_it_missing(run: Run) -> None:
 
     FakePeer.logs[4] = []
     run(test)
+
+
+def test_a_broker_that_loses_the_leadership_between_two_reads_does_not_know_the_time() -> None:
+    """The high watermark of a follower is behind: no record would seem to be unread."""
+
+    file: Any = SimpleNamespace(path="a segment", fetcher=lambda *_range: lambda: None)
+
+    class Own:
+        log, is_leader = SimpleNamespace(log_start_offset=0), True
+
+        def read(self, offset: int, _max_bytes: int, *, waits_for_disk: bool, leader_only: bool) -> Any:
+            if leader_only and not self.is_leader:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if self.is_leader:
+                self.is_leader = False
+                raise NotCached(file, 1, 0)
+            return SimpleNamespace(size_bytes=0, release=lambda: None)
+
+    async def test() -> None:
+        own = Own()
+        replicas: Any = SimpleNamespace(broker_id=OWN, get=lambda *_key: own)
+        image = image_of({0: OWN}, {OWN: 11})
+        subject = Subject(FirstUnread(BrokerConfig({"broker.id": str(OWN)}), replicas, image, Background(LoopGate())))
+        assert await subject.times((0, 5)) == [None]
+        subject.unread.close()
+
+    asyncio.run(asyncio.wait_for(test(), LIMIT_S))
 
 
 @pytest.mark.slow

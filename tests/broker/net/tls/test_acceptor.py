@@ -19,7 +19,7 @@ from gregor.config.security.tls import client_context
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import ApiVersionsRequest
 from gregor.replication.admin.configs import replacement
-from tests.broker.harness import batch, bytes_of, fetch_request, produce_request
+from tests.broker.harness import LIMIT_S, batch, bytes_of, fetch_request, produce_request
 from tests.broker.test_server import Client, World, run, with_topic
 from tests.support.certificates import Certificates, Identity
 
@@ -217,6 +217,25 @@ def test_handshakes_that_do_not_end(
             await until(lambda: "its TLS handshake was not over" in caplog.text)
         for sock in (*half_open, late):
             sock.close()
+
+    run(test())
+
+
+def test_delayed_handshakes_do_not_count_as_unfinished(
+    run: Any, tmp_path: Path, certificates: Certificates, caplog: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(strangers, "MAX_STRANGERS", 2)
+
+    async def test() -> None:
+        async with TlsWorld(tmp_path, certificates) as world:
+            monkeypatch.setattr(world.server.broker.connections, "delay_s", lambda _listener, _now_s: LIMIT_S)
+            delayed = [socket.create_connection(("127.0.0.1", world.port)) for _ in range(4)]
+            await until(lambda: len(connections_of(world)) == 4)
+            assert "younger TLS handshakes" not in caplog.text
+            world.server.listeners.close()
+            assert not connections_of(world), "they end with the listener"
+            for sock in delayed:
+                sock.close()
 
     run(test())
 

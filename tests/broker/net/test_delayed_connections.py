@@ -1,0 +1,50 @@
+"""Connections above max.connection.creation.rate on a listener with authentication."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+from gregor.broker.net.connection import Connection
+from gregor.broker.security.session import State
+from gregor.broker.security.token_receiver import BEFORE_AUTHENTICATION
+from gregor.protocol.messages import ApiVersionsRequest
+from tests.broker.net.test_connection import Harness, frame, harness, heartbeat, loop, turn
+
+__all__ = ["harness", "loop"]  # fixtures
+
+
+def test_a_delayed_connection_authenticates_when_its_delay_is_over(
+    harness: Harness, loop: asyncio.AbstractEventLoop
+) -> None:
+    """Until then it counts neither among the unfinished authentications nor is its time limited."""
+    sessions: list[Any] = []
+
+    def begin(connection: Connection, _loop: object) -> Any:
+        connection.restrict(1000)
+        sessions.append(connection)
+        return SimpleNamespace(close=lambda: sessions.remove(connection), state=State.HANDSHAKE)
+
+    harness.broker.handlers |= {key.value: harness.broker.handlers[18] for key in BEFORE_AUTHENTICATION}
+    harness.broker.security = SimpleNamespace(authentication=SimpleNamespace(session=begin))
+    harness.connections.wait_s = 0.005
+    (served_transport, served), (_, foreign), (large_transport, large), (_, left) = (
+        harness.connect() for _ in range(4)
+    )
+    # A byte alone, then the rest: what comes during the delay is kept.
+    api_versions = frame(ApiVersionsRequest(), 0, 7)
+    for data in (api_versions[:1], api_versions[1:] + api_versions[:9]):
+        harness.send(data, served)
+    harness.send(heartbeat(1), foreign)
+    harness.send(heartbeat(1, "g" * 2000), large)
+    left.connection_lost(None)
+    turn(loop)
+    assert (sessions, served_transport.written, large_transport.aborted) == ([], b"", False)
+    loop.run_until_complete(asyncio.sleep(0.01))
+    assert sessions == [served], "the others have left, or sent what nobody may before authentication"
+    assert (foreign.closed, large.closed, harness.seen) == (True, True, [])
+    assert served_transport.written.count(struct.pack(">i", 7)) == 1
+    harness.send(api_versions[9:], served)
+    assert served_transport.written.count(struct.pack(">i", 7)) == 2
