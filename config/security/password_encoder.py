@@ -65,11 +65,10 @@ class PasswordEncoder:
     def of(cls, value: Callable[[str], Any], secret_key: str = SECRET) -> PasswordEncoder | None:
         """Return the encoder of a broker's settings, of which `value` gives one; None without a secret.
 
-        An empty secret encrypts nothing, as anyone could decrypt it. An empty old one still decrypts what Apache Kafka,
-        which accepts it, has encrypted. Raises ConfigError.
+        Raises ConfigError.
         """
         secret = value(secret_key)
-        if secret is None or (secret_key == SECRET and not secret):
+        if secret is None:
             return None
         key_factory, cipher = value(KEY_FACTORY) or _DEFAULT_KEY_FACTORY, value(CIPHER)
         length_bits, iterations = value(KEY_LENGTH), value(ITERATIONS)
