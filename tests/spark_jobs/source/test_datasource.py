@@ -285,7 +285,8 @@ def test_a_stream_with_restart_growth_and_a_topic_that_is_made_again(
 def test_rows_of_one_topic_and_wrong_options(spark: Any, topics: Topics) -> None:
     from gregor.spark_jobs.datasource import GregorDataSource
 
-    spark.dataSource.register(GregorDataSource)  # as programs do where Spark does not find it by itself
+    if not spark.version.startswith("4.0."):  # refuses a source that it has found by itself already
+        spark.dataSource.register(GregorDataSource)  # as programs do where Spark does not find it by itself
     topic = topics.create(1)
     topics.produce(topic, ["a", None, b"\x00\xff"], 0, "k", [("h", b"1"), ("h", None)], 1)
     assert rows_of(read(spark, "gregor", topics.bootstrap, [topic])) == rows_of(
