@@ -67,6 +67,9 @@ def run_round(version: str, folder: pathlib.Path) -> subprocess.CompletedProcess
         "no:cacheprovider",
         "-o",
         "faulthandler_timeout=0",
+        # At the end of the process a thread of Spark may still hold connections of the last batch, whichever comes first.
+        "-W",
+        "ignore::pytest.PytestUnraisableExceptionWarning",
         *ROUND,
     ]
     return subprocess.run(
