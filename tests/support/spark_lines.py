@@ -67,7 +67,7 @@ def run_round(version: str, folder: pathlib.Path) -> subprocess.CompletedProcess
         "no:cacheprovider",
         "-o",
         "faulthandler_timeout=0",
-        # At the end of the process a thread of Spark may still hold connections of the last batch, whichever comes first.
+        # When the process ends, a thread of Spark may still hold connections of the last batch.
         "-W",
         "ignore::pytest.PytestUnraisableExceptionWarning",
         *ROUND,
