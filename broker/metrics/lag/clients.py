@@ -10,6 +10,7 @@ shown. The time of the first unread record is read from the log of this broker, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gregor.broker.metrics.family import GAUGE, Family, label_text
@@ -59,6 +60,8 @@ FAMILIES = (*_OFFSETS, *_SECONDS)
 
 _Key = tuple[str, str, int]
 """Client id, topic, partition."""
+_Remembered = dict[_Key, tuple[int, int]]
+"""Position, and the time of its fetch."""
 
 
 class ClientPosition(NamedTuple):
@@ -87,8 +90,8 @@ class ClientPositions:
         self._replicas = replicas
         self._image = image
         self._clock_ms = clock_ms
-        self._remembered: dict[_Key, tuple[int, int]] = {}
-        """Positions of fetches outside of sessions, each of which names some of the partitions; and when."""
+        self._remembered: _Remembered = {}
+        """Of fetches outside of sessions, each of which names some of the partitions."""
         self._times_ms: dict[Position, int | None] = {}
         """Those of the first unread records at the positions that were read last, None where one is not known."""
 
@@ -132,52 +135,58 @@ class ClientPositions:
         now_ms = self._clock_ms()
         since_ms, fetches_since_ms = now_ms - KEPT_MS, now_ms - FETCHES_MS
         found: dict[_Key, int] = {}
+        keep = partial(_keep, found)
         for session in list(self._sessions.cache):
             if session.last_fetch_ms >= since_ms:
                 left = [one for one in session.left.values() if one.left_ms >= since_ms]
                 is_quiet = session.last_fetch_ms < fetches_since_ms
-                for partitions, led_only in ((list(session.partitions.values()), is_quiet), (left, True)):
-                    for block in batched(partitions, ITEMS_PER_STEP):
-                        for key, offset in self._named(session.client_id, block, led_only):
-                            _keep(found, key, offset)
-                        yield None
+                yield from self._for_each(session.client_id, session.partitions.values(), is_quiet, keep)
+                yield from self._for_each(session.client_id, left, True, keep)
             yield None
-        remembered: dict[_Key, tuple[int, int]] = {}
-        for client_id, partitions, at_ms in list(self._sessions.without_session.values()):
-            if at_ms >= since_ms:
-                for block in batched(partitions, ITEMS_PER_STEP):
-                    for key, offset in self._named(client_id, block, at_ms < fetches_since_ms):
-                        before = remembered.get(key)
-                        is_kept = len(remembered) < MAX_POSITIONS if before is None else offset < before[0]
-                        if is_kept:
-                            remembered[key] = offset, at_ms
-                    yield None
-            yield None
-        for earlier in batched(list(self._remembered.items()), ITEMS_PER_STEP):
-            for key, (offset, at_ms) in earlier:
-                if at_ms >= since_ms and len(remembered) < MAX_POSITIONS and self._leads(key):
-                    remembered.setdefault(key, (offset, at_ms))
-            yield None
-        self._remembered = remembered
-        for each in batched(list(remembered.items()), ITEMS_PER_STEP):
-            for key, (offset, _) in each:
-                _keep(found, key, offset)
+        self._remembered = yield from self._outside_of_sessions(since_ms, fetches_since_ms)
+        for block in batched(list(self._remembered.items()), ITEMS_PER_STEP):
+            for key, (offset, _) in block:
+                keep(key, offset)
             yield None
         return found
 
-    def _named(self, client_id: str, partitions: Iterable[FetchedPartition], led_only: bool) -> list[tuple[_Key, int]]:
-        """Return the positions by their keys; with `led_only` those in partitions that this broker leads."""
-        named = []
-        for one in partitions:
-            topic = one.topic or self._image.topic_name(one.topic_id)
-            key = client_id, topic or "", one.index
-            if topic and (not led_only or self._leads(key)):
-                named.append((key, one.fetch_offset))
-        return named
+    def _outside_of_sessions(self, since_ms: int, fetches_since_ms: int) -> Steps[_Remembered]:
+        """Return the positions of the last fetches without a session, and those of earlier ones which they lack."""
+        remembered: _Remembered = {}
+        for client_id, partitions, at_ms in list(self._sessions.without_session.values()):
+            if at_ms >= since_ms:
+                remember = partial(_remember, remembered, at_ms)
+                yield from self._for_each(client_id, partitions, at_ms < fetches_since_ms, remember)
+            yield None
+        for block in batched(list(self._remembered.items()), ITEMS_PER_STEP):
+            for key, (offset, at_ms) in block:
+                if at_ms >= since_ms and len(remembered) < MAX_POSITIONS and self._leads(key):
+                    remembered.setdefault(key, (offset, at_ms))
+            yield None
+        return remembered
+
+    def _for_each(
+        self, client_id: str, partitions: Iterable[FetchedPartition], led_only: bool, note: Callable[[_Key, int], None]
+    ) -> Steps[None]:
+        """Call `note` with each position, by its key; with `led_only` those in partitions that this broker leads."""
+        for block in batched(list(partitions), ITEMS_PER_STEP):
+            for one in block:
+                topic = one.topic or self._image.topic_name(one.topic_id)
+                key = client_id, topic or "", one.index
+                if topic and (not led_only or self._leads(key)):
+                    note(key, one.fetch_offset)
+            yield None
 
     def _leads(self, key: _Key) -> bool:
         partition = self._replicas.get(*key[1:])
         return partition is not None and partition.is_leader
+
+
+def _remember(remembered: _Remembered, at_ms: int, key: _Key, offset: int) -> None:
+    before = remembered.get(key)
+    is_kept = len(remembered) < MAX_POSITIONS if before is None else offset < before[0]
+    if is_kept:
+        remembered[key] = offset, at_ms
 
 
 def _keep(found: dict[_Key, int], key: _Key, offset: int) -> None:
