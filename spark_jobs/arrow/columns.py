@@ -66,9 +66,9 @@ class Malformed(CorruptBatch):
 
 
 def parse(octets: Octets, firsts: Positions, ends: Positions, counts: Numbers, with_headers: bool) -> Records:
-    """Parse the records of batches, which lie in `octets` within their spans, in ascending order. Raises Malformed.
+    """Parse the records of batches, which lie in `octets` within their bounds, in ascending order. Raises Malformed.
 
-    Each batch has a record. Every position is checked against the spans of its record. Headers that are not wanted
+    Each batch has a record. Every position is checked against the bounds of its record. Headers that are not wanted
     are not parsed.
     """
     sizes = ends - firsts
@@ -176,11 +176,11 @@ def binary_array(octets: Octets, field: Field, kept: NDArray | None) -> pa.Binar
     between, has the fields already; Arrow copies the elements with these indexes.
     """
     count = len(field.positions)
-    spans = np.empty(2 * count + 1, dtype=np.int32)
-    spans[: 2 * count : 2] = field.positions
-    spans[1 : 2 * count : 2] = field.positions + np.maximum(field.lengths, 0)
-    spans[2 * count] = spans[2 * count - 1] if count else 0
-    both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(spans), pa.py_buffer(octets)])
+    bounds = np.empty(2 * count + 1, dtype=np.int32)
+    bounds[: 2 * count : 2] = field.positions
+    bounds[1 : 2 * count : 2] = field.positions + np.maximum(field.lengths, 0)
+    bounds[2 * count] = bounds[2 * count - 1] if count else 0
+    both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(octets)])
     indices = np.arange(0, 2 * count, 2) if kept is None else kept * 2
     found = both.take(pa.array(indices))
     null = field.lengths < 0 if kept is None else field.lengths[kept] < 0
@@ -213,10 +213,10 @@ def headers_array(octets: Octets, headers: Headers, kept: NDArray | None) -> pa.
 def list_of_headers(counts: Numbers | Sequence[int], names: pa.StringArray, values: pa.BinaryArray) -> pa.ListArray:
     """Make one list for each record of the headers of all; null for a record without any."""
     counts = np.asarray(counts, dtype=np.int64)
-    spans = np.zeros(len(counts) + 1, dtype=np.int32)
-    spans[1:] = np.cumsum(counts)
+    bounds = np.zeros(len(counts) + 1, dtype=np.int32)
+    bounds[1:] = np.cumsum(counts)
     pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADER_TYPE))
     null = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
     return pa.Array.from_buffers(
-        pa.list_(HEADER_TYPE), len(counts), [null, pa.py_buffer(spans)], children=[pairs], null_count=-1
+        pa.list_(HEADER_TYPE), len(counts), [null, pa.py_buffer(bounds)], children=[pairs], null_count=-1
     )
