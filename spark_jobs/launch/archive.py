@@ -19,9 +19,9 @@ from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.installation import require_pyspark, spark_home
 from gregor.spark_jobs.java import require_java
 from gregor.spark_jobs.launch.shared_classes import (
-    OPTION,
     archive_file,
     archive_options,
+    dump_command,
     remove_earlier,
     settings_folder,
 )
@@ -73,9 +73,8 @@ def make_archive(file: Path, java: str, run: Runner | None = None) -> None:
             folder = Path(name)
             _check("recorded", *run([sys.executable, "-m", "gregor.spark_jobs.launch.archive", name], RECORD_TIMEOUT_S))
             new = folder / file.name
-            options = ["-Xshare:dump", "-Xlog:disable", f"{OPTION}{new}"]
-            options += [f"-XX:SharedClassListFile={folder / LIST}", "-cp", (folder / CLASS_PATH).read_text()]
-            _check("archived", *run([java, *options], DUMP_TIMEOUT_S))
+            dump = dump_command(java, folder / LIST, (folder / CLASS_PATH).read_text(), new)
+            _check("archived", *run(dump, DUMP_TIMEOUT_S))
             new.replace(file)
     except OSError as error:
         raise JobError(

@@ -29,9 +29,21 @@ def archive_file(home: Path, java: str, cache: Path | None = None) -> Path:
     A Spark or a Java that has been installed anew has another one: a JVM does not use an archive of other jars or of
     another build. The name begins with their folder, see `remove_earlier`.
     """
-    jars, program = home / "jars", Path(java).resolve()
-    parts = _digest(str(jars)), _digest(_state(jars)), _digest(f"{program} {_state(program)}")
+    jars = home / "jars"
+    parts = _digest(str(jars)), _digest(_state(jars)), build_of(java)
     return (cache or cache_folder()) / f"classes-{'-'.join(parts)}.jsa"
+
+
+def build_of(java: str) -> str:
+    """Return a name for an installed build of Java. Raise OSError if there is no such program."""
+    program = Path(java).resolve()
+    return _digest(f"{program} {_state(program)}")
+
+
+def dump_command(java: str, classes: Path, class_path: str, file: Path) -> list[str]:
+    """Return the command that archives the listed classes of a class path in the file."""
+    options = [f"-XX:SharedClassListFile={classes}", f"{OPTION}{file}"]
+    return [java, "-Xshare:dump", "-Xlog:disable", *options, "-cp", class_path]
 
 
 def settings_folder(home: Path, environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -67,15 +79,13 @@ def archive_options(cache: Path | None = None) -> str:
     return f"{option} {QUIET}"
 
 
-def is_archive_given(options: str) -> bool:
-    """Return whether options of a JVM name an archive already, or settings of its memory that none fits."""
-    return any(one in options for one in (OPTION, "-Xshare:", *UNFIT))
-
-
 def combined(*options: str) -> str:
-    """Return options for a variable or a setting of Spark that holds several, with the archive unless they name one."""
+    """Return options for a variable or a setting of Spark that holds several, with the archive unless they name one, or
+    settings of the memory that none fits."""
     given = " ".join(filter(None, options))
-    return given if is_archive_given(given) else " ".join(filter(None, [archive_options(), given]))
+    if any(one in given for one in (OPTION, "-Xshare:", *UNFIT)):
+        return given
+    return " ".join(filter(None, [archive_options(), given]))
 
 
 def remove_earlier(file: Path) -> None:

@@ -14,9 +14,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import patch
 
+from gregor.spark_jobs.launch.shared_classes import dump_command
 from tests.support.apache_kafka import ApacheKafka, ZooKeeper
 from tests.support.connect import Worker, connect_jars
-from tests.support.jvm import SMALL, archive_file, class_path
+from tests.support.jvm import archive_file, class_path
 from tests.support.kafka import java_command, kafka_jars
 from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
 from tests.support.kafka_tools import KafkaTools
@@ -50,8 +51,7 @@ def make_archive(folders: Sequence[Path], classes: Iterable[str]) -> Path:
     with tempfile.TemporaryDirectory(dir=archive.parent) as name:
         names, new = Path(name) / "all.classes", Path(name) / archive.name
         names.write_text("".join(f"{line}\n" for line in classes))
-        options = [f"-XX:SharedClassListFile={names}", f"-XX:SharedArchiveFile={new}"]
-        command = ["java", *SMALL, "-Xshare:dump", *options, "-cp", class_path(folders)]
+        command = dump_command("java", names, class_path(folders), new)
         subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT_S)
         new.replace(archive)
     return archive

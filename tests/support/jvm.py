@@ -8,11 +8,12 @@ it has started. With an archive of these classes (class data sharing, JEP 310 an
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+
+from gregor.spark_jobs.launch.shared_classes import OPTION, QUIET, build_of
 
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -24,16 +25,13 @@ def class_path(folders: Sequence[Path]) -> str:
 
 def archive_file(folders: Sequence[Path]) -> Path:
     """Return the place of the archive for the class path of these folders and the java program of the PATH."""
-    return folders[-1] / f"classes-{_java()}.jsa"
+    return folders[-1] / f"classes-{_build()}.jsa"
 
 
 @functools.cache
-def _java() -> str:
-    """Return a name for the installed build: no other one uses an archive of it, not even its own then."""
-    program = Path(shutil.which("java") or "java").resolve()
-    status = program.stat() if program.exists() else None
-    state = f"{program} {status.st_mtime_ns} {status.st_size}" if status else "none"
-    return hashlib.sha256(state.encode()).hexdigest()[:10]
+def _build() -> str:
+    java = shutil.which("java")
+    return "none" if java is None else build_of(java)
 
 
 def small_jvm(*folders: Path, heap_mb: int = 256) -> list[str]:
@@ -44,5 +42,5 @@ def small_jvm(*folders: Path, heap_mb: int = 256) -> list[str]:
     options = [f"-Xmx{heap_mb}M", *SMALL]
     archive = archive_file(folders)
     if archive.exists():
-        options += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:class+path=off"]
+        options += [f"{OPTION}{archive}", *QUIET.split()]
     return options
