@@ -15,7 +15,8 @@ class HadoopFiles:
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._root = root.rstrip("/")
-        self._hadoop: Any = spark._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
+        jvm: Any = spark._jvm
+        self._hadoop = jvm.org.apache.hadoop.fs
         self._files = self._hadoop.Path(self._root or "/").getFileSystem(spark._jsc.hadoopConfiguration())
 
     @property

@@ -10,7 +10,7 @@ from typing import get_args
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow.plan import Mode
-from gregor.spark_jobs.client.known_settings import IN_SOURCE, check_known, lines_without_effect
+from gregor.spark_jobs.client.known_settings import IN_SOURCE, check_known, lines_without_effect, names_of_client
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST
 from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
@@ -99,6 +99,8 @@ class SourceOptions:
     """Of the fetch of offsets by the driver."""
     retry_interval_ms: int = 1000
     mode: Mode = "auto"
+    warnings: tuple[str, ...] = ()
+    """A line about each setting of the client that has no effect on this query."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, str], streaming: bool) -> SourceOptions:
@@ -125,6 +127,7 @@ class SourceOptions:
             attempts=_positive(given, "fetchOffset.numRetries", 2**31 - 1) or 3,
             retry_interval_ms=_positive(given, "fetchOffset.retryIntervalMs") or 1000,
             mode=_mode(given),
+            warnings=tuple(lines_without_effect(names_of_client(given), IN_SOURCE, f'what format("{NAME}") reads')),
         )
         if not streaming:
             _check_limits_of_a_batch(made.starting, made.ending)
@@ -134,12 +137,6 @@ class SourceOptions:
                 f"maxOffsetsPerTrigger={made.max_offsets_per_trigger}"
             )
         return made
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return a line about each setting of the client that has no effect on this query."""
-        names = [name for name, _ in self.settings.other]
-        return lines_without_effect(names, IN_SOURCE, f'what format("{NAME}") reads')
 
     @property
     def isolation(self) -> str:
