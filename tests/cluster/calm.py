@@ -42,10 +42,10 @@ def calm_time(cluster: Cluster) -> list[str]:
     cluster.create_topic(TOPIC, PARTITIONS, ())
     found = []
     for broker in cluster.brokers:
-        led = functools.partial(_led_by, broker)
-        cluster.wait_until(lambda led=led: led() is not None, START_TIMEOUT_S, f"{broker.name} knows all leaders")  # type: ignore[misc]
+        knows = functools.partial(_knows_all_leaders, broker)
+        cluster.wait_until(knows, START_TIMEOUT_S, f"{broker.name} knows all leaders")
         with connected(broker) as connection:
-            counts = _written_and_read(connection, led() or [])
+            counts = _written_and_read(connection, _led_by(broker))
         if broker.is_watched:
             found += different(broker.name, counts, metrics_of(broker))
     return found
@@ -60,12 +60,22 @@ def different(name: str, counts: Counts, counters: Counters) -> list[str]:
     ]
 
 
-def _led_by(broker: Broker) -> list[int] | None:
-    """Return the partitions that this broker leads; None while it does not know all leaders."""
-    [topic] = [topic for topic in ask_metadata(broker).topics if topic.name == TOPIC] or [None]
-    if topic is None or len(topic.partitions) != PARTITIONS or any(part.leader_id < 0 for part in topic.partitions):
-        return None
-    return [part.partition_index for part in topic.partitions if part.leader_id == broker.number]
+def _leaders_known_to(broker: Broker) -> dict[int, int]:
+    """Return the leader of each partition, in this broker's metadata; without those that have none."""
+    return {
+        part.partition_index: part.leader_id
+        for topic in ask_metadata(broker).topics
+        for part in topic.partitions
+        if topic.name == TOPIC and part.leader_id >= 0
+    }
+
+
+def _knows_all_leaders(broker: Broker) -> bool:
+    return len(_leaders_known_to(broker)) == PARTITIONS
+
+
+def _led_by(broker: Broker) -> list[int]:
+    return [partition for partition, leader in _leaders_known_to(broker).items() if leader == broker.number]
 
 
 def _written_and_read(connection: SyncConnection, partitions: list[int]) -> Counts:

@@ -9,56 +9,40 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 from gregor.spark_jobs.cli import main
 from gregor.spark_jobs.folders.hadoop import HadoopFiles
 from gregor.spark_jobs.tables.delta import DeltaTarget
-from gregor.spark_jobs.tables.target import Batch
 
 
-def kill() -> None:
-    os.killpg(0, signal.SIGKILL)  # the JVM is in the group of this process
+def kill_after(owner: type, method: str, is_last: Callable[..., bool]) -> None:
+    """Let this process and its JVM die behind the call of the method for which `is_last` of its arguments is true."""
+    original = getattr(owner, method)
+
+    def followed_by_death(*arguments: Any) -> None:
+        original(*arguments)
+        if is_last(*arguments):
+            os.killpg(0, signal.SIGKILL)  # the JVM is in the group of this process
+
+    setattr(owner, method, followed_by_death)
 
 
-def kill_after_append(number: int) -> None:
-    append = DeltaTarget.append
+def arrange(step: str, number: int) -> None:
+    renamed: list[str] = []
 
-    def stepping(self: DeltaTarget, frame: Any, batch: Batch) -> None:
-        append(self, frame, batch)
-        if batch.batch_id == number:
-            kill()
+    def is_last_file(_files: HadoopFiles, _old: str, new: str) -> bool:
+        renamed.extend([new] if new.endswith(".parquet") else [])
+        return len(renamed) == number
 
-    DeltaTarget.append = stepping  # type: ignore[method-assign]
+    def is_batch(_target: DeltaTarget, *arguments: Any) -> bool:
+        return bool(arguments[-1].batch_id == number)
 
-
-def kill_after_merge(number: int) -> None:
-    merge = DeltaTarget.merge
-
-    def stepping(self: DeltaTarget, changes: Any, key_columns: Sequence[str], batch: Batch) -> None:
-        merge(self, changes, key_columns, batch)
-        if batch.batch_id == number:
-            kill()
-
-    DeltaTarget.merge = stepping  # type: ignore[method-assign]
-
-
-def kill_after_rename(number: int) -> None:
-    rename, done = HadoopFiles.rename, []
-
-    def stepping(self: HadoopFiles, old: str, new: str) -> None:
-        rename(self, old, new)
-        if new.endswith(".parquet"):
-            done.append(new)
-        if len(done) == number:
-            kill()
-
-    HadoopFiles.rename = stepping  # type: ignore[method-assign]
+    owner, is_last = (HadoopFiles, is_last_file) if step == "rename" else (DeltaTarget, is_batch)
+    kill_after(owner, step, is_last)
 
 
 if __name__ == "__main__":
-    step, number = sys.argv[1:3]
-    steps = {"append": kill_after_append, "merge": kill_after_merge, "rename": kill_after_rename}
-    steps[step](int(number))
+    arrange(sys.argv[1], int(sys.argv[2]))
     sys.exit(main(sys.argv[3:]))
