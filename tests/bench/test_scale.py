@@ -19,7 +19,7 @@ pytestmark = pytest.mark.very_slow
 BUSY_MACHINE = 10
 """Tests run beside others, and on slower machines: a figure in wall time may be this many times its limit."""
 SLOW_MACHINE = 3
-"""The same of processor time, and of the best of many short turns."""
+"""The same of processor time."""
 STALLED_MACHINE = 50
 """The same of a stall: its part on the processor is judged."""
 EXACT_UNITS = ("MB", "fd")

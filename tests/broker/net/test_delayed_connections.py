@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,24 @@ from gregor.protocol.messages import ApiVersionsRequest
 from tests.broker.net.test_connection import Harness, frame, harness, heartbeat, loop, turn
 
 __all__ = ["harness", "loop"]  # fixtures
+
+
+class HeldTimers:
+    """An event loop whose timers end at `end_all`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._held: list[Callable[[], None]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def call_later(self, _delay_s: float, callback: Callable[..., None], *arguments: Any) -> None:
+        self._held.append(partial(callback, *arguments))
+
+    def end_all(self) -> None:
+        for callback in self._held:
+            callback()
 
 
 def test_a_delayed_connection_authenticates_when_its_delay_is_over(
@@ -29,7 +49,8 @@ def test_a_delayed_connection_authenticates_when_its_delay_is_over(
 
     harness.broker.handlers |= {key.value: harness.broker.handlers[18] for key in BEFORE_AUTHENTICATION}
     harness.broker.security = SimpleNamespace(authentication=SimpleNamespace(session=begin))
-    harness.connections.wait_s = 0.005
+    harness.broker.loop = timers = HeldTimers(loop)
+    harness.connections.wait_s = 5.0
     (served_transport, served), (_, foreign), (large_transport, large), (_, left) = (
         harness.connect() for _ in range(4)
     )
@@ -42,7 +63,8 @@ def test_a_delayed_connection_authenticates_when_its_delay_is_over(
     left.connection_lost(None)
     turn(loop)
     assert (sessions, served_transport.written, large_transport.aborted) == ([], b"", False)
-    loop.run_until_complete(asyncio.sleep(0.01))
+    timers.end_all()
+    turn(loop)
     assert sessions == [served], "the others have left, or sent what nobody may before authentication"
     assert (foreign.closed, large.closed, harness.seen) == (True, True, [])
     assert served_transport.written.count(struct.pack(">i", 7)) == 1
