@@ -2,8 +2,8 @@
 
 `allow.txt` names the tests that pass, by node id from this folder. A listed test that is gone, that skips, or that
 something keeps from running fails the run, so a client that once worked stays covered. A test that
-is left out on purpose, by -k, -m or by naming single tests, is not missed; nor is any test in a run --against another
-broker.
+is left out on purpose, by -k, -m, by naming single tests or on another day, is not missed; nor is any test in a run
+--against another broker.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import itertools
 import os
 import pathlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -51,10 +51,11 @@ class AllowList:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         listed = {name for name in _allowed() if self._asked_for(FOLDER / name.partition("::")[0])}
         self._missed = sorted(listed - {self._name(item.nodeid) for item in items})
-        option = self._config.option
-        selected = option.markexpr or option.keyword or option.deselect or getattr(option, "lf", False)
-        if not selected and not option.collectonly:
+        if not self._config.option.collectonly:
             self._expected = listed
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self._expected -= {self._name(item.nodeid) or "" for item in items}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         name = self._name(report.nodeid)

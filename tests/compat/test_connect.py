@@ -130,17 +130,18 @@ def test_two_workers_carry_lines_and_one_takes_over(
     sink = {"connector.class": "FileStreamSinkConnector", "tasks.max": "1", "file": "test.sink.txt", "topics": TOPIC}
     sink["consumer.override.group.protocol"] = "consumer"
 
-    def until_through(worker: Worker, file: str, begin: int) -> None:
-        """Wait for the last line; each is in the topic once, those from `begin` on are in the file once, in order."""
+    def until_through(worker: Worker, file: str, before: str | None = None) -> None:
+        """Wait for the last line; each is in the topic once, and once in the file, or before in the one that the sink
+        wrote before, in order. The task that writes to that one may still run when the new file is set."""
         path, last = tmp_path / file, lines.written[-1]
         until(lambda: last in lines_of(path), f"the last line in {file}\n{worker.log()}", PATIENCE_S)
         assert lines.in_topic() == lines.written
-        assert lines_of(path) == lines.written[begin:]
+        assert (lines_of(tmp_path / before) if before else []) + lines_of(path) == lines.written
 
     lines.write(50)
     post(workers[0], SOURCE, configs_of_source())
     post(workers[1], SINK, sink)
-    until_through(workers[0], "test.sink.txt", 0)
+    until_through(workers[0], "test.sink.txt")
     for worker in workers:
         assert sorted(worker.curl("curl http://localhost:PORT/connectors", 200)) == [SINK, SOURCE]
     admin = admin_of(cluster)
@@ -155,19 +156,19 @@ def test_two_workers_carry_lines_and_one_takes_over(
     workers[1].curl(PUT.format(name=SINK, data=json.dumps({**sink, "file": "test.sink-2.txt"})), 200)
     workers[1].until_tasks_run(SINK)
     lines.write(50)
-    until_through(workers[1], "test.sink-2.txt", 50)
+    until_through(workers[1], "test.sink-2.txt", "test.sink.txt")
     holder = workers[0].until_tasks_run(SOURCE)
     stopped, other = sorted(workers, key=lambda worker: worker.worker_id != holder)
     stopped.stop()
     lines.write(50)
     other.until_tasks_run(SOURCE, other)
     other.until_tasks_run(SINK, other)
-    until_through(other, "test.sink-2.txt", 50)
+    until_through(other, "test.sink-2.txt", "test.sink.txt")
     stopped.start()
     stopped.until_tasks_run(SOURCE)
     stopped.until_tasks_run(SINK)
     lines.write(50)
-    until_through(stopped, "test.sink-2.txt", 50)
+    until_through(stopped, "test.sink-2.txt", "test.sink.txt")
     for name in (SOURCE, SINK):
         stopped.curl(DELETE.format(name=name), 204)
     for worker in workers:

@@ -23,7 +23,7 @@ from tests.compat.records import WAIT_S, until
 from tests.support.apache_kafka import ApacheKafka, ZooKeeper
 from tests.support.processes import BrokerProcess
 
-pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(1)]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEYS = 7

@@ -17,7 +17,7 @@ from tests.support.apache_kafka import ApacheKafka, ZooKeeper
 from tests.support.kafka_tools import KafkaTools
 from tests.support.processes import BrokerProcess
 
-pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(2)]
 
 TOPIC = "mixed"
 GROUP = "group"

@@ -1,7 +1,7 @@
 """A cluster of gregor's own parts in virtual time, with all faults that a seed decides. `faults` contains these faults,
 `ledger` and `world.lacking` contain the invariants.
 
-GREGOR_SIMULATION_SEEDS names another number of seeds than 60; `make simulate` plays thousands."""
+GREGOR_SIMULATION_SEEDS names another number of seeds than 30; `make simulate` plays thousands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests.simulation.run import failure, trace
 
 QUICK = range(10)
-MANY = range(10, 10 + int(os.environ.get("GREGOR_SIMULATION_SEEDS", "60")))
+MANY = range(10, 10 + int(os.environ.get("GREGOR_SIMULATION_SEEDS", "30")))
 
 
 def check(seed: int) -> None:

@@ -21,8 +21,10 @@ from tests.support.ci_judge import (
     fits,
     judge,
     lines_of,
+    missing_clients,
     read_blocks,
     read_results,
+    runs_by_day,
 )
 from tests.support.processes import ROOT, clean_environment
 
@@ -94,6 +96,22 @@ def test_what_must_run_must_be_there_and_pass() -> None:
     assert judge([ran(KCAT)], {}, [DISK]) == missing
     assert judge([ran(DISK, FAILED)], {}, [DISK]) == missing
     assert judge([ran(DISK)], {}, [DISK, "tests/broker/test_disk_full.py::*"]) == []
+
+
+def test_a_listed_test_of_a_client_must_pass_in_some_block() -> None:
+    listed = {"test_kcat.py::test_produce[gzip: 1]", "test_go.py::test_fetch"}
+    gone = ["test_go.py::test_fetch of tests/compat/allow.txt did not run and pass"]
+    assert missing_clients([ran(KCAT)], listed, lambda file: False) == gone
+    assert (
+        missing_clients([ran(KCAT), ran("tests/compat/test_go.py::test_fetch", FAILED)], listed, lambda file: False)
+        == gone
+    )
+    assert missing_clients([ran(KCAT)], listed, lambda file: file == "test_go.py") == []
+
+
+def test_files_with_tests_by_the_day_are_known() -> None:
+    assert runs_by_day("test_data_folders.py")
+    assert not runs_by_day("test_kcat.py")
 
 
 def test_one_skip_among_those_that_must_run_is_enough() -> None:
