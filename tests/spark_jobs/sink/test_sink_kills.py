@@ -1,6 +1,6 @@
 """The exactly-once sink while Python workers, executors, the driver and the broker are killed: each row is there once.
 
-`--rounds 500` kills as often; without it there are 12 kills, of which two are on Apache Kafka.
+`--rounds 500` kills as often; without it there are 20 kills, of which two are on Apache Kafka.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
 
 PROGRAM = Path(__file__).with_name("sink_program.py")
 ROWS_PER_FILE = 40
-MIN_ROUNDS = 10
+MIN_ROUNDS = 18
 WAIT_S = 240.0
 TOPIC = "out"
 KINDS = ("worker", "broker", "executor", "worker", "driver", "worker", "broker", "worker", "executor", "worker")
