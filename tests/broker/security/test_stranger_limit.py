@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections import Counter
 
 import pytest
 
 from gregor.broker.security import strangers
 from gregor.broker.security.strangers import Strangers
+
+
+class Host(str):
+    """A weak reference to it shows whether it is still kept."""
 
 
 class Peer:
@@ -76,9 +81,11 @@ def test_its_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while peers come and are authenticated below the limit."""
     monkeypatch.setattr(strangers, "MAX_STRANGERS", 10)
     subject: Strangers[Peer] = Strangers("authentications")
+    hosts = []
     for number in range(500):
-        peer = Peer(f"10.0.0.{number}")
+        peer = Peer(Host(f"10.0.0.{number}"))
+        hosts.append(weakref.ref(peer.host))
         subject.add(peer)
         subject.discard(peer)
-    assert len(subject._ranks) <= 40
-    assert not subject._by_host
+    del peer
+    assert len([host for host in hosts if host() is not None]) <= 40

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import shutil
 import sqlite3
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,18 +188,19 @@ async def test_next_start_erases_the_clear_text_if_a_crash_came_behind_its_encry
 ) -> None:
     crashed = tmp_path / "crashed"
     crashed.mkdir()
-    erased = EmbeddedStore._erased
 
-    def interrupted(store: EmbeddedStore, connection: sqlite3.Connection) -> bool:
-        for name in ("store", "store-wal"):
-            shutil.copy(tmp_path / name, crashed)
-        return erased(store, connection)
+    class Connection(sqlite3.Connection):
+        def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
+            if statement == "VACUUM":  # it begins the erasure
+                for name in ("store", "store-wal"):
+                    shutil.copy(tmp_path / name, crashed)
+            return super().execute(statement, *arguments)
 
-    store = await opened(tmp_path)
-    await Broker(store, zookeeper="").admin.alter(BROKERS, "3", replacement({KEY: "hunter2"}))
     with monkeypatch.context() as patch:
-        patch.setattr(EmbeddedStore, "_erased", interrupted)
-        await Broker(store, zookeeper="", secret="one").configs.start()
+        patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Connection))
+        store = await opened(tmp_path)
+    await Broker(store, zookeeper="").admin.alter(BROKERS, "3", replacement({KEY: "hunter2"}))
+    await Broker(store, zookeeper="", secret="one").configs.start()
     await store.close()
     assert files_with(crashed, "hunter2")
     store = await opened(crashed)
