@@ -61,7 +61,9 @@ def init(folder: Path, hosts: tuple[str, ...], users: tuple[str, ...], port: int
         _write(folder / "ca.key", authority.key_pem)
         _write(folder / "broker.pem", authority.issue(found[0], found))
         home = folder.absolute()
-        _write(folder / "broker.properties", broker_settings(home, found[0], port, passwords, ADMIN))
+        encoder_secret = secrets.token_urlsafe(_PASSWORD_BYTES)
+        settings = broker_settings(home, found[0], port, passwords, ADMIN, encoder_secret)
+        _write(folder / "broker.properties", settings)
         for name in names:
             (folder / name).mkdir(mode=0o700)
             _write(folder / name / "client.pem", authority.issue(name))

@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gregor.config.listeners import address_text
+from gregor.config.security.password_encoder import SECRET
 
 BROKER_USER = "broker"
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-def broker_settings(home: Path, host: str, port: int, passwords: Mapping[str, str], admin: str) -> str:
-    """Return the properties file of a broker; `passwords` has those of all users by name."""
+def broker_settings(
+    home: Path, host: str, port: int, passwords: Mapping[str, str], admin: str, encoder_secret: str
+) -> str:
+    """Return the properties file of a broker; `passwords` has those of all users by name. `encoder_secret` encrypts the
+    passwords of dynamic settings; of letters, digits, '-' and '_', as the other ones."""
     users = " ".join(f'user_{name}="{password}"' for name, password in passwords.items())
     login = f'{_MODULE} required username="{BROKER_USER}" password="{passwords[BROKER_USER]}" {users};'
     return f"""\
@@ -29,6 +33,8 @@ ssl.truststore.location={home}/ca.pem
 # listener.name.sasl_ssl.ssl.client.auth=required
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:{BROKER_USER};User:{admin}
+# Encrypts the passwords and private keys of dynamic settings in the metadata store. Without it they cannot be read.
+{SECRET}={encoder_secret}
 """
 
 

@@ -5,7 +5,9 @@ controller without that API (Apache Kafka before 2.7) the leader announces the c
 /isr_change_notification, after it has written the partition's state node itself.
 
 A proposal is repeated until the controller has decided, or has returned an error that only newer metadata can resolve,
-or until such metadata has made it void. Rules: Kafka's AlterPartitionManager and Partition.
+or until such metadata has made it void. An unexpected error leaves open whether the controller has made the change:
+therefore the proposal is repeated then, too, and never withdrawn, as the larger of both sets must count until the
+decision is known. Rules: Kafka's AlterPartitionManager and Partition.
 """
 
 from __future__ import annotations
@@ -165,17 +167,29 @@ class AlterPartitionManager:
         except (OSError, StoreError) as error:
             self._log_once(f"In-sync replicas cannot be altered, the controller is not reached: {error}")
             return False
+        except Exception as error:  # a defect: the changes must not be lost with this task
+            self._log_defect(changes, error)
+            return False
         if response.error_code:
             self._log_once(f"In-sync replicas cannot be altered, the controller answers: error {response.error_code}")
             return False
-        self._last_logged = ""
         return await self._apply(changes, response)
 
-    def _log_once(self, text: str) -> None:
+    def _log_once(self, text: str, defect: Exception | None = None) -> None:
         """Log a failure once in a row: it may come many times a second."""
         if text != self._last_logged:
             self._last_logged = text
-            _log.info("%s", text)
+            _log.log(logging.INFO if defect is None else logging.ERROR, "%s", text, exc_info=defect)
+
+    def _log_defect(self, changes: list[_AlterPartition], error: Exception) -> None:
+        names = ", ".join(f"{one.partition.topic}-{one.partition.partition}" for one in changes[:MAX_ERRORS_LOGGED])
+        if len(changes) > MAX_ERRORS_LOGGED:
+            names += f" and {len(changes) - MAX_ERRORS_LOGGED} more"
+        self._log_once(
+            f"The in-sync replicas of {names} could not be altered because of an unexpected error, and those that the"
+            f" controller has not decided are requested again: {error!r}",
+            error,
+        )
 
     # -- by AlterPartition -----------------------------------------------------------------------------------------
 
@@ -213,6 +227,8 @@ class AlterPartitionManager:
         }
         all_decided = True
         errors = 0
+        failed: list[_AlterPartition] = []
+        defect: Exception | None = None
         turns = self._gate.turns()
         for one in changes:
             await turns.next()
@@ -225,13 +241,22 @@ class AlterPartitionManager:
                     _log.info(
                         "The in-sync replicas %s of %s-%d are refused: error %d", one.isr, *one.key, decision.error_code
                     )
-            if decision is None or not self._decided(one, decision):
+            try:
+                is_decided = decision is not None and self._decided(one, decision)
+            except Exception as error:  # a defect: the decisions about the other partitions must not be lost with it
+                is_decided, defect = False, error
+                failed.append(one)
+            if not is_decided:
                 all_decided = False
                 self._pending[one.key] = self._pending.pop(one.key, one)  # after the others
             elif self._pending.get(one.key) is one:
                 del self._pending[one.key]
         if errors > MAX_ERRORS_LOGGED:
             _log.info("The in-sync replicas of %d more partitions are refused", errors - MAX_ERRORS_LOGGED)
+        if defect is None:
+            self._last_logged = ""
+        else:
+            self._log_defect(failed, defect)
         return all_decided
 
     def _decided(self, one: _AlterPartition, decision: AlterPartitionResponse.PartitionData) -> bool:

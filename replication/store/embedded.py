@@ -18,6 +18,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from gregor.replication.store.metadata_store import (
     ANY_VERSION,
@@ -37,11 +38,12 @@ FILE_NAME = "gregor-metadata.sqlite"
 FORMAT_VERSION = 1
 RESERVED_BYTES = 1024 * 1024
 """Of the write-ahead log; a write needs some 10 KB."""
+_ERASURE = "erasure"
 CHECKPOINT_PAGES = 200
 """Of 4 KB: with as many in the log SQLite writes them to the file, and reuses the space of the log from its start."""
 
 # owner is the session id of an ephemeral node, else 0; creates is how many children were ever made below the node.
-# counter holds "zxid" and "session", the last ones given out.
+# counter holds "zxid" and "session", the last ones given out, and _ERASURE as long as an erasure is unfinished.
 _SCHEMA = f"""
 CREATE TABLE node (path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, czxid INTEGER NOT NULL,
                    owner INTEGER NOT NULL, creates INTEGER NOT NULL) WITHOUT ROWID;
@@ -52,8 +54,16 @@ PRAGMA user_version = {FORMAT_VERSION};
 
 _log = logging.getLogger(__name__)
 
-_Job = tuple[Change, "asyncio.Future[None]"]
 _Contents = tuple[list[Row], int, int]  # rows, last zxid, this session's id
+
+
+class _Job(NamedTuple):
+    """A change to store."""
+
+    change: Change
+    committed: asyncio.Future[bool]
+    """Whether the files have nothing any more that was overwritten."""
+    overwrites: bool
 
 
 class EmbeddedStore:
@@ -79,7 +89,7 @@ class EmbeddedStore:
         self._closing = False
         self._rolled_back = threading.Event()
         self._erasure_due = False
-        """Set on the loop, and cleared by the store's thread before it answers the write that it was done with."""
+        """Used by the store's thread only, as the counter _ERASURE of the file."""
 
     @property
     def is_connected(self) -> bool:
@@ -163,20 +173,21 @@ class EmbeddedStore:
         await self.multi([Delete(path, version)])
 
     async def multi(self, operations: Iterable[Operation]) -> list[Result]:
+        results, _ = await self._write(operations)
+        return results
+
+    async def overwrite(self, path: str, data: bytes, version: int = ANY_VERSION) -> bool:
+        _, erased = await self._write([Set(path, data, version)], overwrites=True)
+        return erased
+
+    async def _write(self, operations: Iterable[Operation], *, overwrites: bool = False) -> tuple[list[Result], bool]:
         if self._failure is not None:
             raise self._failure
         change = self._tree.apply(operations, self.session_id)
-        committed = asyncio.get_running_loop().create_future()
-        self._jobs.put((change, committed))
+        committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._jobs.put(_Job(change, committed, overwrites))
         # Cancelling the caller does not undo the write: it is stored, and its watches are called.
-        await committed
-        return change.results
-
-    async def erase_replaced(self) -> bool:
-        self._erasure_due = True
-        with suppress(StoreFull):
-            await self.multi(())
-        return not self._erasure_due
+        return change.results, await committed
 
     def _disk_full(self, jobs: list[_Job]) -> None:
         """Roll back the changes that are in the tree and not in the file, the latest first: nothing is lost."""
@@ -184,10 +195,10 @@ class EmbeddedStore:
             while (job := self._jobs.get_nowait()) is not None:
                 jobs.append(job)
             self._jobs.put(None)
-        for change, _ in reversed(jobs):
-            change.roll_back()
+        for job in reversed(jobs):
+            job.change.roll_back()
         self._rolled_back.set()
-        for change, future in jobs:
+        for change, future, _ in jobs:
             if not future.done():
                 future.set_exception(StoreFull(self.path))
                 future.exception()
@@ -197,10 +208,10 @@ class EmbeddedStore:
             for callback in self.on_full:
                 callback()
 
-    def _committed(self, jobs: list[_Job]) -> None:
-        for change, future in jobs:
+    def _committed(self, jobs: list[_Job], erased: bool) -> None:
+        for change, future, _ in jobs:
             if not future.done():
-                future.set_result(None)
+                future.set_result(erased)
             self._call(change)
 
     @staticmethod
@@ -215,7 +226,7 @@ class EmbeddedStore:
         # The tree stays ahead of the file: the broker must stop soon, as it would act on changes that are not stored.
         first = self._failure is None
         self._failure = self._failure or StoreFailed(self.path, str(error))
-        for _, future in jobs:
+        for _, future, _ in jobs:
             if not future.done():
                 future.set_exception(self._failure)
                 future.exception()
@@ -244,9 +255,10 @@ class EmbeddedStore:
             if jobs and failure is None:
                 try:
                     if self._stored(connection, jobs):
+                        self._erasure_due |= any(job.overwrites for job in jobs)
                         if self._erasure_due:
                             self._erasure_due = not self._erased(connection)
-                        loop.call_soon_threadsafe(self._committed, jobs)
+                        loop.call_soon_threadsafe(self._committed, jobs, not self._erasure_due)
                     else:
                         self._rolled_back.clear()
                         loop.call_soon_threadsafe(self._disk_full, jobs)
@@ -297,6 +309,8 @@ class EmbeddedStore:
             ]
             check_rows(rows, counters.values())
             connection.execute("COMMIT")
+            if _ERASURE in counters:
+                self._resume_erasure(connection)
             self._reserve_log()
         except Exception:
             connection.close()
@@ -332,13 +346,30 @@ class EmbeddedStore:
             return False
         return True
 
+    def _resume_erasure(self, connection: sqlite3.Connection) -> None:
+        """Erase what was overwritten before this start."""
+        self._erasure_due = not self._erased(connection)
+        if self._erasure_due:
+            _log.warning(
+                "%s still has passwords as they were before they were encrypted: its disk has no room to write the file"
+                " anew. Free some; then the next write to the store removes them.",
+                self.path,
+            )
+        else:
+            _log.info(
+                "%s is written anew: it still had passwords as they were before they were encrypted, because the broker"
+                " ended while it removed them, or its disk was full",
+                self.path,
+            )
+
     def _erased(self, connection: sqlite3.Connection) -> bool:
         """Build the file anew of its present rows, and begin the log anew; False if the disk is full. Both change no
-        row, and the file is complete after a crash at any moment."""
+        node, and the file is complete after a crash at any moment; the next start resumes the erasure."""
         try:
             connection.execute("PRAGMA temp_store = MEMORY")  # the copy is not written to a folder of temporary files
             connection.execute("VACUUM")
             (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            connection.execute("DELETE FROM counter WHERE name = ?", (_ERASURE,))
         except sqlite3.OperationalError as error:
             if not _is_full(error):
                 raise
@@ -351,10 +382,13 @@ class EmbeddedStore:
     def _store(connection: sqlite3.Connection, jobs: list[_Job]) -> None:
         connection.execute("BEGIN")
         try:
-            for change, _ in jobs:
+            for change, _, overwrites in jobs:
+                if overwrites:
+                    # With the change: after a crash the clear text is the present one, or its erasure is known as due.
+                    connection.execute("INSERT OR REPLACE INTO counter VALUES (?, 1)", (_ERASURE,))
                 connection.executemany("INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?)", change.rows)
                 connection.executemany("DELETE FROM node WHERE path = ?", [(path,) for path in change.deleted])
-            connection.execute("UPDATE counter SET value = ? WHERE name = 'zxid'", (jobs[-1][0].zxid,))
+            connection.execute("UPDATE counter SET value = ? WHERE name = 'zxid'", (jobs[-1].change.zxid,))
             connection.execute("COMMIT")
         except Exception:
             if connection.in_transaction:

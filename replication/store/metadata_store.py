@@ -186,9 +186,10 @@ class MetadataStore(Protocol):
         """Do all operations or none, in order, each seeing the ones before it. Raises the error of the first that
         fails."""
 
-    async def erase_replaced(self) -> bool:
-        """Erase what writes have replaced or deleted from the files of this store, if it has files; what ZooKeeper's
-        servers keep of it stays. False if the disk has no room for it yet: a later write does it then."""
+    async def overwrite(self, path: str, data: bytes, version: int = ANY_VERSION) -> bool:
+        """Set the data, and erase what this and other writes have replaced or deleted from the files of this store, if
+        it has files; what ZooKeeper's servers keep of it stays. False if the disk has no room to erase it yet: a later
+        write does it then, and so does the next start, also after a crash. Raises as `set`."""
 
 
 def parent_of(path: str) -> str:

@@ -90,10 +90,10 @@ class TopicConfigs:
             if (texts := await self.passwords.reencoded(stored)) is None:
                 return
             try:
-                await self._store.set(path, encode_config(texts), node[1].version)
+                erased = await self._store.overwrite(path, encode_config(texts), node[1].version)
             except (BadVersion, NoNode):
                 continue  # a tool has altered the settings in the meantime
-            if not await self._store.erase_replaced():
+            if not erased:
                 _log.warning(
                     "%s: passwords are encrypted with password.encoder.secret now, but the file of the metadata store"
                     " still has them as they were before: its disk has no room to write the file anew. Free some; then"

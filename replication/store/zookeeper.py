@@ -419,7 +419,8 @@ class ZooKeeperStore:
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         await self.multi([Delete(path, version)])
 
-    async def erase_replaced(self) -> bool:
+    async def overwrite(self, path: str, data: bytes, version: int = ANY_VERSION) -> bool:
+        await self.set(path, data, version)
         return True
 
     async def multi(self, operations: Iterable[Operation]) -> list[Result]:

@@ -136,5 +136,6 @@ def test_go(secured: InitialisedBroker, tmp_path: Path) -> None:
 
 def test_no_secret_is_logged(secured: InitialisedBroker) -> None:
     log = secured.broker.log()
-    passwords = [librdkafka(secured)["sasl.password"]]
+    settings = load_properties(str(secured.files / "broker.properties"))
+    passwords = [librdkafka(secured)["sasl.password"], settings["password.encoder.secret"]]
     assert "started in" in log and not any(password in log for password in passwords)

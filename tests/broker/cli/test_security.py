@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 from gregor.broker.__main__ import main
 from gregor.config.broker import BrokerConfig
 from gregor.config.properties import load_properties
+from gregor.config.security.password_encoder import is_encoded
 from gregor.config.security.tls import TlsSettings, server_context
 from gregor.protocol.client_security import security_of_client
 from gregor.replication.channels.inter_broker_security import security_between_brokers
+from gregor.replication.store.broker_passwords import BrokerPasswords
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> None:
@@ -56,6 +59,28 @@ def test_files_of_broker_and_clients_fit_each_other(tmp_path: Path, capsys: pyte
         for file in ("kafka_python.py", "spark.py"):
             compile((folder / user / file).read_text(), file, "exec")
     assert {path.stat().st_mode & 0o77 for path in [folder, *folder.rglob("*")]} == {0}
+
+
+def test_dynamic_passwords_of_the_broker_are_encrypted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each folder has a secret of its own, which is shown nowhere but in the broker's file."""
+    key = "listener.name.sasl_ssl.ssl.keystore.password"
+    secrets, texts = [], []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        assert main(["security", "init", str(folder)]) == 0
+        shown = capsys.readouterr()
+        broker_file = folder / "broker.properties"
+        config = BrokerConfig.load(str(broker_file))
+        secrets.append(str(config["password.encoder.secret"]))
+        assert secrets[-1] not in shown.out + shown.err
+        holders = [path for path in folder.rglob("*") if path.is_file() and secrets[-1] in path.read_text()]
+        assert holders == [broker_file] and broker_file.stat().st_mode & 0o777 == 0o600
+        encoded = asyncio.run(BrokerPasswords(config).encoded({key: "hunter2"}, {}))
+        assert is_encoded(encoded[key])
+        texts.append(encoded)
+        again = BrokerPasswords(BrokerConfig.load(str(broker_file)))
+        assert asyncio.run(again.decoded(encoded)) == {key: "hunter2"}
+        assert asyncio.run(again.decoded(texts[0])) == ({key: "hunter2"} if len(texts) == 1 else {})
+    assert len(set(secrets)) == 2 and min(len(secret) for secret in secrets) >= 32
 
 
 def test_folder_in_use_and_strange_names_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,7 +47,7 @@ class FakeLoop:
 
 
 class FakeConnection:
-    peer, listener = "1.2.3.4:5", "OUTSIDE"
+    peer, host, listener = "1.2.3.4:5", "1.2.3.4", "OUTSIDE"
 
     def __init__(self) -> None:
         self.events: list[Any] = []
@@ -205,7 +205,7 @@ def test_of_too_many_clients_that_have_not_authenticated_the_oldest_is_disconnec
     known, renewing, left, stopped, refused = (Subject(reauth_ms=3000, others=others) for _ in range(5))
     # They are two more than the limit, and none of them has authenticated.
     assert [one.connection.events[1:] for one in (known, renewing)] == [
-        ["3 younger authentications are unfinished"]
+        ["3 other authentications are unfinished, and it is the oldest of 4 from 1.2.3.4: no address has more"]
     ] * 2
     assert others.present == [one.connection for one in (left, stopped, refused)]
     left.session.close()
@@ -219,10 +219,10 @@ def test_of_too_many_clients_that_have_not_authenticated_the_oldest_is_disconnec
     refused.authenticate(b"\0alice\0x")
     assert others.present == [refused.connection], "until its connection ends it costs memory"
     newer = [Subject(others=others) for _ in range(3)]
-    assert refused.connection.events[-1] == "3 younger authentications are unfinished"
+    assert refused.connection.events[-1].startswith("3 other authentications are unfinished")
     assert others.present == [one.connection for one in newer]
     for one in (known, renewing):
-        assert not any("younger" in event for event in one.connection.events)
+        assert not any("unfinished" in event for event in one.connection.events)
 
 
 def test_authenticated_client_without_an_end_has_no_second_exchange() -> None:

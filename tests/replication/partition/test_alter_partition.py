@@ -220,6 +220,55 @@ async def test_it_is_asked_again_until_there_is_an_answer(tmp_path: Path, monkey
 
 
 @on_loop
+async def test_unexpected_error_of_a_request_is_logged_and_the_proposal_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(isr_changes, "RETRY_DELAY_S", 0.001)
+    async with subject(tmp_path) as it:
+        it.controller.failures = [RuntimeError("one"), RuntimeError("one"), RuntimeError("another")]
+        partitions = [leader("t", index) for index in range(12)]
+        for partition in partitions:
+            propose(it, partition, 0)
+        await it.until(lambda: all(partition.isr == [0] for partition in partitions))
+        await it.until(lambda: not it.tasks)
+        assert len(it.controller.asked) == 4
+    lines = [record for record in caplog.records if record.exc_info is not None]
+    causes = [record.getMessage().rpartition(": ")[2] for record in lines]
+    assert causes == ["RuntimeError('one')", "RuntimeError('another')"]
+    assert all("in-sync replicas of t-0, t-1, t-2, " in record.getMessage() for record in lines)
+    assert all(" t-9 and 2 more could not be altered" in record.getMessage() for record in lines)
+
+
+@on_loop
+async def test_decision_that_cannot_be_applied_leaves_those_of_other_partitions_in_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(isr_changes, "RETRY_DELAY_S", 0.001)
+    decided = Partition.isr_decided
+    is_broken = True
+
+    def broken(partition: Partition, isr: list[int], partition_epoch: int, now_ms: int) -> None:
+        if partition.partition == 0 and is_broken:
+            raise RuntimeError("a defect")
+        decided(partition, isr, partition_epoch, now_ms)
+
+    monkeypatch.setattr(Partition, "isr_decided", broken)
+    async with subject(tmp_path) as it:
+        partitions = [leader("t", index) for index in range(13)]
+        for partition in partitions:
+            propose(it, partition, 0)
+        await it.until(lambda: all(partition.isr == [0] for partition in partitions[1:]))
+        await it.until(lambda: len(it.controller.asked) > 3)
+        assert partitions[0].in_sync.proposed_isr == [0], "the larger set counts until the decision is applied"
+        assert partitions[0].in_sync.maximal_isr == {0, 1, 2}
+        assert [len(asked.topics[0].partitions) for asked in it.controller.asked[:3]] == [13, 1, 1]
+        is_broken = False
+        await it.until(lambda: partitions[0].isr == [0])
+    (line,) = [line for line in caplog.messages if "unexpected error" in line]
+    assert line.startswith("The in-sync replicas of t-0 could not be altered") and "RuntimeError('a defect')" in line
+
+
+@on_loop
 async def test_who_has_started_anew_since_is_not_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

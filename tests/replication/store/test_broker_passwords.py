@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sqlite3
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -180,16 +183,46 @@ async def test_empty_secret_encrypts_nothing_and_an_empty_old_one_decrypts(tmp_p
 
 
 @on_loop
+async def test_next_start_erases_the_clear_text_if_a_crash_came_behind_its_encryption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashed = tmp_path / "crashed"
+    crashed.mkdir()
+
+    class Connection(sqlite3.Connection):
+        def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
+            if statement == "VACUUM":  # it begins the erasure
+                for name in ("store", "store-wal"):
+                    shutil.copy(tmp_path / name, crashed)
+            return super().execute(statement, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Connection))
+        store = await opened(tmp_path)
+    await Broker(store, zookeeper="").admin.alter(BROKERS, "3", replacement({KEY: "hunter2"}))
+    await Broker(store, zookeeper="", secret="one").configs.start()
+    await store.close()
+    assert files_with(crashed, "hunter2")
+    store = await opened(crashed)
+    again = Broker(store, zookeeper="", secret="one")
+    await again.configs.start()
+    assert not files_with(crashed, "hunter2") and again.password == "hunter2"
+    assert "hunter2" not in (await again.stored())[KEY]
+    await store.close()
+
+
+@on_loop
 async def test_start_warns_of_clear_text_that_a_full_disk_keeps_in_the_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def not_erased() -> bool:
+    async def not_erased(path: str, data: bytes, version: int) -> bool:
+        await store.set(path, data, version)
         return False
 
     caplog.set_level(logging.INFO)
     store = await opened(tmp_path)
     await Broker(store, zookeeper="").admin.alter(BROKERS, "3", replacement({KEY: "hunter2"}))
-    monkeypatch.setattr(store, "erase_replaced", not_erased)
+    monkeypatch.setattr(store, "overwrite", not_erased)
     await Broker(store, zookeeper="", secret="one").configs.start()
     assert "still has them as they were before" in caplog.text and "not needed any more" not in caplog.text
     await store.close()

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import sqlite3
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,12 @@ def folder_names(folder: Path) -> list[str]:
 
 def files_in(folder: Path) -> list[Path]:
     return sorted(entry for entry in folder.iterdir() if entry.is_file())
+
+
+def copy_files(folder: Path, to: Path) -> None:
+    to.mkdir()
+    for entry in files_in(folder):
+        shutil.copy(entry, to)
 
 
 async def dump(store: EmbeddedStore, path: str = "/") -> dict[str, Any]:
@@ -86,12 +93,10 @@ async def test_random_writes_survive_a_crash_at_any_moment(tmp_path: Path) -> No
             except StoreError:
                 assert await dump(store) == before
         if round_ % 4 == 3:
-            assert await store.erase_replaced()
+            assert await store.overwrite("/", rng.randbytes(20))
         expected = await dump(store)
         crashed = tmp_path / str(round_)
-        crashed.mkdir()
-        for entry in files_in(tmp_path):
-            shutil.copy(entry, crashed)
+        copy_files(tmp_path, crashed)
         copy = await opened(crashed)
         assert await dump(copy) == expected
         await copy.close()
@@ -157,6 +162,8 @@ class Disk:
         disk = self
         self.error: sqlite3.Error | None = None
         self.vacuum_error: sqlite3.Error | None = None
+        self.before: dict[str, Callable[[], None]] = {}
+        """Called before a statement is executed."""
 
         class Connection(sqlite3.Connection):
             def executemany(self, *arguments: Any) -> sqlite3.Cursor:
@@ -165,6 +172,7 @@ class Disk:
                 return super().executemany(*arguments)
 
             def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
+                disk.before.get(statement, lambda: None)()
                 if disk.vacuum_error is not None and statement == "VACUUM":
                     raise disk.vacuum_error
                 return super().execute(statement, *arguments)
@@ -254,9 +262,11 @@ async def test_replaced_data_is_erased_once_a_full_disk_has_room(
     await store.create("/a", b"replaced")
     await store.set("/a", b"new")
     disk.fill()
-    assert not await store.erase_replaced()
+    with pytest.raises(StoreFull):
+        await store.overwrite("/a", b"newer")
+    assert (await dump(store))["/a"][0] == b"new"
     disk.error, disk.vacuum_error = None, disk.full()
-    assert not await store.erase_replaced()
+    assert not await store.overwrite("/a", b"newer")
     await store.create("/b")
     assert has_replaced()
     disk.vacuum_error = None
@@ -264,11 +274,70 @@ async def test_replaced_data_is_erased_once_a_full_disk_has_room(
     assert not has_replaced()
     await store.set("/c", b"replaced")
     await store.set("/c", b"new")
-    assert has_replaced() and await store.erase_replaced() and not has_replaced()
+    assert has_replaced() and await store.overwrite("/c", b"newer") and not has_replaced()
     after = await dump(store)
     await store.close()
     again = await opened(tmp_path)
     assert await dump(again) == after
+    await again.close()
+
+
+def has_text(folder: Path, text: bytes) -> bool:
+    return any(text in path.read_bytes() for path in files_in(folder))
+
+
+def lines_of_resumption(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if "as they were before they were encrypted" in line]
+
+
+@pytest.mark.parametrize("last", ["VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)", "DELETE FROM counter WHERE name = ?"])
+@on_loop
+async def test_start_resumes_an_erasure_that_a_crash_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, last: str
+) -> None:
+    """A copy of the files before a statement stands for the disk after kill -9."""
+    caplog.set_level("INFO")
+    disk = Disk(monkeypatch)
+    crashed = tmp_path / "crashed"
+    store = await opened(tmp_path)
+    await store.create("/a", b"replaced")
+    disk.before[last] = partial(copy_files, tmp_path, crashed)
+    assert await store.overwrite("/a", b"new")
+    assert not has_text(tmp_path, b"replaced")
+    assert has_text(crashed, b"replaced") == (not last.startswith("DELETE"))
+    await store.close()
+    again = await opened(tmp_path)
+    await again.close()
+    assert lines_of_resumption(caplog) == [], "the erasure was finished"
+
+    disk.before.clear()
+    for _ in range(2):  # the second start has nothing to resume
+        resumed = await opened(crashed)
+        assert (await dump(resumed))["/a"][0] == b"new"
+        assert not has_text(crashed, b"replaced")
+        await resumed.close()
+        (line,) = lines_of_resumption(caplog)
+        assert f"{crashed / FILE_NAME} is written anew" in line
+
+
+@on_loop
+async def test_start_on_a_full_disk_keeps_the_erasure_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Disk(monkeypatch)
+    store = await opened(tmp_path)
+    await store.create("/a", b"replaced")
+    disk.vacuum_error = disk.full()
+    assert not await store.overwrite("/a", b"new")
+    crashed = tmp_path / "crashed"
+    copy_files(tmp_path, crashed)
+    await store.close()
+    again = await opened(crashed)
+    (line,) = lines_of_resumption(caplog)
+    assert "its disk has no room" in line and has_text(crashed, b"replaced")
+    disk.vacuum_error = None
+    await again.create("/b")
+    assert not has_text(crashed, b"replaced")
     await again.close()
 
 

@@ -130,8 +130,11 @@ async def test_versions_and_creation_ids(tree: Harness) -> None:
     assert (first.mzxid, once.mzxid, twice.mzxid) == (0, 0, 0) or first.czxid == first.mzxid < once.mzxid < twice.mzxid
     assert await store.get("/a") == (b"two", twice)
     assert await store.exists("/a") == twice
+    assert await store.overwrite("/a", b"three", 2)
+    data, thrice = (await store.get("/a")) or (b"", None)
+    assert thrice is not None and (data, thrice.version) == (b"three", 3)
     await store.create("/b")
-    await store.delete("/a", 2)
+    await store.delete("/a", 3)
     await store.create("/a")
     again, other = await store.exists("/a"), await store.exists("/b")
     assert again is not None and other is not None
@@ -152,6 +155,8 @@ async def test_refusals(tree: Harness) -> None:
         (lambda: store.create("/a/session/c"), NoChildrenForEphemerals),
         (lambda: store.set("/x", b""), NoNode),
         (lambda: store.set("/a", b"", 1), BadVersion),
+        (lambda: store.overwrite("/x", b""), NoNode),
+        (lambda: store.overwrite("/a", b"", 1), BadVersion),
         (lambda: store.delete("/x"), NoNode),
         (lambda: store.delete("/a/b", 3), BadVersion),
         (lambda: store.delete("/a"), NotEmpty),
