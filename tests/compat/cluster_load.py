@@ -86,9 +86,13 @@ class NumberedLoad:
         self._log = _LastLines()
         logger = logging.Logger(topic, logging.DEBUG)
         logger.addHandler(self._log)
+        self._logger = logger
+        self._begin(client or {})
+
+    def _begin(self, client: Mapping[str, str]) -> None:
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                "bootstrap.servers": self._bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "message.timeout.ms": 600_000,
@@ -96,9 +100,9 @@ class NumberedLoad:
                 **_QUICK,
                 "debug": "eos",  # logs the reason of each new epoch, for the analysis of a failure
                 "log_level": 7,
-                **(client or {}),
+                **client,
             },
-            logger=logger,
+            logger=self._logger,
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -164,17 +168,28 @@ class NumberedLoad:
         lines = "\n".join(["", *partitions_of(self._bootstrap, self.topic), *self._log.lines])
         return f"acknowledged {acknowledged} of {self.sent}{lines}"
 
-    def finish(self) -> None:
-        """Stop, with everything acknowledged."""
+    def restart(self, client: Mapping[str, str]) -> None:
+        """Continue with a new producer and other settings, when everything of the old one is acknowledged."""
+        self._end()
+        self._begin(client)
+        self._thread.start()
+
+    def _end(self) -> None:
         self.__exit__()
         assert self._producer.flush(WAIT_S) == 0
         assert self.errors == []
+
+    def finish(self) -> None:
+        """Stop, with everything acknowledged."""
+        self._end()
         assert self.acknowledgements + sum(map(len, self.given_up)) == self.sent * self.partitions
         assert 2 * self.acknowledgements > self.sent * self.partitions, "most of it"
 
-    def check_stored(self, bootstrap: str) -> None:
-        """Each number once, in order, at the offset that its acknowledgement named."""
-        for partition, records in enumerate(read_numbers(bootstrap, self.topic, self.partitions)):
+    def check_stored(self, bootstrap: str, client: Mapping[str, str] | None = None) -> list[list[tuple[int, int]]]:
+        """Each number once, in order, at the offset that its acknowledgement named. Return what `read_numbers` does;
+        `client` has more settings of the consumer."""
+        stored = read_numbers(bootstrap, self.topic, self.partitions, client)
+        for partition, records in enumerate(stored):
             assert [offset for offset, _ in records] == list(range(len(records))), "offsets without a gap"
             numbers = [number for _, number in records]
             said = f"{self.topic}-{partition}: each record once, in order, not {out_of_order(records)}"
@@ -183,6 +198,7 @@ class NumberedLoad:
             found = {number: offset for offset, number in records}
             told = {number: offset for number, offset in self.acknowledged[partition].items() if offset != UNKNOWN}
             assert {number: found[number] for number in told} == told, "each record where it was said to be"
+        return stored
 
 
 def out_of_order(records: list[tuple[int, int]]) -> list[str]:
@@ -200,11 +216,12 @@ def number_of(value: bytes) -> int:
     return number
 
 
-def read_numbers(bootstrap: str, topic: str, partitions: int) -> list[list[tuple[int, int]]]:
+def read_numbers(
+    bootstrap: str, topic: str, partitions: int, client: Mapping[str, str] | None = None
+) -> list[list[tuple[int, int]]]:
     """(offset, running number) of every record of each partition, as a consumer reads them."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True, "log_level": 0}
-    )
+    reading = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True, "log_level": 0}
+    consumer = Consumer({**reading, **(client or {})})
     found: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]
     ends: set[int] = set()
     deadline = time.monotonic() + WAIT_S
@@ -275,7 +292,15 @@ class Reader:
     """A member of a group, which reads what NumberedLoad writes and commits by itself, wherever the group's coordinator
     is just now. `finish` is for the only member."""
 
-    def __init__(self, bootstrap: str, group: str, load: NumberedLoad, protocol: str = "classic") -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        load: NumberedLoad,
+        protocol: str = "classic",
+        client: Mapping[str, str] | None = None,
+    ) -> None:
+        """`client` has more settings of the consumer."""
         self._load = load
         self.seen: list[set[int]] = [set() for _ in range(load.partitions)]
         settings: dict[str, str | int] = {
@@ -288,7 +313,7 @@ class Reader:
         }
         if protocol == "classic":
             settings["session.timeout.ms"] = 10_000
-        self._settings = settings
+        self._settings = {**settings, **(client or {})}
         self._errors: collections.deque[str] = collections.deque(maxlen=3)
         self._returned_s = time.monotonic()
         self._consumer = RevivedConsumer(self._new_consumer)
@@ -320,13 +345,14 @@ class Reader:
         if not self._thread.is_alive():
             self._consumer.close()
 
-    def finish(self) -> None:
-        """Waits until it has read everything; the load is over."""
-        wanted = self._load.acknowledged
+    def finish(self, *earlier: Reader) -> None:
+        """Waits until it has read everything that those before it have not; the load is over."""
+        read_before = [set().union(*(one.seen[number] for one in earlier)) for number in range(self._load.partitions)]
+        wanted = [known.keys() - read for known, read in zip(self._load.acknowledged, read_before, strict=True)]
 
         def complete() -> bool:
             assert self._thread.is_alive()
-            return all(seen >= known.keys() for seen, known in zip(self.seen, wanted, strict=True))
+            return all(seen >= known for seen, known in zip(self.seen, wanted, strict=True))
 
         try:
             until(complete, f"{[*map(len, wanted)]} records read", WAIT_S)

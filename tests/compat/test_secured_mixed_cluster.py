@@ -8,86 +8,51 @@ import pathlib
 import pytest
 
 from gregor.protocol.acls import Operation, PatternType, Permission, ResourceType
-from gregor.protocol.client import version_ranges
-from gregor.protocol.client_security import security_of_client
-from gregor.protocol.messages import (
-    AlterUserScramCredentialsRequest,
-    ApiVersionsRequest,
-    CreateAclsRequest,
-    MetadataRequest,
-)
+from gregor.protocol.messages import AlterUserScramCredentialsRequest, CreateAclsRequest, MetadataRequest
 from gregor.protocol.sasl.mechanism import AuthenticationFailed
 from gregor.protocol.sasl.scram import MECHANISMS, salted_password
-from gregor.protocol.sync_client import SyncConnection
 from tests.compat.cluster_load import WAIT_S, NumberedLoad, create, wait_in_sync
 from tests.compat.records import until
 from tests.support.certificates import Certificates
 from tests.support.kafka import run_kafka_tool
 from tests.support.mixed_cluster import GREGOR, KAFKA, MixedCluster
-from tests.support.ports import free_port
-from tests.support.secured_broker import login
+from tests.support.secure_listeners import MECHANISM, SecureListeners
 from tests.support.wire import RawConnection
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
 TOPIC, PARTITIONS = "load", 3
 ASSIGNMENT = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
-MECHANISM, CODE, ITERATIONS = "SCRAM-SHA-512", 2, 4096
+CODE, ITERATIONS = 2, 4096
+"""Of MECHANISM."""
 OF_KAFKA, OF_GREGOR = 0, 1
 """The brokers that store the changes of each kind."""
 PASSWORDS = {name: f"not-for-any-log-{name}" for name in ("broker", "anna", "of-kafka", "of-gregor")}
 
 
-class Secured:
-    """The settings of brokers and clients; each broker has a listener in clear text for the test, too."""
+class Secured(SecureListeners):
+    """Each broker has a listener in clear text for the test, too."""
 
-    def __init__(self, certificates: Certificates) -> None:
-        self.certificates = certificates
-        self.ports = [free_port() for _ in range(3)]
-        entry = login("scram.ScramLoginModule", username="broker", password=PASSWORDS["broker"])
-        self.settings = {
-            **certificates.broker_settings,
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL",
-            "inter.broker.listener.name": "SECURE",
-            "sasl.enabled.mechanisms": MECHANISM,
-            "sasl.mechanism.inter.broker.protocol": MECHANISM,
-            "listener.name.secure.scram-sha-512.sasl.jaas.config": entry,
+    @property
+    def settings(self) -> dict[str, str]:
+        return {
+            **super().settings,
+            **self.BETWEEN_BROKERS,
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": "User:broker;User:ANONYMOUS",
         }
 
     def listeners(self, broker_id: int, port: int) -> dict[str, str]:
-        secure = f"SECURE://localhost:{self.ports[broker_id]}"
-        return {"listeners": f"PLAINTEXT://127.0.0.1:{port},{secure}"}
-
-    def client(self, user: str) -> dict[str, str]:
-        """Return the settings of librdkafka."""
-        return {
-            "bootstrap.servers": ",".join(f"localhost:{port}" for port in self.ports),
-            "security.protocol": "SASL_SSL",
-            "ssl.ca.location": self.certificates.ca_file,
-            "sasl.mechanism": MECHANISM,
-            "sasl.username": user,
-            "sasl.password": PASSWORDS[user],
-        }
+        return {"listeners": f"PLAINTEXT://127.0.0.1:{port},{self.address(broker_id)}"}
 
     def sees(self, broker_id: int, user: str, topic: str) -> bool:
         """Whether the broker authenticates the user and shows the topic to it."""
-        settings = {
-            "security.protocol": "SASL_SSL",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.certificates.ca_file,
-            "sasl.mechanism": MECHANISM,
-            "sasl.jaas.config": login("scram.ScramLoginModule", username=user, password=PASSWORDS[user]),
-        }
-        security = security_of_client(settings)
-        with SyncConnection("localhost", self.ports[broker_id], "test", WAIT_S, WAIT_S, security) as connection:
-            try:
-                connection.log_in(version_ranges(connection.exchange(ApiVersionsRequest(), 0)))
-            except AuthenticationFailed:
-                return False
-            topics = connection.exchange(MetadataRequest(topics=None), 9).topics
-            return topic in {one.name for one in topics}
+        try:
+            with self.connect(broker_id, user) as connection:
+                topics = connection.exchange(MetadataRequest(topics=None), 9).topics
+        except AuthenticationFailed:
+            return False
+        return topic in {one.name for one in topics}
 
 
 def add_user(cluster: MixedCluster, broker_id: int, user: str) -> None:
@@ -134,7 +99,7 @@ def leader(cluster: MixedCluster, partition: int) -> int:
 
 
 def test_leaders_users_and_rules_of_both_kinds(tmp_path: pathlib.Path, certificates: Certificates) -> None:
-    secured = Secured(certificates)
+    secured = Secured(certificates, range(3), PASSWORDS)
     kinds = [KAFKA, GREGOR, GREGOR]
     with MixedCluster(tmp_path, kinds, secured.settings, more=secured.listeners) as cluster:
         add_before_the_start(cluster, "broker")

@@ -8,7 +8,7 @@ import json
 import logging
 import pathlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -116,12 +116,26 @@ class MixedCluster:
 
     def wait_until_ready(self, broker_id: int) -> None:
         broker = self.brokers[broker_id]
+        self._wait(broker_id, lambda: broker.is_ready() and broker_id in self.registered())
+
+    def _wait(self, broker_id: int, started: Callable[[], bool]) -> None:
+        broker = self.brokers[broker_id]
         deadline = time.monotonic() + max(broker.start_timeout_s, 2 * WAIT_S)
-        while not broker.is_ready() or broker_id not in self.registered():
+        while not started():
             assert broker.process is not None
             if broker.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"broker {broker_id} ({self.kinds[broker_id]}) did not start:\n{broker.log()}")
             time.sleep(0.05)
+
+    def restart(self, broker_id: int, settings: Mapping[str, str]) -> None:
+        """Stop the broker in order and start it with these settings, too; returns when it is registered. It may have
+        no listener in clear text any more."""
+        broker = self.brokers[broker_id]
+        assert broker.stop() == 0
+        self._wait_until_forgotten(broker_id)
+        broker.overrides |= settings
+        broker.start(wait_until_ready=False)
+        self._wait(broker_id, lambda: broker_id in self.registered())
 
     def become(self, broker_id: int, kind: str) -> None:
         """Another kind of broker on the same folder, port and number; not started yet. The old one has ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,16 +30,13 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from gregor.protocol.client import version_ranges
-from gregor.protocol.client_security import security_of_client
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.messages import ApiVersionsRequest, MetadataRequest
+from gregor.protocol.messages import MetadataRequest
 from gregor.protocol.sync_client import SyncConnection
 from gregor.replication.store import nodes
 from tests.support.certificates import Certificates
 from tests.support.gregor_cluster import GregorCluster
-from tests.support.ports import free_port
-from tests.support.secured_broker import login
+from tests.support.secure_listeners import SecureListeners
 from tests.support.stolen_time import UndisturbedTime
 
 pytestmark = [pytest.mark.jvm, pytest.mark.very_slow]
@@ -50,19 +48,7 @@ RULE_LIMIT_S = 1.0
 """For a rule until each broker follows it, without the time for which others had the processors."""
 PASSWORDS = {name: f"not-for-any-log-{name}" for name in ("broker", "admin", "anna", "bob")}
 NEW_PASSWORD = "not-for-any-log-new"
-MECHANISM = "SCRAM-SHA-512"
 PLAINTEXT_ONLY = {"min.insync.replicas": "2", "offsets.topic.replication.factor": "3"}
-
-
-def secure_settings(certificates: Certificates) -> dict[str, str]:
-    """Return the settings of the second listener."""
-    entry = login("scram.ScramLoginModule", username="broker", password=PASSWORDS["broker"])
-    return {
-        **certificates.broker_settings,
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL",
-        "sasl.enabled.mechanisms": MECHANISM,
-        "listener.name.secure.scram-sha-512.sasl.jaas.config": entry,
-    }
 
 
 class Load:
@@ -116,19 +102,11 @@ class Move:
     def __init__(self, folder: Path, certificates: Certificates) -> None:
         self.cluster = GregorCluster(folder, len(IDS), PLAINTEXT_ONLY)
         self.certificates = certificates
-        self.secure = {broker_id: free_port() for broker_id in IDS}
+        self.secure = SecureListeners(certificates, IDS, PASSWORDS)
         self.loads: list[Load] = []
 
     def client(self, user: str, password: str | None = None) -> dict[str, Any]:
-        return {
-            "bootstrap.servers": ",".join(f"localhost:{port}" for port in self.secure.values()),
-            "security.protocol": "SASL_SSL",
-            "ssl.ca.location": self.certificates.ca_file,
-            "sasl.mechanism": MECHANISM,
-            "sasl.username": user,
-            "sasl.password": password or PASSWORDS[user],
-            "log_level": 0,
-        }
+        return {**self.secure.client(user, password), "log_level": 0}
 
     @property
     def plain_client(self) -> dict[str, Any]:
@@ -143,15 +121,15 @@ class Move:
         written = len(load.acknowledged)
         self.cluster.until(lambda: len(load.acknowledged) > written, "more records are acknowledged")
 
-    def restart_each(self, settings: dict[str, str], *, listeners: str) -> None:
+    def restart_each(self, settings: Mapping[str, str], *, listeners: str) -> None:
         """Restart one broker after the other with more settings, and wait until it is in sync.
 
-        `listeners` has {plain} and {secure} for their ports.
+        `listeners` has {plain} for a port and {secure} for a listener.
         """
         for broker_id in IDS:
             broker = self.cluster.brokers[broker_id]
             assert self.cluster.stop(broker_id) == 0
-            ports = listeners.format(plain=broker.port, secure=self.secure[broker_id])
+            ports = listeners.format(plain=broker.port, secure=self.secure.address(broker_id))
             broker.overrides |= {**settings, "listeners": ports}
             broker.start(wait_until_ready=False)
             self.cluster.until(lambda broker_id=broker_id: broker_id in self.cluster.registered(), "it is registered")
@@ -181,23 +159,9 @@ class Move:
             resource = ConfigResource(ConfigResource.Type.BROKER, str(broker_id), incremental_configs=[entry])
             admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
 
-    def connect(self, broker_id: int, user: str = "admin") -> SyncConnection:
-        """Return a connection that is authenticated."""
-        settings = {
-            "security.protocol": "SASL_SSL",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.certificates.ca_file,
-            "sasl.mechanism": MECHANISM,
-            "sasl.jaas.config": login("scram.ScramLoginModule", username=user, password=PASSWORDS[user]),
-        }
-        port, security = self.secure[broker_id], security_of_client(settings)
-        connection = SyncConnection("localhost", port, "test", WAIT_S, WAIT_S, security)
-        connection.log_in(version_ranges(connection.exchange(ApiVersionsRequest(), 0)))
-        return connection
-
     def serial(self, broker_id: int) -> int:
         """Return the serial number of the certificate that a broker presents in a new handshake."""
-        with self.connect(broker_id) as connection:
+        with self.secure.connect(broker_id, "admin") as connection:
             return serial_of(connection)
 
     def add(self, *rules: AclBinding) -> None:
@@ -233,7 +197,7 @@ def change_certificates(move: Move) -> None:
     """Let all brokers present a second certificate by a setting, and a third by a change of its file. The handshakes
     have it; connections of before, one of each broker and those between the brokers, are still served."""
     with ExitStack() as open_connections:
-        wires = [open_connections.enter_context(move.connect(broker_id)) for broker_id in IDS]
+        wires = [open_connections.enter_context(move.secure.connect(broker_id, "admin")) for broker_id in IDS]
         presented = {move.certificates.server.chain[0].serial_number}
         assert {serial_of(wire) for wire in wires} == presented
         for change in ("setting", "file"):
@@ -274,7 +238,7 @@ def change_a_rule(move: Move) -> None:
         return spent.seconds()
 
     with ExitStack() as open_connections, ThreadPoolExecutor(len(IDS)) as pool:
-        wires = [open_connections.enter_context(move.connect(broker_id, "bob")) for broker_id in IDS]
+        wires = [open_connections.enter_context(move.secure.connect(broker_id, "bob")) for broker_id in IDS]
         codes = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE
         for change, (before, after) in ((move.add, codes), (move.withdraw, codes[::-1])):
             for wire in wires:
@@ -284,8 +248,8 @@ def change_a_rule(move: Move) -> None:
             assert max(needed_s) < RULE_LIMIT_S, needed_s
 
 
-BOTH = "PLAINTEXT://127.0.0.1:{plain},SECURE://localhost:{secure}"
-SECURE = "SECURE://localhost:{secure}"
+BOTH = "PLAINTEXT://127.0.0.1:{plain},{secure}"
+SECURE = "{secure}"
 
 
 def test_cluster_changes_to_sasl_ssl_and_to_rules_without_a_pause(tmp_path: Path, certificates: Certificates) -> None:
@@ -305,7 +269,7 @@ def test_cluster_changes_to_sasl_ssl_and_to_rules_without_a_pause(tmp_path: Path
         for broker_id in IDS:
             registration = nodes.decode_broker(broker_id, cluster.nodes.get(nodes.broker_path(broker_id))[0])
             protocols = {one.name: (one.security_protocol, one.port) for one in registration.endpoints}
-            assert protocols == {"SECURE": ("SASL_SSL", move.secure[broker_id])}
+            assert protocols == {"SECURE": ("SASL_SSL", move.secure.ports[broker_id])}
         logs = "".join(broker.log() for broker in cluster.brokers.values())
         assert [password for password in (*PASSWORDS.values(), NEW_PASSWORD) if password in logs] == []
 
@@ -316,10 +280,9 @@ def steps(move: Move) -> None:
     for user, password in PASSWORDS.items():
         move.set_password(move.plain_client, user, password)
     plain = move.load("plain", move.plain_client)
-    move.restart_each(secure_settings(move.certificates), listeners=BOTH)
+    move.restart_each(move.secure.settings, listeners=BOTH)
     secure = move.load("secure", move.client("anna"))
-    between = {"inter.broker.listener.name": "SECURE", "sasl.mechanism.inter.broker.protocol": MECHANISM}
-    move.restart_each(between, listeners=BOTH)
+    move.restart_each(move.secure.BETWEEN_BROKERS, listeners=BOTH)
     plain.stop()
     move.set_password(move.client("admin"), "anna", NEW_PASSWORD)
     secure.producer.set_sasl_credentials("anna", NEW_PASSWORD)
