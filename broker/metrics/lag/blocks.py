@@ -8,6 +8,7 @@ change without that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gregor.broker.metrics.family import escaped, label_text
@@ -241,6 +242,7 @@ def _topic_id(topic: TopicState | None) -> Uuid:
     return ZERO_UUID if topic is None else topic.topic_id
 
 
+@cache
 def status_labels(status: Status) -> str:
     """Return the labels of a status, and the end of all labels."""
     return label_text(status=status.label, reason=REASONS[status])[1:]
