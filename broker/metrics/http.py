@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from typing import NamedTuple
@@ -15,6 +15,8 @@ from gregor.broker.log import logger
 MAX_CONNECTIONS = 16
 """More at a time are closed at once: a scraper needs one."""
 MAX_HEAD_BYTES = 16 * 1024
+PART_BYTES = 64 * 1024
+"""Of a response in one write: a socket accepts that much at once, and what it does not accept is copied."""
 IDLE_S = 75.0
 """A connection is closed that sends no whole request, or does not receive its response, for this time."""
 TEXT = "text/plain; charset=utf-8"
@@ -81,6 +83,20 @@ class HttpConnections:
             writer.close()
 
 
+def _parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Join the pieces to parts of about PART_BYTES."""
+    part: list[bytes] = []
+    size_bytes = 0
+    for piece in pieces:
+        part.append(piece)
+        size_bytes += len(piece)
+        if size_bytes >= PART_BYTES:
+            yield b"".join(part)
+            part, size_bytes = [], 0
+    if part:
+        yield b"".join(part)
+
+
 class _Connection:
     """One connection: h11's state of it, and its streams."""
 
@@ -136,9 +152,10 @@ class _Connection:
         reason = response.status.phrase.encode()
         self._write(http.send(h11.Response(status_code=response.status, headers=headers, reason=reason)))
         if not self._is_head:
-            for piece in response.pieces:
-                self._write(http.send(h11.Data(data=piece)))
+            for part in _parts(response.pieces):
+                self._write(http.send(h11.Data(data=part)))
                 await writer.drain()
+                await asyncio.sleep(0)  # a reader as fast as this would keep the loop
         self._write(http.send(h11.EndOfMessage()))
         await writer.drain()
         if not self._is_done():

@@ -31,12 +31,13 @@ class Page:
         self._lines[name].extend(lines)
 
     def render(self, *, openmetrics: bool) -> Steps[list[bytes]]:
-        """Return the text in pieces, a family in each step."""
+        """Return the text in pieces, a family in each step. Kept lines are not copied."""
         pieces = []
         for name, family in self._families.items():
             lines = self._lines[name]
             if lines:
-                pieces.append(b"".join((_head(family, openmetrics).encode(), *lines)))
+                pieces.append(_head(family, openmetrics).encode())
+                pieces.extend(lines)
                 yield None
         if openmetrics:
             pieces.append(b"# EOF\n")

@@ -73,7 +73,9 @@ class Scraper:
         security = security_between_brokers(broker.config)
         self._ends = LogEnds(broker.config, broker.replicas, broker.metadata, broker.background, security)
         self._unread = FirstUnread(broker.config, broker.replicas, broker.metadata, broker.background, security)
-        self._groups = GroupView(broker.groups, self._ends.own, self._ends.of, self._unread.time_ms)
+        self._groups = GroupView(
+            broker.groups, self._ends.own, self._ends.of, self._unread.time_ms, broker.metadata.topic
+        )
         positions = ClientPositions(broker.fetch_sessions, broker.replicas, broker.metadata, broker.now_ms)
         self._clients = ClientLagLines(positions)
         self._process = ProcessView(broker.connections, lag)

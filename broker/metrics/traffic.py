@@ -38,15 +38,31 @@ FAMILIES = (
     *(Family(f"{_PREFIX}{name}_total", COUNTER, (), f"{text}.") for name, text in _OF_BROKER.values()),
 )
 
-_values = attrgetter(*_OF_TOPICS)
+_values = attrgetter(*_OF_TOPICS, *(name for name in TopicTraffic.__slots__ if name not in _OF_TOPICS))
+"""All counters of a topic, those with lines first."""
+
+
+class _Block:
+    """The counters of some topics, their values at the last scrape, and the sums of these."""
+
+    __slots__ = ("counters", "sums", "values")
+
+    def __init__(self, counters: list[TopicTraffic], values: list[tuple[int, ...]]) -> None:
+        self.counters = counters
+        self.values = values
+        self.sums = TopicTraffic()
+        for one in counters:
+            self.sums.add(one)
 
 
 class TrafficLines:
-    """Makes the lines of the topics and their sums."""
+    """Makes the lines of the topics and their sums. A block of topics without traffic since the last scrape costs its
+    comparison."""
 
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
         self._lines: KeptLines[str] = KeptLines(_TOPIC_FAMILIES, _labels)
+        self._known: list[_Block] = []
 
     def collect(self, page: Page) -> Steps[TopicTraffic]:
         """Add the counters of each topic, and their sums; return the sums."""
@@ -54,11 +70,20 @@ class TrafficLines:
         topics = list(traffic.topics.items())
         total = TopicTraffic()
         total.add(traffic.of_removed_topics)  # in the same step as the list: a topic is in one of them
-        for block in batched(topics, ITEMS_PER_STEP):
-            for _, counters in block:
-                total.add(counters)
-            self._lines.put([topic for topic, _ in block], [_values(counters) for _, counters in block])
+        known, blocks = self._known, list[_Block]()
+        for index, some in enumerate(batched(topics, ITEMS_PER_STEP)):
+            counters = [of_topic for _, of_topic in some]
+            values = list(map(_values, counters))
+            block = known[index] if index < len(known) else None
+            if block is not None and block.values == values and block.counters == counters:
+                self._lines.put_again()
+            else:
+                block = _Block(counters, values)
+                self._lines.put([topic for topic, _ in some], [of_one[: len(_OF_TOPICS)] for of_one in values])
+            blocks.append(block)
+            total.add(block.sums)
             yield None
+        self._known = blocks
         for field, (name, _) in (_OF_TOPICS | _OF_BROKER).items():
             page.add(f"{_PREFIX}{name}_total", getattr(total, field))
         yield from self._lines.end(page)

@@ -220,10 +220,22 @@ class Log:
     def segments_count(self) -> int:
         return len(self._segments.items)
 
-    def figures(self) -> tuple[int, int, int, int]:
-        """Return size in bytes, log start offset, log end offset and number of segments."""
+    def figures(self) -> tuple[int, int, int, int, int, int, int]:
+        """Return size in bytes, log start offset, log end offset, number of segments, high watermark, last stable
+        offset and min.insync.replicas."""
+        # A scrape calls this for each log: the usual cases need no other frame.
         offsets, segments = self.offsets, self._segments
-        return segments.size_bytes, offsets.log_start_offset, offsets.log_end_offset, len(segments.items)
+        high_watermark, items = offsets.high_watermark, segments.items
+        count = len(items)
+        return (
+            items[0].size_bytes if count == 1 else segments.size_bytes,
+            offsets.log_start_offset,
+            offsets.log_end_offset,
+            count,
+            high_watermark,
+            high_watermark if self.producers.transactions is None else self.last_stable_offset,
+            self._config.min_insync_replicas,
+        )
 
     @property
     def segments(self) -> tuple[Segment, ...]:

@@ -8,16 +8,21 @@ change without that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gregor.broker.metrics.family import escaped, label_text
 from gregor.broker.metrics.lag.first_unread import NO_RECORD, Position
 from gregor.broker.metrics.lag.status import REASONS, SampleTimes, Status, Window
+from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.topic_partition import TopicPartitionKey
+from gregor.replication.partition.partition import NO_EPOCH
 
 if TYPE_CHECKING:
     from gregor.broker.metrics.page import Page
     from gregor.coordinator.group.group import CommittedOffset
+    from gregor.protocol.ids import Uuid
+    from gregor.replication.partition.metadata_image import TopicState
 
 OFFSET, LAG = "kafka_consumergroup_current_offset", "kafka_consumergroup_lag"
 EXPORTED_LAG, LAG_SECONDS = "kafka_consumergroup_group_lag", "kafka_consumergroup_group_lag_seconds"
@@ -34,7 +39,7 @@ Key = tuple[str, str, int]
 class Series:
     """Of a group in a partition: the window of its positions, and the time of its first unread record."""
 
-    __slots__ = ("key", "labels", "offset", "time_ms", "window")
+    __slots__ = ("key", "labels", "leader_epoch", "offset", "time_ms", "topic_id", "window")
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -42,14 +47,17 @@ class Series:
         """Behind the name of the label with the group."""
         self.window = Window()
         self.offset = -1
-        """The committed one that `time_ms` belongs to."""
+        """The committed one that `time_ms` belongs to, in the log with `topic_id` and `leader_epoch`."""
+        self.topic_id: Uuid = ZERO_UUID
+        self.leader_epoch = NO_EPOCH
         self.time_ms: int | None = None
         """As FirstUnread.time_ms."""
 
-    def needs_time(self, offset: int) -> bool:
-        """Note the committed offset of a group that is behind; return whether the time must be read."""
-        if offset != self.offset:
-            self.offset, self.time_ms = offset, None
+    def needs_time(self, offset: int, topic_id: Uuid, leader_epoch: int) -> bool:
+        """Note the position of a group that is behind; return whether the time must be read."""
+        if offset != self.offset or leader_epoch != self.leader_epoch or topic_id != self.topic_id:
+            self.offset, self.topic_id, self.leader_epoch = offset, topic_id, leader_epoch
+            self.time_ms = None
         return self.time_ms is None or self.time_ms == NO_RECORD
 
     def learn(self, time_ms: int | None) -> None:
@@ -58,7 +66,7 @@ class Series:
 
     @property
     def position(self) -> Position:
-        return Position(self.key[1], self.key[2], self.offset)
+        return Position(self.key[1], self.key[2], self.offset, self.topic_id, self.leader_epoch)
 
 
 class Block:
@@ -72,6 +80,9 @@ class Block:
         """Whether commits, and whether commits or ends, are others than those that were shown last."""
         self._ends: list[int | None] = []
         self._noted_ends: list[int | None] = []
+        self._topic: TopicState | None = None
+        """As it was in the metadata image at the scrape before."""
+        self._leader_epochs = [NO_EPOCH] * len(series)
         self._known: list[Series] = []
         """Those with a known end: all others have an offset alone."""
         self._waiting: list[Series] = []
@@ -122,20 +133,35 @@ class Block:
     def _others(self) -> list[TopicPartitionKey]:
         return [key for key, end in zip(self._partitions, self._ends, strict=True) if end is None]
 
-    def compare(self, ends_of: EndsOf, times: SampleTimes) -> list[Position]:
-        """Note the ends of the other logs. Return the positions whose time must be read."""
+    def compare(self, ends_of: EndsOf, topic: TopicState | None, times: SampleTimes) -> list[Position]:
+        """Note the ends of the other logs, and the topic as it is in the metadata image. Return the positions whose
+        time must be read."""
         if None in self._ends:
             fetched = iter(ends_of(self._others()))
             self._ends = [next(fetched) if end is None else end for end in self._ends]
-        if self._has_commits or self._ends != self._noted_ends:
+        # An image replaces a topic at each change of one of its partitions, of their sets in sync above all.
+        has_moved = topic is not self._topic and self._note_leaders(topic)
+        if has_moved or self._has_commits or self._ends != self._noted_ends:
             self._has_changed, self._noted_ends = True, self._ends
             self._note(times)
         return [one.position for one in self._waiting]
 
+    def _note_leaders(self, topic: TopicState | None) -> bool:
+        """Note the topic and the epochs of its leaders; return whether one of them is new."""
+        before, before_epochs = _topic_id(self._topic), self._leader_epochs
+        states = {} if topic is None else topic.partitions
+        found = [states.get(index) for _, index in self._partitions]
+        self._topic = topic
+        self._leader_epochs = [NO_EPOCH if state is None else state.leader_epoch for state in found]
+        return self._leader_epochs != before_epochs or _topic_id(topic) != before
+
     def _note(self, times: SampleTimes) -> None:
         """Note the positions, which have changed."""
         self.lags, self._known, self._waiting = [], [], []
-        for series, (_, committed), end in zip(self._series, self._commits, self._ends, strict=True):
+        topic_id = _topic_id(self._topic)
+        for series, (_, committed), end, leader_epoch in zip(
+            self._series, self._commits, self._ends, self._leader_epochs, strict=True
+        ):
             if end is None:
                 series.window.note_unknown(times)
                 continue
@@ -146,7 +172,7 @@ class Block:
             series.window.note(times, offset, committed.commit_timestamp_ms, lag)
             if not lag:
                 series.learn(NO_RECORD)
-            elif series.needs_time(offset):
+            elif series.needs_time(offset, topic_id, leader_epoch):
                 self._waiting.append(series)
 
     # -- what a scrape shows ---------------------------------------------------------------------------------------
@@ -212,6 +238,11 @@ def _lines(name: str, label: str, series: Sequence[Series], values: Sequence[int
     return "".join([f"{begin}{one.labels}}} {value}\n" for one, value in zip(series, values, strict=True)]).encode()
 
 
+def _topic_id(topic: TopicState | None) -> Uuid:
+    return ZERO_UUID if topic is None else topic.topic_id
+
+
+@cache
 def status_labels(status: Status) -> str:
     """Return the labels of a status, and the end of all labels."""
     return label_text(status=status.label, reason=REASONS[status])[1:]

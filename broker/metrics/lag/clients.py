@@ -4,7 +4,8 @@ A position is shown by the broker that the client fetches it from. It is the one
 partition, in the last KEPT_MS: a client does not name a partition whose records it still has. Where this broker does
 not lead, only fetches of the last FETCHES_MS count: the client of a former leader has left for the present one, and
 would seem further and further behind here. Of several consumers with one client id, the position furthest behind is
-shown. The time of the first unread record is read from the log of this broker, once for each position.
+shown. The time of the first unread record is read from the log of this broker, once for each position, and again once
+the log was truncated: another record may be there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gregor.broker.metrics.family import GAUGE, Family, label_text
 from gregor.broker.metrics.kept_lines import KeptLines, batched
-from gregor.broker.metrics.lag.first_unread import NO_RECORD, Position, time_in_log
+from gregor.broker.metrics.lag.first_unread import NO_RECORD, time_in_log
+from gregor.protocol.ids import Uuid
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ FAMILIES = (*_OFFSETS, *_SECONDS)
 
 _Key = tuple[str, str, int]
 """Client id, topic, partition."""
+_Record = tuple[str, int, Uuid, int, int]
+"""Topic, partition, id of the topic, generation of the log, offset."""
 _Remembered = dict[_Key, tuple[int, int]]
 """Position, and the time of its fetch."""
 
@@ -92,7 +96,7 @@ class ClientPositions:
         self._clock_ms = clock_ms
         self._remembered: _Remembered = {}
         """Of fetches outside of sessions, each of which names some of the partitions."""
-        self._times_ms: dict[Position, int | None] = {}
+        self._times_ms: dict[_Record, int | None] = {}
         """Those of the first unread records at the positions that were read last, None where one is not known."""
 
     def read(self) -> Steps[list[ClientPosition]]:
@@ -100,20 +104,21 @@ class ClientPositions:
         found = []
         positions = yield from self._positions()
         known = self._times_ms
-        times_ms: dict[Position, int | None] = {}
+        times_ms: dict[_Record, int | None] = {}
         for count, (key, offset) in enumerate(positions.items(), 1):
             partition = self._replicas.get(*key[1:])
             if partition is not None and (log := partition.log) is not None:
                 lag = max(0, log.high_watermark - offset)
                 time_ms: int | None = NO_RECORD
                 if lag:
-                    position = Position(*key[1:], max(offset, log.log_start_offset))
-                    if position in known:
-                        time_ms = known[position]
+                    first_offset = max(offset, log.log_start_offset)
+                    record = *key[1:], partition.topic_id, log.generation, first_offset
+                    if record in known:
+                        time_ms = known[record]
                     else:
-                        time_ms = yield from time_in_log(partition, position.offset, leader_only=False)
+                        time_ms = yield from time_in_log(partition, first_offset, leader_only=False)
                     if time_ms != NO_RECORD:
-                        times_ms[position] = time_ms
+                        times_ms[record] = time_ms
                 found.append(ClientPosition(*key, offset, lag, self._age_s(time_ms)))
             if not count % ITEMS_PER_STEP:
                 yield None

@@ -2,8 +2,8 @@
 
 Only the header of the record's batch is read, from the log or, where another broker leads, from a fetch of that batch:
 the time is that of the batch's first record, right within one batch. It is kept for as long as the group stands at the
-offset, so that each position costs one read. The fetches name the replica id of debugging tools, which gregor's leaders
-do not count as reads of consumers.
+position, so that each position costs one read. The fetches name the replica id of debugging tools, which gregor's
+leaders do not count as reads of consumers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from gregor.broker.metrics.lag.leader_requests import LeaderRequests
 from gregor.protocol.channel_security import PLAINTEXT_CHANNEL, ChannelSecurity
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from gregor.protocol.records.batch import (
     CONTROL_BIT,
@@ -28,6 +29,7 @@ from gregor.protocol.records.batch import (
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 from gregor.replication.partition.offset_lookup import DEBUGGING
+from gregor.replication.partition.partition import NO_EPOCH
 from gregor.storage.fs.cached_reads import NotCached
 
 if TYPE_CHECKING:
@@ -53,11 +55,16 @@ _MAX_READS = 8
 
 
 class Position(NamedTuple):
-    """An offset that a group stands at."""
+    """An offset that a group stands at, in the log of a leader: an unclean election may have put another record there,
+    and so may a topic that was deleted and made again."""
 
     topic: str
     partition: int
     offset: int
+    topic_id: Uuid = ZERO_UUID
+    """ZERO_UUID where it is not known, or the topic has none."""
+    leader_epoch: int = NO_EPOCH
+    """NO_EPOCH where it is not known."""
 
 
 class _Batch(NamedTuple):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.coordinator.group.group import Group
     from gregor.coordinator.group.shard import GroupShard
+    from gregor.replication.partition.metadata_image import TopicState
 
 _PREFIX = "kafka_consumergroup_"
 _PARTITION = ("consumergroup", "topic", "partition")
@@ -120,13 +121,16 @@ class GroupView:
         own_ends_of: EndsOf,
         ends_of: EndsOf,
         time_ms_of: Callable[[Position], int | None],
+        topic_of: Callable[[str], TopicState | None],
         clock_ms: Callable[[], float] = lambda: time.time() * 1000,
     ) -> None:
-        """`own_ends_of`: those of the logs that this broker leads; `time_ms_of`: see FirstUnread.time_ms."""
+        """`own_ends_of`: those of the logs that this broker leads; `time_ms_of`: see FirstUnread.time_ms; `topic_of`:
+        see MetadataImage.topic."""
         self._groups = groups
         self._own_ends_of = own_ends_of
         self._ends_of = ends_of
         self._time_ms_of = time_ms_of
+        self._topic_of = topic_of
         self._clock_ms = clock_ms
         self._times = SampleTimes()
         self._blocks = Blocks()
@@ -154,13 +158,13 @@ class GroupView:
         return found
 
     def unread(self) -> Steps[dict[Position, None]]:
-        """Read the other ends of logs; return the committed offsets below the end whose record's time is not known."""
+        """Read the other ends of logs; return the positions below the end whose record's time is not known."""
         found: dict[Position, None] = {}
         self._times.add(self._clock_ms())
         for group in self._read:
-            for _, blocks in group.topics:
+            for topic, blocks in group.topics:
                 for block in blocks:
-                    found.update(dict.fromkeys(block.compare(self._ends_of, self._times)))
+                    found.update(dict.fromkeys(block.compare(self._ends_of, self._topic_of(topic), self._times)))
                     yield None
         return found
 

@@ -53,12 +53,13 @@ class LogEnds:
 
     def own(self, keys: Iterable[TopicPartitionKey]) -> list[int | None]:
         """Return the high watermarks of the partitions that this broker leads; None for others."""
-        partition_of, ends = self._replicas.partitions.get, list[int | None]()
-        for key in keys:
-            partition = partition_of(key)
-            log = None if partition is None else partition.leadership.log
-            ends.append(None if log is None else log.offsets.high_watermark)
-        return ends
+        partition_of = self._replicas.partitions.get
+        return [
+            None
+            if (partition := partition_of(key)) is None or (log := partition.leadership.log) is None
+            else log.offsets.high_watermark
+            for key in keys
+        ]
 
     def of(self, keys: Sequence[TopicPartitionKey]) -> list[int | None]:
         """Return the high watermarks of partitions; None where it is not known."""

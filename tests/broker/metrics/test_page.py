@@ -34,6 +34,12 @@ def test_families_stand_in_the_order_of_the_table_and_empty_ones_are_left_out() 
     )
 
 
+def test_lines_are_in_the_pieces_of_the_text_without_a_copy() -> None:
+    page, line = page_of(Family("a", GAUGE, (), "A.")), b"a 3\n"
+    page.extend("a", [line])
+    assert any(piece is line for piece in run_all(page.render(openmetrics=False)))
+
+
 def test_openmetrics_names_counters_without_their_suffix() -> None:
     page = page_of(Family("a_total", COUNTER, (), "A."), Family("b", UNTYPED, (), "B."))
     page.add("a_total", 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,23 @@ def shown(lines: PartitionLines) -> tuple[bytes, dict[str, int]]:
     return b"".join(run_all(page.render(openmetrics=False))), vars(figures)
 
 
+def frames_of(work: Callable[[], object]) -> int:
+    """Return how many frames of Python functions begin in a call."""
+    begun = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal begun
+        begun += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return begun
+
+
 def slow_twin(replicas: ReplicaManager) -> tuple[bytes, dict[str, int]]:
     return shown(PartitionLines(replicas))
 
@@ -40,6 +59,8 @@ def test_kept_lines_of_partitions_are_those_that_would_be_made_anew(tmp_path: Pa
                 harness.produce("t", batch(b"a"), partition=chosen.randrange(PARTITIONS))
             assert shown(kept) == slow_twin(replicas)
         text = shown(kept)[0]
+        frames = frames_of(lambda: run_all(kept.collect(Page(FAMILIES))))
+        assert frames < 2 * PARTITIONS, "a partition without a change costs one frame, a family some"
 
         # No partition of the first block is led any more, which leaves a place without lines.
         for partition in list(replicas.partitions.values())[:64]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from gregor.broker.metrics.page import Page
@@ -53,14 +55,35 @@ def test_topics_are_walked_once_and_in_short_steps(monkeypatch: pytest.MonkeyPat
         add(self, other)
 
     monkeypatch.setattr(TopicTraffic, "add", counted)
-    page = Page(FAMILIES)
-    steps: Steps[TopicTraffic] = TrafficLines(traffic).collect(page)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            assert end.value.messages_in == topics
-            break
-        added.append(0)
-    assert max(added) <= ITEMS_PER_STEP + 1, "topics of one step, and the sums of the deleted ones"
-    assert sum(added) == topics + 1
+    lines = TrafficLines(traffic)
+    for walked in (topics, ITEMS_PER_STEP):
+        steps: Steps[TopicTraffic] = lines.collect(Page(FAMILIES))
+        added[:] = [0]
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                total: TopicTraffic = end.value
+                break
+            added.append(0)
+        assert max(added) <= ITEMS_PER_STEP + 2, "topics of one step, their sum, and the sums of the deleted ones"
+        assert sum(added) == walked + topics // ITEMS_PER_STEP + 1, "of topics without traffic the sum is known"
+        assert total.messages_in == sum(one.messages_in for one in traffic.topics.values())
+        traffic.topics["t70"].messages_in += 1
+
+
+def test_kept_lines_of_topics_are_those_that_would_be_made_anew() -> None:
+    chosen, traffic = random.Random(7), Traffic()
+    lines = TrafficLines(traffic)
+    for _ in range(40):
+        for name in [f"t{chosen.randrange(150)}" for _ in range(chosen.randrange(8))]:
+            if name in traffic.topics and chosen.random() < 0.3:
+                traffic.replica_removed(name)
+            else:
+                counters = traffic.topics.get(name) or traffic.replica_added(name)
+                counter = chosen.choice(TopicTraffic.__slots__)
+                setattr(counters, counter, getattr(counters, counter) + 1)
+        (total, shown), (anew_total, anew) = collected(lines), collected(TrafficLines(traffic))
+        assert shown == anew
+        for counter in TopicTraffic.__slots__:
+            assert getattr(total, counter) == getattr(anew_total, counter)

@@ -8,13 +8,18 @@ from gregor.broker.metrics.lag.first_unread import NO_RECORD, Position
 from gregor.broker.metrics.lag.groups import GroupView
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.table import FAMILIES
+from gregor.protocol.ids import ZERO_UUID, Uuid
+from gregor.protocol.messages import UpdateMetadataRequest
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import ITEMS_PER_STEP, run_all
+from gregor.replication.partition.metadata_image import MetadataImage
+from gregor.replication.partition.partition import NO_EPOCH
 from tests.broker.metrics.lag.test_groups import known
 from tests.coordinator.context import Context
 
 PARTITIONS = ITEMS_PER_STEP + 20
 GROUPS = ("100 %", "b")
+TOPIC_ID, OTHER_ID = bytes(15) + b"\1", bytes(15) + b"\2"
 
 
 class Scraped:
@@ -26,11 +31,29 @@ class Scraped:
         self.own: dict[TopicPartitionKey, int] = {}
         self.fetched: dict[TopicPartitionKey, int] = {}
         self.times: dict[Position, int] = {}
+        self.image = MetadataImage()
         self.kept = self.view()
 
     def view(self) -> GroupView:
         fetched = known(self.fetched)
-        return GroupView(self.context.coordinator, known(self.own), fetched, self.times.get, lambda: self.now_ms)
+        topic_of = self.image.topic
+        return GroupView(
+            self.context.coordinator, known(self.own), fetched, self.times.get, topic_of, lambda: self.now_ms
+        )
+
+    def lead(self, partition: int, *, epoch: int, topic_id: Uuid = TOPIC_ID) -> None:
+        """Have the metadata image show this leader epoch of a partition."""
+        state = UpdateMetadataRequest.UpdateMetadataPartitionState(partition_index=partition, leader_epoch=epoch)
+        topic = UpdateMetadataRequest.UpdateMetadataTopicState(
+            topic_name="t", topic_id=topic_id, partition_states=[state]
+        )
+        run_all(self.image.apply(UpdateMetadataRequest(topic_states=[topic])))
+
+    def position(self, partition: int, offset: int) -> Position:
+        """Return the position in the log of the present leader."""
+        topic, state = self.image.topic("t"), self.image.partition("t", partition)
+        topic_id = ZERO_UUID if topic is None else topic.topic_id
+        return Position("t", partition, offset, topic_id, NO_EPOCH if state is None else state.leader_epoch)
 
     def text(self, view: GroupView) -> tuple[str, list[Position]]:
         page = Page(FAMILIES)
@@ -53,8 +76,10 @@ def changed(scraped: Scraped, chosen: random.Random) -> None:
         scraped.fetched.pop(key, None)
         if chosen.random() < 0.8:
             ends[key] = chosen.randrange(12)
+    if chosen.random() < 0.2:
+        scraped.lead(chosen.randrange(PARTITIONS), epoch=chosen.randrange(3))
     for _ in range(3):
-        position = Position("t", chosen.randrange(PARTITIONS), chosen.randrange(10))
+        position = scraped.position(chosen.randrange(PARTITIONS), chosen.randrange(10))
         # A known time stays; that of a position without a record, or one that could not be read, may be known later.
         if scraped.times.get(position, NO_RECORD) == NO_RECORD:
             scraped.times[position] = chosen.choice([NO_RECORD, int(scraped.now_ms) - 1234, int(scraped.now_ms) + 700])
@@ -100,7 +125,7 @@ def test_the_time_of_a_first_unread_record_is_read_once() -> None:
         context.commit_offset(5)
         scraped = Scraped(context)
         scraped.own["t", 0] = 8
-        position = Position("t", 0, 5)
+        position = scraped.position(0, 5)
         assert scraped.text(scraped.kept)[1] == [position]
         assert scraped.text(scraped.kept)[1] == [position], "it could not be read"
         scraped.times[position] = NO_RECORD
@@ -111,3 +136,22 @@ def test_the_time_of_a_first_unread_record_is_read_once() -> None:
         text, unread = scraped.text(scraped.kept)
         assert unread == []
         assert 'kafka_consumergroup_group_lag_seconds{group="g",topic="t",partition="0"} 1.000\n' in text
+
+
+def test_the_time_is_read_again_where_another_record_may_be_at_the_offset() -> None:
+    with Context() as context:
+        context.commit_offset(5)
+        scraped = Scraped(context)
+        scraped.own["t", 0] = 8
+
+        def lag_s() -> str:
+            lines = scraped.text(scraped.kept)[0].splitlines()
+            return next((line.rpartition(" ")[2] for line in lines if "lag_seconds{" in line), "missing")
+
+        for age_ms, epoch, topic_id in ((1000, 3, TOPIC_ID), (2000, 4, TOPIC_ID), (3000, 4, OTHER_ID)):
+            scraped.lead(0, epoch=epoch, topic_id=topic_id)
+            assert lag_s() == "missing"
+            scraped.times[scraped.position(0, 5)] = int(scraped.now_ms) - age_ms
+            assert lag_s() == f"{age_ms / 1000:.3f}"
+        scraped.lead(1, epoch=9, topic_id=OTHER_ID)
+        assert scraped.text(scraped.kept)[1] == [], "another partition has a new leader"

@@ -58,7 +58,8 @@ class FakePartition:
     """Its log has a record at each offset below the high watermark."""
 
     def __init__(self) -> None:
-        self.log = SimpleNamespace(high_watermark=END, log_start_offset=0)
+        self.log = SimpleNamespace(high_watermark=END, log_start_offset=0, generation=0)
+        self.topic_id = bytes(16)
         self.is_leader = True
         self.read_offsets: list[int] = []
 
@@ -191,6 +192,20 @@ def test_the_time_at_a_position_is_read_once() -> None:
     subject.fetch("flink", ("t", 0, 41), session=(session, 1))
     subject.shown(SECONDS)
     assert subject.partition.read_offsets == [40, OLD - 1, 41]
+
+
+def test_the_time_is_read_again_from_a_log_that_was_truncated_or_is_of_another_topic() -> None:
+    subject = Subject()
+    partition = subject.partition
+    subject.fetch("flink", ("t", 0, 40))
+    subject.shown(SECONDS)
+    partition.log.generation += 1
+    for _ in range(2):
+        subject.shown(SECONDS)
+    assert partition.read_offsets == [40, 40]
+    partition.topic_id = b"i" * 16
+    subject.shown(SECONDS)
+    assert partition.read_offsets == [40, 40, 40]
 
 
 def test_the_record_at_the_log_start_is_the_first_unread_one_where_older_ones_were_removed() -> None:

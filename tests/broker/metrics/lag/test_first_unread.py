@@ -141,6 +141,11 @@ def test_a_position_is_fetched_once(run: Run) -> None:
         for _ in range(3):
             assert await subject.times((0, 0)) == [1000]
         assert FakePeer.fetched == [[(0, 0)]]
+        other_leader, other_topic = Position("t", 0, 0, leader_epoch=1), Position("t", 0, 0, topic_id=b"i" * 16)
+        for number, position in enumerate((other_leader, other_topic), 1):
+            FakePeer.logs[0][0] = 1, stored(0, 5000 * number)
+            await subject.unread.refresh([position])
+            assert subject.unread.time_ms(position) == 5000 * number, "another record is there"
         assert await subject.times((0, 2)) == [2000]
         assert subject.unread.time_ms(Position("t", 0, 0)) is None, "forgotten: no group stands there any more"
 

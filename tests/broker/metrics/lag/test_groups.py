@@ -22,6 +22,7 @@ from gregor.protocol.messages import (
 )
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import ITEMS_PER_STEP, run_all
+from gregor.replication.partition.metadata_image import MetadataImage
 from tests.broker.harness import batch, produce_request
 from tests.broker.metrics.scraped import series_of
 from tests.broker.metrics.test_listener import client_of, with_server
@@ -31,6 +32,7 @@ from tests.coordinator.context import Context
 MOVING = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 NOW_MS = 1_000_000.0
 NO_TIMES: Mapping[Position, int] = {}
+NO_TOPICS = MetadataImage().topic
 SETTINGS = {"offsets_topic_num_partitions": "2", "group_initial_rebalance_delay_ms": "0"}
 
 
@@ -118,7 +120,7 @@ def lines_of(
 ) -> list[str]:
     """The page of the groups of a coordinator, by line."""
     page = Page(FAMILIES)
-    collect(GroupView(context.coordinator, known({}), known(ends), times.get, lambda: NOW_MS), page)
+    collect(GroupView(context.coordinator, known({}), known(ends), times.get, NO_TOPICS, lambda: NOW_MS), page)
     text = b"".join(run_all(page.render(openmetrics=False))).decode()
     return [line.removeprefix("kafka_consumergroup_") for line in text.splitlines() if not line.startswith("#")]
 
@@ -181,7 +183,7 @@ def test_the_status_of_a_group_is_that_of_its_worst_partition() -> None:
         context.commit_offset(5, partition=1)
         now_ms = [NOW_MS]
         ends = {("t", 0): 8, ("t", 1): 5}
-        view = GroupView(context.coordinator, known({}), known(ends), NO_TIMES.get, lambda: now_ms[0])
+        view = GroupView(context.coordinator, known({}), known(ends), NO_TIMES.get, NO_TOPICS, lambda: now_ms[0])
 
         def statuses() -> list[str]:
             page = Page(FAMILIES)
@@ -207,7 +209,7 @@ def test_unread_positions_are_those_below_known_ends() -> None:
         for partition, offset in enumerate((5, 7, 9)):
             context.commit_offset(offset, partition=partition)
         ends = {("t", 0): 6, ("t", 1): 7}
-        view = GroupView(context.coordinator, known({}), known(ends), lambda _position: None)
+        view = GroupView(context.coordinator, known({}), known(ends), NO_TIMES.get, NO_TOPICS)
         run_all(view.others())
         assert list(run_all(view.unread())) == [Position("t", 0, 5)]
 
@@ -217,7 +219,7 @@ def test_partitions_with_offsets_are_found_once() -> None:
         for group in ("a", "b"):
             for partition in (0, 4):
                 context.commit_offset(group=group, partition=partition)
-        found = run_all(GroupView(context.coordinator, known({}), known({}), lambda _position: None).others())
+        found = run_all(GroupView(context.coordinator, known({}), known({}), NO_TIMES.get, NO_TOPICS).others())
         assert sorted(found) == [("t", 0), ("t", 4)]
 
 
@@ -234,7 +236,7 @@ def test_a_group_that_ends_between_two_steps_is_left_out() -> None:
         for number in range(ITEMS_PER_STEP + 1):
             context.commit_offset(group=f"g{number}")
         page = Page(FAMILIES)
-        view = GroupView(context.coordinator, known({}), known({}), lambda _position: None)
+        view = GroupView(context.coordinator, known({}), known({}), NO_TIMES.get, NO_TOPICS)
         steps = view.others()
         for _ in range(ITEMS_PER_STEP):
             next(steps)
