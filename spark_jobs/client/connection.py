@@ -44,8 +44,7 @@ class BrokerConnection:
                 ) from None
             raise KafkaFailure(
                 ErrorCode.NETWORK_EXCEPTION,
-                f"no connection to the broker at {self.name}: {(error.strerror or str(error)).lower()}. "
-                "`gregor doctor` checks the addresses that brokers advertise",
+                f"no connection to the broker at {self.name}: {(error.strerror or str(error)).lower()}",
             ) from None
         try:
             offered = self._guarded(self._connection.api_versions, SOFTWARE_NAME, _version())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.retries import SystemClock
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.launch.archives import forget_archives
+from gregor.spark_jobs.launch.unpickling import CANNOT_LOAD, Portable
 from gregor.spark_jobs.source.batch import plan_batch
 from gregor.spark_jobs.source.filters import Pushed, push
 from gregor.spark_jobs.source.offsets import StreamOffset
@@ -58,7 +60,7 @@ _log = logging.getLogger("gregor.spark_jobs.source")
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
-class GregorDataSource(DataSource):
+class GregorDataSource(Portable, DataSource):
     """Topics of a cluster as batches and streams: `spark.dataSource.register(GregorDataSource)`."""
 
     @classmethod
@@ -135,13 +137,16 @@ class _Part(InputPartition):
 def _read(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     if partition is None:  # of a query that reads nothing
         return
-    from gregor.spark_jobs.arrow.reader import read
-
+    try:
+        from gregor.spark_jobs.arrow.reader import read
+    except ImportError as error:  # of a library
+        text = CANNOT_LOAD.format(python=sys.executable, host=socket.gethostname(), error=error)
+        raise JobError(text) from None
     yield from read(partition.value)
     forget_archives()
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(Portable, DataSourceReader):
     """Reads topics once, from their starting offsets to their ending offsets."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -173,7 +178,7 @@ class FilteringReader(BatchReader):
         return left
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(Portable, DataSourceStreamReader):
     """Reads topics as a stream, for Spark before 4.2, which passes neither the start of a batch nor its limit.
 
     Spark plans each batch before the next call of latestOffset, also after a restart, so the end of the last plan is
