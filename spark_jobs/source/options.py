@@ -16,6 +16,7 @@ from gregor.spark_jobs.client.security_settings import reasons_of_security
 from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.source.offsets import (
+    EXAMPLE_OF_PARTITIONS,
     EXAMPLE_OF_TIMESTAMPS,
     Offsets,
     StreamOffset,
@@ -137,7 +138,7 @@ class SourceOptions:
         elif (made.min_offsets_per_trigger or 0) > (made.max_offsets_per_trigger or 2**63):
             raise JobError(
                 f"minOffsetsPerTrigger={made.min_offsets_per_trigger} is above "
-                f"maxOffsetsPerTrigger={made.max_offsets_per_trigger}"
+                f"maxOffsetsPerTrigger={made.max_offsets_per_trigger}; lower the one or raise the other"
             )
         return made
 
@@ -212,12 +213,12 @@ def _strategy(given: Mapping[str, str]) -> dict[str, object]:
     if chosen[0] == "assign":
         assignment = tuple(dict.fromkeys(parse_assignment(value)))
         if not assignment:
-            raise JobError(f"assign is {value!r}, which names no partition")
+            raise JobError(f"assign is {value!r}, which names no partition; give JSON such as {EXAMPLE_OF_PARTITIONS}")
         return {"assignment": assignment}
     if chosen[0] == "subscribe":
         topics = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
         if not topics:
-            raise JobError(f"subscribe is {value!r}, which names no topic")
+            raise JobError(f"subscribe is {value!r}, which names no topic; give names, with commas between them")
         return {"topics": topics}
     if not value:
         raise JobError("subscribePattern is empty")
