@@ -25,6 +25,9 @@ class DefaultSource(DataSource):
     def streamReader(self, schema):
         return self._source().streamReader(schema)
 
+    def __reduce__(self):
+        return self._source().__reduce__()  # so a task needs no module but gregor, and names the remedy without it
+
     def _source(self):
         try:
             from gregor.spark_jobs.source.datasource import GregorDataSource

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
@@ -245,7 +246,16 @@ class Cluster:
         if address is None:
             live = ", ".join(map(str, sorted(self._addresses)))
             raise KafkaFailure(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {node_id} is not alive; live brokers: {live}")
-        return self._connect(*address, self.settings)
+        try:
+            return self._connect(*address, self.settings)
+        except KafkaFailure as failure:
+            if failure.code != ErrorCode.NETWORK_EXCEPTION:
+                raise
+            raise KafkaFailure(
+                failure.code,
+                f"{failure.text}. Broker {node_id} advertises this address: if it runs, set its advertised.listeners "
+                f"to one that {socket.gethostname()} reaches; `gregor doctor` checks them",
+            ) from None
 
     def _any_connection(self) -> Connection:
         """Connect to one of the bootstrap servers, or else to a broker known from earlier metadata."""

@@ -26,5 +26,5 @@ def topic_configs(cluster: Cluster, topic: str, names: Sequence[str], broker: in
     response = cluster.exchange(broker, DescribeConfigsRequest(resources=[resource]), version)
     result = response.results[0]
     if result.error_code:
-        raise KafkaFailure(result.error_code, f"the settings of {topic} are not known")
+        raise KafkaFailure(result.error_code, f"the broker did not describe the settings of the topic {topic}")
     return {one.name: one.value for one in result.configs if one.value is not None}

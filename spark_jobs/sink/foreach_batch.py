@@ -11,6 +11,7 @@ from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.retries import SystemClock
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.launch.unpickling import MadeInTasks, Portable
 from gregor.spark_jobs.sink.driver import AttemptFailed, BatchDriver
 from gregor.spark_jobs.sink.identity import ProducerIdentity
 from gregor.spark_jobs.sink.options import SinkOptions
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 WriteBatch = Callable[["DataFrame", int], None]
 
 _log = logging.getLogger("gregor.spark_jobs.sink")
-_JOB_ERROR = re.compile(r"^gregor\.spark_jobs\.[\w.]+: (.*)$", re.MULTILINE)
+_TASK_ERROR = re.compile(r"^(?:gregor\.spark_jobs\.[\w.]+|ImportError): (.*)$", re.MULTILINE)
 _CANCELLED = ("SPARK_JOB_CANCELLED", "cancelled part of cancelled job group", "InterruptedException")
 
 
@@ -59,7 +60,7 @@ def _checked(options: Mapping[str, str]) -> SinkOptions:
     return found
 
 
-class AtLeastOnce:
+class AtLeastOnce(Portable):
     """The plain sink."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -71,10 +72,10 @@ class AtLeastOnce:
         records = records_of(batch, self._options.topic)
         with Cluster(self._options.settings) as cluster:
             topics = topics_of(self._options.topic, cluster, batch_id)
-        records.mapInArrow(plain_task(self._options, topics), REPORT_SCHEMA).collect()
+        records.mapInArrow(MadeInTasks(plain_task, self._options, topics), REPORT_SCHEMA).collect()
 
 
-class ExactlyOnce:
+class ExactlyOnce(Portable):
     """The transactional sink. It is pickled for Spark Connect before its first batch."""
 
     def __init__(self, transactional_id: str, options: SinkOptions, checkpoint: str | None = None) -> None:
@@ -130,11 +131,12 @@ class ExactlyOnce:
         from gregor.spark_jobs.sink.rows import grouped, records_of, task_count, topics_of
 
         assert self._cluster is not None and self._owner is not None
-        encode = encoding_task(self._options, topics_of(self._options.topic, self._cluster, batch_id))
+        topics = topics_of(self._options.topic, self._cluster, batch_id)
+        encode = MadeInTasks(encoding_task, self._options, topics)
         encoded = records_of(batch, self._options.topic).mapInArrow(encode, ENCODED_SCHEMA)
         tasks = task_count(batch, self._options.topic, self._cluster)
         query_id = self._owner.query_id if is_remote() else None
-        write = transactional_task(self._options, identity, query_id)
+        write = MadeInTasks(transactional_task, self._options, identity, query_id)
         rows = _run(grouped(encoded, tasks).mapInArrow(write, REPORT_SCHEMA).collect)
         check_reports([Report(**row.asDict()) for row in rows], self._owner)
 
@@ -170,7 +172,7 @@ def _run(job: Callable[[], list[Any]]) -> list[Any]:
     except (PySparkException, Py4JError) as error:
         if any(word in str(error) for word in _CANCELLED):
             raise  # the query is being stopped
-        raise AttemptFailed(f"Spark could not finish the batch: {_first_line(error)}") from error
+        raise AttemptFailed(f"Spark could not finish the batch: {cause_of(error)}") from error
 
 
 def _computed(batch: DataFrame) -> list[Any]:
@@ -178,8 +180,8 @@ def _computed(batch: DataFrame) -> list[Any]:
     return []
 
 
-def _first_line(error: Exception) -> str:
-    """Return the cause: the last JobError in the traceback of a task, or the first line."""
-    raised = _JOB_ERROR.findall(str(error))
+def cause_of(error: Exception) -> str:
+    """Return the cause: the last error in the traceback of a task that has its remedy, or the first line."""
+    raised = _TASK_ERROR.findall(str(error))
     lines = [line.strip() for line in raised[-1:] or str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

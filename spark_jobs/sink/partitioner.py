@@ -162,6 +162,7 @@ class Partitioner:
         if len(wrong):
             topic = topics[int(wrong[0])].as_py()
             raise JobError(
-                f"a row has the partition {given[wrong[0]]}, but {topic} has {self._count_of(topic)} partitions"
+                f"a row has the partition {given[wrong[0]]}, but the partitions of {topic} are 0 to "
+                f"{self._count_of(topic) - 1}: correct the column `partition`, or leave it null"
             )
         return given

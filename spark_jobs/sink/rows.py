@@ -62,7 +62,10 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     """Raise JobError for columns that are no records."""
     types = {column.name: column.dataType for column in schema}
     if "value" not in types:
-        raise JobError(f"the rows have no column `value`; their columns are {', '.join(types) or 'none'}")
+        raise JobError(
+            f"the rows have no column `value`, only {', '.join(types) or 'none'}; give this name to the column of "
+            "what is written"
+        )
     if topic is None and "topic" not in types:
         raise JobError("the rows have no column `topic`; add it, or give the option `topic`")
     for name in ("key", "value"):
@@ -72,7 +75,8 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     headers = types.get("headers")
     if headers is not None and not _is_headers(headers):
         raise JobError(
-            f"the column `headers` is {headers.simpleString()}, it must be array<struct<key:string,value:binary>>"
+            f"the column `headers` is {headers.simpleString()}, it must be array<struct<key:string,value:binary>>; "
+            "cast it"
         )
 
 

@@ -65,7 +65,10 @@ def last_position(checkpoint: str, source: int = 0) -> StreamOffset:
     """
     positions = last_positions(LocalFiles(checkpoint))
     if not positions:
-        raise JobError(f"the checkpoint {checkpoint} has no completed batch, so no offset to continue from")
+        raise JobError(
+            f"the checkpoint {checkpoint} has no completed batch, so no offset to continue from: start the other query "
+            "where this one was to start"
+        )
     if not 0 <= source < len(positions):
         raise JobError(
             f"{checkpoint} has the offsets of {len(positions)} sources, with the numbers from 0; there is no {source}"
@@ -73,9 +76,15 @@ def last_position(checkpoint: str, source: int = 0) -> StreamOffset:
     try:
         value = json.loads(positions[source])
     except ValueError:
-        raise JobError(f"{checkpoint} has no offset for the source {source}") from None
+        raise JobError(
+            f"{checkpoint} has no offset for the source {source}, which has completed no batch, or reads no topics; "
+            "give the number of another source"
+        ) from None
     if not isinstance(value, dict):
-        raise JobError(f"source {source} of {checkpoint} has the offset {value!r}, which is not one of topics")
+        raise JobError(
+            f"source {source} of {checkpoint} has the offset {value!r}, which is not one of topics; give the number of "
+            "another source"
+        )
     return StreamOffset.from_json(value)
 
 
@@ -88,7 +97,10 @@ def last_positions(files: CheckpointFiles) -> list[str]:
     name = f"offsets/{max(done)}"
     lines = (files.read(name) or "").splitlines()
     if not lines or lines[0] != VERSION:
-        raise JobError(f"{files.path}/{name} has the format {lines[0] if lines else ''!r}; only {VERSION} is known")
+        raise JobError(
+            f"{files.path}/{name} has the format {lines[0] if lines else ''!r}; only {VERSION} is known, for "
+            "which a query of Spark 4.2 needs spark.sql.streaming.offsetLog.formatVersion=1 from its start on"
+        )
     return lines[_LINES_BEFORE_SOURCES:]
 
 

@@ -30,6 +30,7 @@ from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.retries import SystemClock
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.launch.archives import forget_archives
+from gregor.spark_jobs.launch.unpickling import Portable, cannot_load
 from gregor.spark_jobs.source.batch import plan_batch
 from gregor.spark_jobs.source.filters import Pushed, push
 from gregor.spark_jobs.source.offsets import StreamOffset
@@ -58,7 +59,7 @@ _log = logging.getLogger("gregor.spark_jobs.source")
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
-class GregorDataSource(DataSource):
+class GregorDataSource(Portable, DataSource):
     """Topics of a cluster as batches and streams: `spark.dataSource.register(GregorDataSource)`."""
 
     @classmethod
@@ -135,13 +136,15 @@ class _Part(InputPartition):
 def _read(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     if partition is None:  # of a query that reads nothing
         return
-    from gregor.spark_jobs.arrow.reader import read
-
+    try:
+        from gregor.spark_jobs.arrow.reader import read
+    except ImportError as error:  # of a library
+        raise JobError(cannot_load(error)) from None
     yield from read(partition.value)
     forget_archives()
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(Portable, DataSourceReader):
     """Reads topics once, from their starting offsets to their ending offsets."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -173,7 +176,7 @@ class FilteringReader(BatchReader):
         return left
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(Portable, DataSourceStreamReader):
     """Reads topics as a stream, for Spark before 4.2, which passes neither the start of a batch nor its limit.
 
     Spark plans each batch before the next call of latestOffset, also after a restart, so the end of the last plan is

@@ -110,7 +110,10 @@ class StreamOffset:
             begin = cls.from_json(value[BEGIN]) if BEGIN in value else None
             return cls(offsets_from_json(value), ids, begin)
         except (ValueError, TypeError, AttributeError):
-            raise JobError(f"the checkpoint has the offset {dict(value)!r}, which is not one of this source") from None
+            raise JobError(
+                f"the checkpoint has the offset {dict(value)!r}, which is not one of this source; give the query a "
+                "checkpoint of its own"
+            ) from None
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         ids = {topic: uuid_to_text(self.topic_ids[topic]) for topic in sorted(self.topic_ids)}

@@ -12,9 +12,11 @@ from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow.plan import Mode
 from gregor.spark_jobs.client.known_settings import IN_SOURCE, check_known, lines_without_effect, names_of_client
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST
+from gregor.spark_jobs.client.security_settings import reasons_of_security
 from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.source.offsets import (
+    EXAMPLE_OF_PARTITIONS,
     EXAMPLE_OF_TIMESTAMPS,
     Offsets,
     StreamOffset,
@@ -108,8 +110,10 @@ class SourceOptions:
         given = {key.lower(): str(value) for key, value in options.items()}
         _check_names(given, streaming)
         default = Limit(everywhere=LATEST if streaming else EARLIEST)
+        settings = ClientSettings.from_options(given, needs_servers="path" not in given)
+        reasons = {**IN_SOURCE, **reasons_of_security(dict(settings.security_texts))}
         made = cls(
-            settings=ClientSettings.from_options(given, needs_servers="path" not in given),
+            settings=settings,
             folder=_folder(given["path"]) if "path" in given else None,
             **_strategy(given),  # type: ignore[arg-type]
             starting=_limit(given, "starting", default),
@@ -127,14 +131,14 @@ class SourceOptions:
             attempts=_positive(given, "fetchOffset.numRetries", 2**31 - 1) or 3,
             retry_interval_ms=_positive(given, "fetchOffset.retryIntervalMs") or 1000,
             mode=_mode(given),
-            warnings=tuple(lines_without_effect(names_of_client(given), IN_SOURCE, f'what format("{NAME}") reads')),
+            warnings=tuple(lines_without_effect(names_of_client(given), reasons, f'what format("{NAME}") reads')),
         )
         if not streaming:
             _check_limits_of_a_batch(made.starting, made.ending)
         elif (made.min_offsets_per_trigger or 0) > (made.max_offsets_per_trigger or 2**63):
             raise JobError(
                 f"minOffsetsPerTrigger={made.min_offsets_per_trigger} is above "
-                f"maxOffsetsPerTrigger={made.max_offsets_per_trigger}"
+                f"maxOffsetsPerTrigger={made.max_offsets_per_trigger}; lower the one or raise the other"
             )
         return made
 
@@ -209,12 +213,12 @@ def _strategy(given: Mapping[str, str]) -> dict[str, object]:
     if chosen[0] == "assign":
         assignment = tuple(dict.fromkeys(parse_assignment(value)))
         if not assignment:
-            raise JobError(f"assign is {value!r}, which names no partition")
+            raise JobError(f"assign is {value!r}, which names no partition; give JSON such as {EXAMPLE_OF_PARTITIONS}")
         return {"assignment": assignment}
     if chosen[0] == "subscribe":
         topics = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
         if not topics:
-            raise JobError(f"subscribe is {value!r}, which names no topic")
+            raise JobError(f"subscribe is {value!r}, which names no topic; give names, with commas between them")
         return {"topics": topics}
     if not value:
         raise JobError("subscribePattern is empty")

@@ -133,12 +133,14 @@ def test_counts_survive_a_killed_worker_and_a_killed_driver(
 
 CHECK = """
 import sys
+from pyspark.errors import PySparkException
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.client.listeners import Listeners
 from gregor.spark_jobs.launch.workers import require_workers
 from gregor.spark_jobs.session import open_session
 master, archive, topic, *ports = sys.argv[1:]
 settings = {"spark.master": master, "spark.executor.memory": "512m", "spark.cores.max": "1"}
+settings["spark.task.maxFailures"] = "1"
 if archive:
     settings["spark.archives"] = archive + "#environment"
 spark = open_session("check", settings)
@@ -150,7 +152,12 @@ for port in ports:
         print(error)
 if topic:
     options = {"kafka.bootstrap.servers": f"127.0.0.1:{ports[-1]}", "subscribe": topic, "startingOffsets": "earliest"}
-    rows = spark.read.format("gregor").options(**options).load().selectExpr("cast(value as string) value").collect()
+    frame = spark.read.format("gregor").options(**options).load().selectExpr("cast(value as string) value")
+    try:
+        rows = frame.collect()
+    except PySparkException as error:
+        print(*{line for line in str(error).splitlines() if "Error: " in line}, sep="\\n")
+        sys.exit()
     print(*sorted(row["value"] for row in rows))
     imported = lambda _: [module.__file__ for module in map(__import__, ["gregor", "lz4", "numpy", "pyarrow"])]
     print(*spark.sparkContext.parallelize([0], 1).flatMap(imported).collect())
@@ -197,16 +204,33 @@ def pack(folder: Path) -> Path:
     return archive
 
 
+def without_gregor(folder: Path) -> Path:
+    """Return a program that is the driver's Python for the driver, and for workers one with PyArrow alone."""
+    venv.create(folder)
+    libraries = Path(sysconfig.get_path("purelib"))
+    for name in ("numpy", "numpy.libs", "pyarrow"):
+        (folder / libraries.relative_to(sys.prefix) / name).symlink_to(libraries / name)
+    program = folder / "python"
+    of_worker = f'case $PWD in */work-*) exec {folder}/bin/python "$@";; esac'
+    program.write_text(f'#!/bin/sh\n{of_worker}\nexec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
 def test_pythons_of_the_workers_are_checked(cluster: SparkCluster, topics: Topics, tmp_path: Path) -> None:
     """One without gregor, and one that travels with the job but cannot connect to a broker, then can, and reads."""
     port = topics.bootstrap.rpartition(":")[2]
-    empty = tmp_path / "empty"
-    venv.create(empty)
-    [line] = check(cluster, tmp_path, str(empty / "bin/python"), "", "", port)
-    assert "has no gregor: install gregor[spark]" in line and str(empty) in line
-
     topic = topics.create(1, config={"compression.type": "lz4"})
     topics.produce(topic, ["a", "b", "c"], partition=0)
+    python = without_gregor(tmp_path / "other")
+    [checked, read] = check(cluster, tmp_path, str(python), "", topic, port)
+    where = f"the Python {tmp_path}/other/bin/python "
+    assert checked.startswith(where) and "has no gregor: install gregor[spark]" in checked
+    assert read.startswith(f"ImportError: {where}on ") and read.endswith(
+        "cannot load gregor (No module named 'gregor'): install gregor[spark] of the driver's version into that "
+        "Python, name another with PYSPARK_PYTHON, or send a packed environment with spark.archives"
+    )
+
     archive = pack(tmp_path)
     (tmp_path / "environment").symlink_to(sys.prefix)  # the driver's, by which it plans the read
     found = check(cluster, tmp_path, "./environment/bin/python", str(archive), topic, "9", port)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 
 import pytest
 
@@ -83,6 +84,20 @@ def test_a_leader_that_has_left_is_no_leader() -> None:
     with pytest.raises(KafkaFailure, match="t-1 has no leader") as failed:
         brokers.cluster().leader("t", 1)
     assert failed.value.code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_an_advertised_address_without_a_connection_is_named_with_the_remedy() -> None:
+    brokers = two_partitions()
+    cluster = brokers.cluster()
+    assert cluster.leader("t", 1) == 1
+    brokers.down = {1}
+    with pytest.raises(KafkaFailure) as failed:
+        cluster.version(1, ListOffsetsRequest, 7)
+    assert failed.value.code == ErrorCode.NETWORK_EXCEPTION
+    assert failed.value.text == (
+        "no connection to b1. Broker 1 advertises this address: if it runs, set its advertised.listeners to one that "
+        f"{socket.gethostname()} reaches; `gregor doctor` checks them"
+    )
 
 
 def test_a_lost_connection_is_made_again_by_a_retry() -> None:

@@ -62,11 +62,14 @@ def test_settings_without_an_effect_are_in_the_log(caplog: pytest.LogCaptureFixt
     at_least_once(
         SERVERS
         | {"topic": "t", "kafka.linger.ms": "5", "kafka.batch.size": "1000", "kafka.isolation.level": "read_committed"}
+        | {"kafka.SASL.jaas.config": "secret"}
     )
     assert [record.getMessage() for record in caplog.records] == [
         "kafka.isolation.level has no effect on what the sink writes: it is a setting of consumers.",
         "kafka.linger.ms has no effect on what the sink writes: each task sends a batch when it is full, and its last "
         "ones at its end.",
+        "kafka.sasl.jaas.config has no effect on what the sink writes: connections have no SASL, as "
+        "kafka.security.protocol is PLAINTEXT by default; set it to SASL_PLAINTEXT or SASL_SSL.",
     ]
     with pytest.raises(JobError, match="kafka.linger.m is no setting .* the nearest name is kafka.linger.ms"):
         exactly_once("id", SERVERS | {"kafka.linger.m": "5"})

@@ -87,12 +87,16 @@ def test_plain_sink_writes_the_rows_of_a_dataframe(spark: SparkSession, topics: 
 
 def test_columns_that_are_no_records_are_refused(spark: SparkSession) -> None:
     for columns, topic, complaint in (
-        ("key string", "t", "no column `value`; their columns are key"),
+        ("key string", "t", "no column `value`, only key; give this name"),
         ("value string", None, "no column `topic`; add it, or give the option"),
         ("value int", "t", "the column `value` is int, it must be string or binary"),
         ("value string, topic binary", None, "the column `topic` is binary, it must be string"),
         ("value string, partition long", "t", "the column `partition` is bigint, it must be int"),
-        ("value string, headers string", "t", "`headers` is string, it must be array<struct<key:string,value:binary>>"),
+        (
+            "value string, headers string",
+            "t",
+            "`headers` is string, it must be array<struct<key:string,value:binary>>; cast",
+        ),
     ):
         with pytest.raises(JobError, match=complaint):
             check_columns(spark.createDataFrame([], columns).schema, topic)
@@ -111,6 +115,8 @@ def test_wrong_row_ends_the_query_with_its_reason(spark: SparkSession, topics: T
     topic = topics.create(2)
     add_file(tmp_path, 0, ["a"])
     write = exactly_once(f"query of {topic}", {"kafka.bootstrap.servers": topics.bootstrap, "topic": topic})
-    with pytest.raises(StreamingQueryException, match=f"a row has the partition 7, but {topic} has 2 partitions"):
+    with pytest.raises(
+        StreamingQueryException, match=f"a row has the partition 7, but the partitions of {topic} are 0 to 1"
+    ):
         start(spark, tmp_path, write, ["value", "7 partition"])
     assert committed_records(topics.bootstrap, topic) == []

@@ -60,13 +60,16 @@ def test_folders_that_are_no_checkpoint(tmp_path: pathlib.Path) -> None:
     with pytest.raises(JobError, match="is not on this machine"):
         starting_offsets("hdfs://h/checkpoint")
     write(tmp_path, 0, '{"t":{"0":3}}', completed=False)
-    with pytest.raises(JobError, match="no completed batch"):
+    with pytest.raises(JobError, match="no completed batch.*: start the other query where this one was to start"):
+        starting_offsets(str(tmp_path))
+    write(tmp_path, 0, "-")
+    with pytest.raises(JobError, match="no offset for the source 0, which has completed no batch, or reads no topics"):
         starting_offsets(str(tmp_path))
     write(tmp_path, 0, "1234")
-    with pytest.raises(JobError, match="not one of topics"):
+    with pytest.raises(JobError, match="offset 1234, which is not one of topics; give the number of another source"):
         starting_offsets(str(tmp_path))
     write(tmp_path, 0, '{"t":{"0":3}}', version="v2")
-    with pytest.raises(JobError, match="format 'v2'"):
+    with pytest.raises(JobError, match="format 'v2'; only v1 is known, .*offsetLog.formatVersion=1 from its start"):
         starting_offsets(str(tmp_path))
 
 

@@ -36,7 +36,7 @@ def test_a_position_of_the_official_connector_has_no_ids() -> None:
     "value", [{"t": 3}, {"t": {"x": 3}}, {"t": {"0": "3"}}, {"#topicIds": {"t": "short"}, "t": {"0": 3}}]
 )
 def test_another_form_is_refused(value: dict[str, object]) -> None:
-    with pytest.raises(JobError, match="not one of this source"):
+    with pytest.raises(JobError, match="not one of this source; give the query a checkpoint of its own"):
         StreamOffset.from_json(value)
 
 

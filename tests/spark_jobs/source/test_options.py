@@ -72,7 +72,7 @@ def test_the_three_ways_to_name_partitions() -> None:
     ("given", "text"),
     [
         ({"subscribePattern": "x"}, "exactly one of the options"),
-        ({"subscribe": " , "}, "names no topic"),
+        ({"subscribe": " , "}, "names no topic; give names, with commas"),
         ({"minPartitions": "0"}, "minPartitions is '0'"),
         ({"minPartitions": "3000000000"}, "to 2147483647"),
         ({"maxRecordsPerPartition": "-1"}, "maxRecordsPerPartition"),
@@ -162,7 +162,7 @@ def test_the_fixed_end_of_a_stream_is_a_position() -> None:
 
 
 def test_the_least_of_a_trigger_is_not_above_its_most() -> None:
-    with pytest.raises(JobError, match="minOffsetsPerTrigger=3 is above maxOffsetsPerTrigger=2"):
+    with pytest.raises(JobError, match="minOffsetsPerTrigger=3 is above maxOffsetsPerTrigger=2; lower the one"):
         options(streaming=True, minOffsetsPerTrigger="3", maxOffsetsPerTrigger="2")
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from gregor.spark_jobs.datasource import GregorDataSource
@@ -21,12 +20,15 @@ def stream(**options: str) -> DataSourceStreamReader:
 
 
 def test_settings_without_an_effect_are_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
-    source = GregorDataSource({**OPTIONS, "kafka.max.poll.records": "5", "kafka.fetch.min.bytes": "1"})
+    security = {"kafka.security.protocol": "PLAINTEXT", "kafka.ssl.truststore.location": "/no/file"}
+    source = GregorDataSource({**OPTIONS, **security, "kafka.max.poll.records": "5", "kafka.fetch.min.bytes": "1"})
     reader = source.reader(source.schema())
-    pickle.loads(pickle.dumps(reader))
+    cloudpickle.loads(cloudpickle.dumps(reader))
     assert [record.getMessage() for record in caplog.records] == [
         'kafka.max.poll.records has no effect on what format("gregor") reads: rows are not polled one by one; '
-        "maxRecordsPerPartition limits the offsets of a task."
+        "maxRecordsPerPartition limits the offsets of a task.",
+        'kafka.ssl.truststore.location has no effect on what format("gregor") reads: connections have no TLS, as '
+        "kafka.security.protocol is PLAINTEXT; set it to SSL or SASL_SSL.",
     ]
 
 
