@@ -1,16 +1,30 @@
-"""The PySpark of this Python: its version and its folder, both without importing it."""
+"""Installed for this Python: the version of gregor, and version and folder of PySpark, both without importing it."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
 from gregor.spark_jobs.errors import JobError
 
 HOW_TO_INSTALL_PYSPARK = "Install it with\n    pip install 'gregor[spark]'"
+
+
+@cache
+def installed_gregor() -> str | None:
+    """Return the version of the installed gregor; None for one that is only on the path.
+
+    It is found once in a process: the search opens Spark's archives on the path, for longer than a short task needs.
+    """
+    try:
+        return metadata.version("gregor")
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def require_pyspark() -> None:

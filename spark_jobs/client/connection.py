@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from gregor.protocol.sasl.mechanism import AuthenticationFailed
 from gregor.protocol.sync_client import ConnectionEnded, SyncConnection
 from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.settings import ClientSettings
+from gregor.spark_jobs.installation import installed_gregor
 
 SOFTWARE_NAME = "gregor"
 TRANSACTION_VERSION = "transaction.version"
@@ -47,7 +47,7 @@ class BrokerConnection:
                 f"no connection to the broker at {self.name}: {(error.strerror or str(error)).lower()}",
             ) from None
         try:
-            offered = self._guarded(self._connection.api_versions, SOFTWARE_NAME, _version())
+            offered = self._guarded(self._connection.api_versions, SOFTWARE_NAME, installed_gregor() or "unknown")
             self.versions = version_ranges(offered)
             self._guarded(self._connection.log_in, self.versions)
         except KafkaFailure:
@@ -110,11 +110,3 @@ class BrokerConnection:
                 raise KafkaFailure(code, f"no connection to the broker at {self.name}: {reason}") from None
             text = f"the connection to the broker at {self.name} failed: {(error.strerror or str(error)).lower()}"
         raise KafkaFailure(ErrorCode.NETWORK_EXCEPTION, text) from None
-
-
-def _version() -> str:
-    """Return the version of gregor as KIP-511 allows it."""
-    try:
-        return importlib.metadata.version("gregor")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

@@ -6,13 +6,16 @@ more than its name. So they are pickled once more, as an argument of a function 
 
 from __future__ import annotations
 
+import pickle
+import socket
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from gregor.spark_jobs.launch.workers import PACK, version
+from gregor.spark_jobs.installation import installed_gregor
+from gregor.spark_jobs.launch.workers import PACK
 
-CANNOT_LOAD = f"the Python {{python}} on {{host}} cannot load gregor ({{error}}): {PACK}"
-_OTHER_VERSION = f"the Python {{python}} on {{host}} has gregor {{found}}, and the driver {{expected}}: {PACK}"
+_CANNOT_LOAD = f"the Python {{python}} on {{host}} cannot load gregor ({{error}}): {PACK}"
 
 Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -24,27 +27,38 @@ def unpickled_as(make: Callable[..., Any], *arguments: Any) -> Reduced:
     """
     from pyspark import cloudpickle
 
-    def unpickle(content: bytes, expected: str | None, cannot_load: str, other_version: str) -> Any:
+    def unpickle(content: bytes, driver_version: str | None, cannot_load: str) -> Any:
         # As it is local, and reads no global name, it is pickled by value.
-        import pickle
+        import importlib
         import socket
         import sys
-        from importlib import metadata
 
-        where = {"python": sys.executable, "host": socket.gethostname()}
         try:
-            found = metadata.version("gregor")
-        except metadata.PackageNotFoundError:  # it is missing, or only on the path
-            found = None
-        if None not in (found, expected) and found != expected:
-            raise ImportError(other_version.format(**where, found=found, expected=expected))
-        try:
-            make, arguments = pickle.loads(content)
-        except (ImportError, AttributeError) as error:
-            raise ImportError(cannot_load.format(**where, error=error)) from None
-        return make(*arguments)
+            here = importlib.import_module("gregor.spark_jobs.launch.unpickling")
+        except ImportError as error:
+            text = cannot_load.format(python=sys.executable, host=socket.gethostname(), error=error)
+            raise ImportError(text) from None
+        return here.made_of(content, driver_version)
 
-    return unpickle, (cloudpickle.dumps((make, arguments)), version(), CANNOT_LOAD, _OTHER_VERSION)
+    return unpickle, (cloudpickle.dumps((make, arguments)), installed_gregor(), _CANNOT_LOAD)
+
+
+def made_of(content: bytes, driver_version: str | None) -> Any:
+    """Return what the function in pickled content makes; raise ImportError if this is not the gregor of the driver."""
+    found = installed_gregor()
+    if None not in (found, driver_version) and found != driver_version:
+        where = f"the Python {sys.executable} on {socket.gethostname()}"
+        raise ImportError(f"{where} has gregor {found}, and the driver {driver_version}: {PACK}")
+    try:
+        make, arguments = pickle.loads(content)
+    except (ImportError, AttributeError) as error:
+        raise ImportError(cannot_load(error)) from None
+    return make(*arguments)
+
+
+def cannot_load(error: Exception) -> str:
+    """Return the line about a part of gregor, or of what it needs, that this Python does not have."""
+    return _CANNOT_LOAD.format(python=sys.executable, host=socket.gethostname(), error=error)
 
 
 class Portable:

@@ -14,12 +14,12 @@ import socket
 import sys
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gregor.config.listeners import address_text
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.installation import installed_gregor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,7 +119,7 @@ def describe(bootstrap: Sequence[Addresses], advertised: Addresses, modules: Col
         "host": socket.gethostname(),
         "python": sys.executable,
         "missing": [name for name in modules if not is_installed(name)],
-        "version": version(),
+        "version": installed_gregor(),
         "sources": sources(),
         "no_bootstrap": [
             text for found, one in zip(failures, bootstrap, strict=True) if len(found) == len(one) for text in found
@@ -134,14 +134,6 @@ def is_installed(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # of its package
         return False
-
-
-def version() -> str | None:
-    """Return the version of the installed gregor; None for one that is only on the path."""
-    try:
-        return metadata.version("gregor")
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def sources() -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,7 @@ from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.retries import SystemClock
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.launch.archives import forget_archives
-from gregor.spark_jobs.launch.unpickling import CANNOT_LOAD, Portable
+from gregor.spark_jobs.launch.unpickling import Portable, cannot_load
 from gregor.spark_jobs.source.batch import plan_batch
 from gregor.spark_jobs.source.filters import Pushed, push
 from gregor.spark_jobs.source.offsets import StreamOffset
@@ -140,8 +139,7 @@ def _read(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     try:
         from gregor.spark_jobs.arrow.reader import read
     except ImportError as error:  # of a library
-        text = CANNOT_LOAD.format(python=sys.executable, host=socket.gethostname(), error=error)
-        raise JobError(text) from None
+        raise JobError(cannot_load(error)) from None
     yield from read(partition.value)
     forget_archives()
 

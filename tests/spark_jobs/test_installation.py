@@ -1,8 +1,9 @@
-"""Version and folder of PySpark, as a package and in the zip file of spark-submit."""
+"""Version and folder of PySpark, as a package and in the zip file of spark-submit; version of gregor."""
 
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pyspark
@@ -17,6 +18,18 @@ FOLDER = Path(pyspark.__path__[0])
 def test_version_and_folder_of_the_package() -> None:
     assert installation.installed_spark() == pyspark.__version__
     assert installation.spark_home({}) == FOLDER
+
+
+def test_gregor_that_is_only_on_the_path_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = installation.installed_gregor.__wrapped__
+    monkeypatch.setattr(metadata, "version", {"gregor": "9.9"}.__getitem__)
+    assert find() == "9.9"
+
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert find() is None
 
 
 def test_missing_package_is_reported_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

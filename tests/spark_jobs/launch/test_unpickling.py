@@ -16,7 +16,7 @@ from gregor.spark_jobs.datasource import GregorDataSource
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.launch import unpickling
 from gregor.spark_jobs.launch.unpickling import MadeInTasks
-from gregor.spark_jobs.launch.workers import PACK, version
+from gregor.spark_jobs.launch.workers import PACK
 from gregor.spark_jobs.pyspark_gregor import DefaultSource
 from gregor.spark_jobs.sink.foreach_batch import at_least_once, exactly_once
 from gregor.spark_jobs.sink.options import SinkOptions
@@ -70,13 +70,14 @@ def test_worker_without_gregor_names_the_remedy() -> None:
 
 
 def test_worker_with_another_version_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpickling, "version", lambda: "9.9")
+    monkeypatch.setattr(unpickling, "installed_gregor", lambda: "9.9")
     content = cloudpickle.dumps(GregorDataSource(OPTIONS))
+    monkeypatch.setattr(unpickling, "installed_gregor", lambda: None)  # of a gregor that is only on the path
+    cloudpickle.loads(content)
+    monkeypatch.setattr(unpickling, "installed_gregor", lambda: "0.0.9")
     with pytest.raises(ImportError) as raised:
         cloudpickle.loads(content)
-    assert str(raised.value) == f"{PYTHON} has gregor {version()}, and the driver 9.9: {PACK}"
-    monkeypatch.setattr(unpickling, "version", lambda: None)  # of a gregor that is only on the path
-    cloudpickle.loads(cloudpickle.dumps(GregorDataSource(OPTIONS)))
+    assert str(raised.value) == f"{PYTHON} has gregor 0.0.9, and the driver 9.9: {PACK}"
 
 
 def test_worker_with_another_build_names_the_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
