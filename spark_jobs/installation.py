@@ -1,4 +1,4 @@
-"""What this Python has: the version of gregor, and the version and the folder of PySpark without importing it."""
+"""Installed for this Python: the version of gregor, and version and folder of PySpark, both without importing it."""
 
 from __future__ import annotations
 
