@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.advertised_addresses import OwnAddresses
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.context import ConnectionContext, ListenersContext
+    from gregor.broker.net.early_requests import EarlyRequests
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
     from gregor.broker.net.request_turns import RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
@@ -82,6 +83,7 @@ class Broker:
     receive_budget: ReceiveBudget
     route_slots: RouteSlots
     request_turns: RequestTurns
+    early_requests: EarlyRequests
     max_request_bytes: int
     background: Background
     gate: Gate

@@ -158,6 +158,7 @@ class Server:
                 self.metrics.serve(node.broker, node.controller, node.loop_lag, lambda: node.is_fenced)
             if not await until_informed(self._node.broker.metadata):
                 logger.warning("no controller has sent UpdateMetadata yet; clients wait for metadata until one does")
+            self._node.broker.early_requests.serve_all()
         except BaseException:
             self.listeners.close()
             await self._node.close()

@@ -29,6 +29,7 @@ from gregor.broker.log import logger
 from gregor.broker.metrics.lag.clients import ClientPositions
 from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.connections import Connections
+from gregor.broker.net.early_requests import EarlyRequests
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
 from gregor.broker.net.request_turns import RequestTurns
 from gregor.broker.net.route_slots import RouteSlots
@@ -256,6 +257,8 @@ class Node:
             else:
                 base.local.registered(await register(base.store, self._addresses.registration()))
             await control.loop.start()
+            if self._member is None:  # it is the controller itself
+                self.broker.early_requests.serve_all()
         except StoreError as error:
             raise StartError(str(error)) from error
 
@@ -358,6 +361,7 @@ class Node:
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
             route_slots=RouteSlots(),
             request_turns=RequestTurns(asyncio.get_running_loop(), self._gate, self._background.spawn),
+            early_requests=EarlyRequests(),
             max_request_bytes=config["socket.request.max.bytes"],
             background=self._background,
             gate=self._gate,

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gregor.broker.authorization.model import Authorizer
     from gregor.broker.jobs.background import Background
     from gregor.broker.net.connections import Connections
+    from gregor.broker.net.early_requests import EarlyRequests
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
     from gregor.broker.net.request_turns import RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
@@ -44,6 +45,8 @@ class ConnectionContext(Protocol):
     def route_slots(self) -> RouteSlots: ...
     @property
     def request_turns(self) -> RequestTurns: ...
+    @property
+    def early_requests(self) -> EarlyRequests: ...
     @property
     def max_request_bytes(self) -> int: ...
     @property

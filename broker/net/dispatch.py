@@ -2,12 +2,14 @@
 
 A handler returns a response, a Deferred of it or a coroutine. For the latter two a PendingResponse keeps the position
 in the order of the responses; it is completed with the encoded response. So it is for a request that cannot be served
-in the turn of the loop in which it arrived, because too many others were (net.request_turns).
+in the turn of the loop in which it arrived, because too many others were (net.request_turns), or because the broker
+does not know its cluster yet (net.early_requests).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from gregor.broker.request_log.log import RequestLog
     from gregor.broker.security.session import SaslSession
 
+_Postpone = Callable[[Callable[[], None]], None]
+
 _FETCH = ApiKey.FETCH.value
 _PRODUCE = ApiKey.PRODUCE.value
 
@@ -69,9 +73,11 @@ class Dispatcher:
         "_broker",
         "_client",
         "_eager",
+        "_early",
         "_inbound",
         "_outbound",
         "_routes",
+        "_served",
         "handlers",
         "responses",
     )
@@ -85,13 +91,17 @@ class Dispatcher:
         self._inbound = inbound
         self._outbound = outbound
         self._eager = EagerRequests(client, broker)
-        self.handlers = broker.handlers
+        self._early = broker.early_requests
+        self._served: Mapping[int, Entry] = broker.handlers
         """The served APIs: before authentication only those that lead to it."""
+        self.handlers = self._early.served_at_once(self._served)
+        """Less than these as long as requests of the others are held."""
         self.responses: ResponseQueue[Chunk] = ResponseQueue()
 
     def serve(self, handlers: Mapping[int, Entry], receiver: Receiver) -> None:
         """Serve these APIs from now on, whose requests this receiver finds among the bytes that arrive."""
-        self.handlers = handlers
+        self._served = handlers
+        self.handlers = self._early.served_at_once(handlers)
         self._inbound.serve(handlers, receiver)
 
     def dispatch(self, view: memoryview, start: int, stop: int, key: int, version: int, correlation_id: int) -> None:
@@ -100,6 +110,8 @@ class Dispatcher:
         if entry is None or not entry.min_version <= version <= entry.max_version:
             if key == RAW_TOKEN:
                 self._client.receive_token(bytes(view[start:stop]))
+            elif entry is None and self.handlers is not self._served and key in self._served:
+                self._dispatch_early(view, start, stop, key, version, correlation_id)
             else:
                 self._refuse_version(key, version, correlation_id)
             return
@@ -130,7 +142,9 @@ class Dispatcher:
             else:
                 if metering is not None:
                     metering.end()
-                self._postpone(entry, memoryview(bytes(view[start:stop])), version, correlation_id)
+                self._postpone(
+                    broker.request_turns.postpone, entry, memoryview(bytes(view[start:stop])), version, correlation_id
+                )
                 return
         except Exception as error:
             if metering is not None:
@@ -186,17 +200,28 @@ class Dispatcher:
 
     # ---- requests that wait for their turn ---------------------------------------------------------------------------
 
-    def _postpone(self, entry: Entry, data: memoryview, version: int, correlation_id: int) -> None:
-        """Serve a request after those of other connections that wait already. No later one of this connection is
-        dispatched before it; so it needs a position in the order of the responses only behind earlier ones."""
+    def _dispatch_early(
+        self, view: memoryview, start: int, stop: int, key: int, version: int, correlation_id: int
+    ) -> None:
+        """Hold a request until the broker knows its cluster. Raises FramingError for a version that is not served."""
+        if not self._early.are_held:
+            self.handlers = self._served
+            self.dispatch(view, start, stop, key, version, correlation_id)
+            return
+        entry = entry_of(self._served, key, version)
+        self._postpone(self._early.hold, entry, memoryview(bytes(view[start:stop])), version, correlation_id)
+
+    def _postpone(
+        self, until_turn: _Postpone, entry: Entry, data: memoryview, version: int, correlation_id: int
+    ) -> None:
+        """Serve a request when `until_turn` calls it. No later one of this connection is dispatched before it; so it
+        needs a position in the order of the responses only behind earlier ones."""
         pending: PendingResponse | None = None
         if self.responses.pending:
             pending = PendingResponse(entry, version, correlation_id, Deferred())
             self.enqueue(pending)
         self._inbound.work()
-        self._broker.request_turns.postpone(
-            partial(self._serve_postponed, entry, data, version, correlation_id, pending)
-        )
+        until_turn(partial(self._serve_postponed, entry, data, version, correlation_id, pending))
 
     def _serve_postponed(
         self, entry: Entry, data: memoryview, version: int, correlation_id: int, pending: PendingResponse | None

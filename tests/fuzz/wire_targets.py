@@ -20,6 +20,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from gregor.protocol.messages import ProduceRequest
 from gregor.protocol.records.batch import CorruptBatch, RecordBatch, build_batch
 from gregor.storage.log.append import AppendInfo
+from tests.broker.net.test_connection import open_to_all
 from tests.fuzz.runner import Seed, Target
 from tests.protocol.message_values import every_version, random_message
 from tests.support.wire import request_bytes
@@ -192,6 +193,7 @@ def make_broker() -> Any:
         request_log=None,
         quotas=None,
         route_slots=RouteSlots(),
+        early_requests=open_to_all(),
         loop=asyncio.new_event_loop(),
         max_request_bytes=MAX_REQUEST_BYTES,
         handlers=handlers,

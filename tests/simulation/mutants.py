@@ -163,9 +163,10 @@ MUTANTS = (
         Edit(
             "replication",
             "_send",
-            "try: ANY_WORK\nexcept (OSError, StoreError) as error: ANY",
+            "try: ANY_WORK\nexcept (OSError, StoreError) as error: ANY\nexcept Exception as error: ANY_DEFECT",
             "try: ANY_WORK\nexcept (OSError, StoreError) as error:\n"
-            "    for one in changes:\n        one.partition.leadership.isr_refused(self._clock_ms())\n    return False",
+            "    for one in changes:\n        one.partition.leadership.isr_refused(self._clock_ms())\n"
+            "    return False\nexcept Exception as error: ANY_DEFECT",
         ),
     ),
     mutant(
@@ -173,8 +174,9 @@ MUTANTS = (
         Edit(
             "replication",
             "_send",
-            "try: ANY_WORK\nexcept (OSError, StoreError) as error: ANY",
-            "try: ANY_WORK\nexcept (OSError, StoreError) as error:\n    self._pending.clear()\n    return False",
+            "try: ANY_WORK\nexcept (OSError, StoreError) as error: ANY\nexcept Exception as error: ANY_DEFECT",
+            "try: ANY_WORK\nexcept (OSError, StoreError) as error:\n    self._pending.clear()\n    return False\n"
+            "except Exception as error: ANY_DEFECT",
         ),
     ),
     mutant(

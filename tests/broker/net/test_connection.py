@@ -12,6 +12,7 @@ import uvloop
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.net.connection import Connection
+from gregor.broker.net.early_requests import EarlyRequests
 from gregor.broker.net.inbound import MIN_PROGRESS_BYTES
 from gregor.broker.net.receive_buffers import SHARED_BYTES, BufferPool, ReceiveBudget
 from gregor.broker.net.request_turns import RequestTurns
@@ -95,6 +96,13 @@ class Connections:
             self.open.remove(connection)
 
 
+def open_to_all() -> EarlyRequests:
+    """Those of a broker that knows its cluster."""
+    early = EarlyRequests()
+    early.serve_all()
+    return early
+
+
 class Harness:
     """A connection with fake surroundings. Heartbeat answers at once; SyncGroup when the test lets it."""
 
@@ -116,6 +124,7 @@ class Harness:
             receive_budget=ReceiveBudget(budget),
             route_slots=RouteSlots(),
             request_turns=RequestTurns(loop, gate, loop.create_task),
+            early_requests=open_to_all(),
             loop=loop,
             max_request_bytes=MAX_REQUEST,
             handlers={entry.key.value: entry for entry in entries},

@@ -20,6 +20,7 @@ from gregor.protocol.messages import ProduceRequest, ProduceResponse, RequestHea
 from gregor.protocol.principal import ANONYMOUS, Principal
 from gregor.protocol.records.batch import build_batch
 from gregor.replication.traffic import Traffic
+from tests.broker.net.test_connection import open_to_all
 from tests.support.authorizers import FakeAuthorizer
 
 TOPIC_ID = bytes(range(16))
@@ -75,6 +76,7 @@ class World:
             authorizer=None,
             replicas=SimpleNamespace(generation=1, traffic=Traffic()),
             route_slots=RouteSlots(),
+            early_requests=open_to_all(),
             partition_of=self.partition_of,
             now_ms=lambda: 5,
             loop=None,
