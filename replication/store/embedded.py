@@ -18,7 +18,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from gregor.replication.store.metadata_store import (
     ANY_VERSION,
@@ -54,6 +54,7 @@ PRAGMA user_version = {FORMAT_VERSION};
 
 _log = logging.getLogger(__name__)
 
+ResultT = TypeVar("ResultT")
 _Contents = tuple[list[Row], int, int]  # rows, last zxid, this session's id
 
 
@@ -245,9 +246,9 @@ class EmbeddedStore:
             reason = str(error)
             if _is_full(error):
                 reason = "no room on its disk to begin with: free some, then start again"
-            loop.call_soon_threadsafe(opened.set_exception, StoreFailed(self.path, reason))
+            loop.call_soon_threadsafe(_fail, opened, StoreFailed(self.path, reason))
             return
-        loop.call_soon_threadsafe(opened.set_result, contents)
+        loop.call_soon_threadsafe(_complete, opened, contents)
         failure: Exception | None = None
         closing = False
         while not closing:
@@ -270,7 +271,7 @@ class EmbeddedStore:
             if failure is not None:
                 loop.call_soon_threadsafe(self._failed, jobs, failure)
         connection.close()
-        loop.call_soon_threadsafe(ended.set_result, None)
+        loop.call_soon_threadsafe(_complete, ended, None)
 
     def _next_jobs(self) -> tuple[list[_Job], bool]:
         """Return all jobs queued by now, at least one; and whether the store is to be closed after them."""
@@ -394,6 +395,17 @@ class EmbeddedStore:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+
+def _complete(future: asyncio.Future[ResultT], result: ResultT) -> None:
+    """Complete a future, unless it was cancelled: a start that is stopped waits for the file no longer."""
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[ResultT], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 def _is_full(error: Exception) -> bool:

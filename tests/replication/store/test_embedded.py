@@ -342,6 +342,22 @@ async def test_start_on_a_full_disk_keeps_the_erasure_due(
 
 
 @on_loop
+async def test_a_start_that_is_stopped_while_the_file_is_opened_leaves_no_error(tmp_path: Path) -> None:
+    errors: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: errors.append(context))
+    store = EmbeddedStore(str(tmp_path / FILE_NAME))
+    starting = asyncio.ensure_future(store.start())
+    await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait([starting])
+    await store.close()
+    assert errors == []
+    again = await opened(tmp_path)
+    await again.close()
+
+
+@on_loop
 async def test_closing_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch)
     store = await opened(tmp_path)
