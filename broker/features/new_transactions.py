@@ -2,8 +2,12 @@
 
 A broker of Apache Kafka 3.9, which may join after the downgrade, does not know how to end them, so each broker aborts
 those that it coordinates. An answer of another broker does not show the protocol: the controller's broker waits for
-those of the older one there, too, but only if they were open before. A client that is connected uses the newer protocol
-until it connects again, as with Apache Kafka.
+those of the older one there, too, but only if they were open before.
+
+A client that is connected uses the newer protocol until it connects again, and is served. Apache Kafka 4.3.1 answers
+UNSUPPORTED_VERSION at level 0, as the older records cannot hold the transaction, and CONCURRENT_TRANSACTIONS to each
+later request. That ends the producer: it must not happen here, where the level in force falls before the downgrade is
+certain, and rises on one broker before another.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.records.batch import (
     ATTRIBUTES_AT,
+    CONTROL_BIT,
     PRODUCER_FIELDS,
     PRODUCER_ID_AT,
     RECORD_BATCH_OVERHEAD,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 NO_LEADER = -1
 NO_EPOCH = -1
 DEFAULT_LAG_TIME_MAX_MS = 30_000
+_TRANSACTIONAL_OR_CONTROL = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class Partition:
@@ -182,8 +184,11 @@ class Partition:
     ) -> AppendInfo:
         """Append a batch as `append` does; if it is transactional, only to an open transaction or to the one that was
         verified. Raises KafkaError as `append` and transaction_checks.check_verified."""
-        # `append` refuses what is no batch.
-        if len(records) >= RECORD_BATCH_OVERHEAD and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
+        # `append` refuses what is no batch, and the control batch of a client, whatever its sequence.
+        if (
+            len(records) >= RECORD_BATCH_OVERHEAD
+            and records[ATTRIBUTES_AT + 1] & _TRANSACTIONAL_OR_CONTROL == TRANSACTIONAL_BIT
+        ):
             fields = PRODUCER_FIELDS.unpack_from(records, PRODUCER_ID_AT)
             producers = self.leadership.leader_log().producers
             transaction_checks.check_verified(producers.entries.get(fields[0]), producers.verifications, fields, guard)

@@ -13,6 +13,8 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     CreateTopicsRequest,
     FetchRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
     ProduceRequest,
 )
 from gregor.protocol.records.batch import Record, build_batch, iter_batches
@@ -37,6 +39,10 @@ TOPICS: dict[str, dict[str, str]] = {
     "to-gzip-append-time": {"compression.type": "gzip", "message.timestamp.type": "LogAppendTime"},
     "to-gzip-compact": {"compression.type": "gzip", "cleanup.policy": "compact"},
 }
+ADDS_PARTITIONS_FROM = 12
+"""Version of Produce: the newer protocol of transactions."""
+TRANSACTIONS = "transactions"
+"""The topic of the transactional producer."""
 DEEP = "deep"
 """In gregor these topics have deep validation; Apache Kafka always checks all records."""
 
@@ -146,7 +152,7 @@ class Side:
         self.wire = RawConnection(port)
         self._is_gregor = is_gregor
         topics = []
-        for case, (kind, _) in CASES.items():
+        for case, (kind, _) in {**CASES, TRANSACTIONS: ("plain", b"")}.items():
             configs = {"gregor.deep.validation": "true"} if kind == DEEP and is_gregor else TOPICS.get(kind, {})
             make = CreateTopicsRequest.CreatableTopicConfig
             topics.append(
@@ -159,8 +165,8 @@ class Side:
             )
         answer = self.wire.ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5)
         assert {topic.error_code for topic in answer.topics} == {0}, answer
-        for case in CASES:
-            self._wait_for(name_of(case))
+        for topic in topics:
+            self._wait_for(topic.name)
 
     def _wait_for(self, name: str) -> None:
         deadline = time.monotonic() + 120
@@ -185,6 +191,26 @@ class Side:
             code = ErrorCode.NONE  # the same for both from here on
         said = (code, told.base_offset, has_time, [one.batch_index for one in told.record_errors])
         return said, self.stored(name)
+
+    def producer(self, transactional_id: str) -> tuple[int, int]:
+        """Return producer id and epoch once the coordinator is there."""
+        init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+        deadline = time.monotonic() + 120
+        while True:
+            self.wire.ask(FindCoordinatorRequest(key=transactional_id, key_type=1), 3)
+            answer = self.wire.ask(init, 4)
+            if not answer.error_code:
+                return answer.producer_id, answer.producer_epoch
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.05)
+
+    def code_of(self, transactional_id: str, batch: bytes | bytearray) -> ErrorCode:
+        """Return the answer to a batch of a transaction of the newer protocol."""
+        data = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch))
+        wanted = ProduceRequest.TopicProduceData(name=TRANSACTIONS, partition_data=[data])
+        request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=10_000, topic_data=[wanted])
+        answer = self.wire.ask(request, ADDS_PARTITIONS_FROM)
+        return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
     def _fetch(self, name: str) -> Any:
         make = FetchRequest.FetchPartition
@@ -231,7 +257,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side]:
     folder = tmp_path_factory.mktemp("kafka")
     port, controller = free_port(), free_port()
     file = folder / "server.properties"
-    file.write_text(SINGLE_NODE.format(controller=controller, port=port, folder=folder))
+    one_replica = "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
+    one_partition = "transaction.state.log.num.partitions=1\n"
+    file.write_text(SINGLE_NODE.format(controller=controller, port=port, folder=folder) + one_replica + one_partition)
     with KafkaPeer(file, port):
         side = Side(port, is_gregor=False)
         yield side
@@ -244,3 +272,24 @@ def test_the_same_answers_and_the_same_batches(gregor: Side, kafka: Side, kind: 
         for case in [case for case, (of_kind, _) in CASES.items() if of_kind == kind]:
             expected = kafka.tell(case, version)
             assert (case, version, *gregor.tell(case, version)) == (case, version, *expected)
+
+
+def test_the_same_answers_to_control_batches_of_a_transactional_producer(gregor: Side, kafka: Side) -> None:
+    answers = []
+    for side in (gregor, kafka):
+        producer_id, epoch = side.producer("control")
+        sent = [(1, True), (0, True), (1, False), (0, False), (0, True), (5, True), (1, False)]
+        batches = [
+            build_batch(
+                [(b"k", b"v")],
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=sequence,
+                transactional=True,
+                control=control,
+            )
+            for sequence, control in sent
+        ]
+        answers.append([side.code_of("control", batch) for batch in batches])
+    assert answers[0] == answers[1]
+    assert set(answers[0]) == {ErrorCode.INVALID_RECORD, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.NONE}

@@ -274,13 +274,18 @@ def test_a_transaction_that_moves_during_the_downgrade_is_left_to_its_next_coord
         assert call.done and call.response is None
 
 
-def test_a_transaction_of_the_new_protocol_ends_after_a_downgrade_too() -> None:
+@pytest.mark.parametrize("level", [0, 1])
+def test_clients_that_are_connected_continue_with_the_new_protocol_after_a_downgrade(level: int) -> None:
+    """Apache Kafka accepts it at level 1; at level 0 it answers UNSUPPORTED_VERSION, and CONCURRENT_TRANSACTIONS to
+    later requests of the transactional id."""
     with Context() as context:
         producer_id, epoch = context.init()
         context.add(producer_id, epoch, 1, version=5)
-        context.transaction_version = 0
+        context.transaction_version = level
         assert context.end(producer_id, epoch, version=5) == (producer_id, epoch + 1)
+        assert context.add(producer_id, epoch + 1, 1, version=5) is ErrorCode.NONE, "a transaction begins"
+        assert context.end(producer_id, epoch + 1, version=5) == (producer_id, epoch + 2)
         context.restart()
         assert context.transaction().client_version == 2
-        assert context.init() == (producer_id, epoch + 2)
-        assert context.transaction().client_version == 0
+        assert context.init() == (producer_id, epoch + 3)
+        assert context.transaction().client_version == (2 if level else 0), "the older records do not have it"

@@ -240,6 +240,16 @@ class TestTransactions:
             partition.append_verified(b"short", NOW, -1, None)
         assert code_of(error) is ErrorCode.INVALID_RECORD
 
+    def test_a_control_batch_of_a_client_is_refused_before_its_transaction_is_verified(self) -> None:
+        partition = leader_of(open_log(MemoryFiles()), [0])
+        guard = partition.begin_verification(7, 0, 0, True)
+        for given, sequence in ((guard, 3), (guard, 0), (None, 0)):
+            control = sequenced(7, 0, sequence, transactional=True, control=True)
+            with pytest.raises(KafkaError, match="control") as error:
+                partition.append_verified(control, NOW, -1, given)
+            assert code_of(error) is ErrorCode.INVALID_RECORD
+        assert partition.append_verified(transactional(), NOW, -1, guard).first_offset == 0
+
     def test_a_follower_neither_verifies_nor_ends_transactions(self) -> None:
         partition = Partition("t", 0, bytes(16), 1)
         partition.use_log(open_log(MemoryFiles()))
