@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -31,10 +31,12 @@ from gregor.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from gregor.protocol.sync_client import ConnectionEnded
 from gregor.replication.store import nodes
 from tests.support.gate import Gate
 from tests.support.gregor_cluster import PATIENCE_S, SESSION_TIMEOUT_MS, GregorCluster
 from tests.support.processes import BrokerProcess
+from tests.support.repeating import repeating
 from tests.support.topic_settings import alteration, description
 from tests.support.wire import ask
 
@@ -166,6 +168,30 @@ def test_without_zookeeper_for_longer_than_a_session(cluster: GregorCluster, mak
     for index in range(PARTITIONS):
         cluster.until_isr("alone", [0, 1, 2], index)
     load.delivered()
+
+
+def test_a_restarted_broker_denies_no_topic(cluster: GregorCluster, make_topic: MakeTopic) -> None:
+    """It accepts connections before the controller has sent it the topics."""
+    make_topic("known")
+    restarted = cluster.until_led("known")
+    port = cluster.brokers[restarted].port
+    wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
+    topics = [ListOffsetsRequest.ListOffsetsTopic(name="known", partitions=[wanted])]
+    answers: list[ErrorCode] = []
+
+    def ask_always() -> None:
+        with suppress(OSError, ConnectionEnded):
+            answer = ask(port, ListOffsetsRequest(topics=topics), 7)
+            answers.append(ErrorCode(answer.topics[0].partitions[0].error_code))
+
+    for end in (cluster.stop, cluster.kill):
+        with repeating(ask_always, 0.001):
+            end(restarted)
+            answers.clear()
+            cluster.start(restarted)
+            cluster.until_isr("known", [0, 1, 2])
+        assert answers
+        assert set(answers) <= {ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
 def test_settings_change_on_all_brokers(cluster: GregorCluster, make_topic: MakeTopic) -> None:
