@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from gregor.broker.net.advertised_addresses import OwnAddresses
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.context import ConnectionContext, ListenersContext
-    from gregor.broker.net.early_requests import EarlyRequests
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
-    from gregor.broker.net.request_turns import RequestTurns
+    from gregor.broker.net.request_turns import EarlyRequests, RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
     from gregor.broker.part_of import PartsContext
     from gregor.broker.quotas.following import FollowedQuotas

@@ -29,9 +29,8 @@ from gregor.broker.log import logger
 from gregor.broker.metrics.lag.clients import ClientPositions
 from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.connections import Connections
-from gregor.broker.net.early_requests import EarlyRequests
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
-from gregor.broker.net.request_turns import RequestTurns
+from gregor.broker.net.request_turns import EarlyRequests, RequestTurns
 from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.node.access_control import make_access_control
 from gregor.broker.node.base_parts import base_parts

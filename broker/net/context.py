@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from gregor.broker.authorization.model import Authorizer
     from gregor.broker.jobs.background import Background
     from gregor.broker.net.connections import Connections
-    from gregor.broker.net.early_requests import EarlyRequests
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
-    from gregor.broker.net.request_turns import RequestTurns
+    from gregor.broker.net.request_turns import EarlyRequests, RequestTurns
     from gregor.broker.net.route_slots import RouteSlots
     from gregor.broker.quotas.quotas import Quotas
     from gregor.broker.registry import Entry

@@ -2,8 +2,8 @@
 
 A handler returns a response, a Deferred of it or a coroutine. For the latter two a PendingResponse keeps the position
 in the order of the responses; it is completed with the encoded response. So it is for a request that cannot be served
-in the turn of the loop in which it arrived, because too many others were (net.request_turns), or because the broker
-does not know its cluster yet (net.early_requests).
+in the turn of the loop in which it arrived, because too many others were, or because the broker does not know its
+cluster yet (net.request_turns).
 """
 
 from __future__ import annotations

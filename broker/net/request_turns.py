@@ -1,18 +1,24 @@
-"""Requests that must not keep the event loop to themselves: each too large, or too many at once.
+"""Requests that wait: each is too large, or too many come at once, for one turn of the event loop; or they come early.
 
 Apache Kafka has threads for that. Here a request about tens of thousands of items is decoded, and its response encoded,
 in steps of a fraction of a millisecond (protocol.codec.compiler), which go through the broker's gate; the handlers do
 the same with their own work. Of small requests that thousands of connections send at the same moment, each turn of the
 loop serves some; the others wait in the order of their arrival, and the gate runs them in turns, too.
+
+A broker of a cluster accepts connections before the controller has sent it the metadata: the controller is one of those
+that connect. Until then a request about a topic would be answered with UNKNOWN_TOPIC_OR_PARTITION, which some clients
+take as the end of it; so requests of clients are held.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
+from gregor.broker.registry import AMONG_BROKERS, Entry
+from gregor.broker.security.token_receiver import BEFORE_AUTHENTICATION
 from gregor.protocol.deferred import Deferred, outcome_of
 
 if TYPE_CHECKING:
@@ -33,6 +39,9 @@ a fraction of one, also where the machine is so busy that the time of a turn is 
 _UNCOUNTED = 8
 """After this many requests the end of the turn is awaited, which costs a callback: a request that comes alone does not
 pay for it."""
+
+SERVED_AT_ONCE = AMONG_BROKERS.union(BEFORE_AUTHENTICATION)
+"""The broker learns the metadata by some of these; none of them needs it."""
 
 
 class RequestTurns:
@@ -82,6 +91,37 @@ class RequestTurns:
             served += 1
             if not served % REQUESTS_PER_STEP:
                 yield None
+
+
+class EarlyRequests:
+    """Those of all connections of a broker."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held: list[Callable[[], None]] | None = []
+        """None once the broker knows its cluster."""
+
+    @property
+    def are_held(self) -> bool:
+        return self._held is not None
+
+    def served_at_once(self, handlers: Mapping[int, Entry]) -> Mapping[int, Entry]:
+        """Return the part of the table whose requests are not held now."""
+        if self._held is None:
+            return handlers
+        return {key: entry for key, entry in handlers.items() if entry.key in SERVED_AT_ONCE}
+
+    def hold(self, serve: Callable[[], None]) -> None:
+        """Call `serve`, which must not raise, when the broker knows its cluster."""
+        assert self._held is not None
+        self._held.append(serve)
+
+    def serve_all(self) -> None:
+        """Serve those that were held, and hold none from now on."""
+        held, self._held = self._held or (), None
+        for serve in held:
+            serve()
 
 
 async def serve_large(

@@ -20,7 +20,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from gregor.protocol.messages import ProduceRequest
 from gregor.protocol.records.batch import CorruptBatch, RecordBatch, build_batch
 from gregor.storage.log.append import AppendInfo
-from tests.broker.net.test_connection import open_to_all
+from tests.broker.harness import open_to_all
 from tests.fuzz.runner import Seed, Target
 from tests.protocol.message_values import every_version, random_message
 from tests.support.wire import request_bytes

@@ -12,7 +12,6 @@ import uvloop
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.net.connection import Connection
-from gregor.broker.net.early_requests import EarlyRequests
 from gregor.broker.net.inbound import MIN_PROGRESS_BYTES
 from gregor.broker.net.receive_buffers import SHARED_BYTES, BufferPool, ReceiveBudget
 from gregor.broker.net.request_turns import RequestTurns
@@ -31,6 +30,7 @@ from gregor.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from tests.broker.harness import open_to_all
 
 MAX_REQUEST = 100 * 1024 * 1024
 # As much of the longest request as a connection may hold before it has to reserve more memory.
@@ -94,13 +94,6 @@ class Connections:
     def discard(self, connection: Connection) -> None:
         if connection in self.open:
             self.open.remove(connection)
-
-
-def open_to_all() -> EarlyRequests:
-    """Those of a broker that knows its cluster."""
-    early = EarlyRequests()
-    early.serve_all()
-    return early
 
 
 class Harness:

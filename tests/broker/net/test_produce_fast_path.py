@@ -20,7 +20,7 @@ from gregor.protocol.messages import ProduceRequest, ProduceResponse, RequestHea
 from gregor.protocol.principal import ANONYMOUS, Principal
 from gregor.protocol.records.batch import build_batch
 from gregor.replication.traffic import Traffic
-from tests.broker.net.test_connection import open_to_all
+from tests.broker.harness import open_to_all
 from tests.support.authorizers import FakeAuthorizer
 
 TOPIC_ID = bytes(range(16))

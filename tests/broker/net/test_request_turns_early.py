@@ -1,4 +1,4 @@
-"""net.early_requests: what clients send before the broker knows its cluster is served afterwards, in order."""
+"""net.request_turns: what clients send before the broker knows its cluster is served afterwards, in order."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.net.early_requests import EarlyRequests
-from gregor.broker.net.request_turns import LARGE_REQUEST_BYTES
+from gregor.broker.net.request_turns import LARGE_REQUEST_BYTES, EarlyRequests
 from gregor.broker.registry import AMONG_BROKERS, Entry
 from gregor.broker.request_log.log import RequestLog
 from gregor.protocol.api_keys import ApiKey
