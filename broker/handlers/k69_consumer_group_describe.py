@@ -1,7 +1,8 @@
 """ConsumerGroupDescribe (key 69), versions 0 to 1: members, epochs and assignments of consumer groups (KIP-848).
 
 - 1 the protocol of each member (KIP-1099).
-- GROUP_ID_NOT_FOUND for classic groups and those that do not exist: clients then send DescribeGroups.
+- GROUP_ID_NOT_FOUND for classic groups and those that do not exist: clients then send DescribeGroups. INVALID_GROUP_ID
+  for an empty group id, which only a classic group can have.
 - UNSUPPORTED_VERSION while this broker does not serve the consumer protocol, as ConsumerGroupHeartbeat.
 """
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from gregor.coordinator.txn.partitions import NO_PARTITIONS
 from gregor.coordinator.txn.shard_state import ShardState
 from gregor.coordinator.txn.states import TransactionState
-from gregor.coordinator.txn.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Transaction
+from gregor.coordinator.txn.transaction import Transaction
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import DescribeTransactionsResponse, ListTransactionsRequest, ListTransactionsResponse
 
@@ -110,11 +110,8 @@ class Queries:
 
 
 def refused(transactional_id: str, error: ErrorCode) -> _Described:
-    """Return the description of a transactional id about which nothing is known."""
-    return _Described(
-        transactional_id=transactional_id,
-        error_code=error,
-        transaction_start_time_ms=NO_TIMESTAMP,
-        producer_id=NO_PRODUCER_ID,
-        producer_epoch=NO_PRODUCER_EPOCH,
-    )
+    """Return the description of a transactional id about which nothing is known: its numbers are 0.
+
+    Kafka: TransactionCoordinator.handleDescribeTransactions.
+    """
+    return _Described(transactional_id=transactional_id, error_code=error)

@@ -35,7 +35,7 @@ RESPONSE = Message(
                 Field(
                     "transaction_start_time_ms",
                     "int64",
-                    help="When the transaction began, in milliseconds; -1 if none is open.",
+                    help="When the transaction began, in milliseconds; -1 if none is open, 0 with an error.",
                 ),
                 Field("producer_id", "int64", help="Producer id."),
                 Field("producer_epoch", "int16", help="Producer epoch."),

@@ -141,7 +141,11 @@ class ScramCredentials:
 
 
 def check_changes(user: str, removals: list[Removal], upsertions: list[Upsertion]) -> None:
-    """Raises KafkaError with the codes and texts of Apache Kafka (KIP-554)."""
+    """Raises KafkaError with the codes and texts of Apache Kafka 3.9 with ZooKeeper (KIP-554).
+
+    The credentials of both mechanisms can change in one request, as one kafka-configs.sh --alter sends them; a KRaft
+    controller of Apache Kafka refuses that. Kafka: ZkAdminManager.alterUserScramCredentials.
+    """
     if not user:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     numbers = [one.mechanism for one in removals] + [one.mechanism for one in upsertions]

@@ -177,8 +177,11 @@ class ConsumerRequests:
 
     async def _describe(self, group_id: str) -> ConsumerGroupDescribeResponse.DescribedGroup:
         try:
+            partition = self._partition_of(group_id)
+            if not group_id:
+                raise KafkaError(ErrorCode.INVALID_GROUP_ID)
             described: ConsumerGroupDescribeResponse.DescribedGroup = await self._runtime.run(
-                self._partition_of(group_id), lambda shard, _now: Result(shard.consumers.describe(group_id))
+                partition, lambda shard, _now: Result(shard.consumers.describe(group_id))
             )
             return described
         except KafkaError as error:

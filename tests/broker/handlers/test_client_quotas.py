@@ -164,6 +164,18 @@ def test_an_entity_in_a_request_twice_is_refused(harness: Harness) -> None:
     assert errors(*[one.error_code for one in response.entries]) == ["INVALID_REQUEST"] * 2
 
 
+def test_an_entity_with_two_names_of_one_type_is_refused(harness: Harness) -> None:
+    make = AlterClientQuotasRequest
+    entry = make.EntryData(
+        entity=[make.EntityData(entity_type="user", entity_name=name) for name in ("a", "b")],
+        ops=[make.OpData(key="producer_byte_rate", value=1.0, remove=False)],
+    )
+    (answer,) = harness.ask(make(entries=[entry]), 1).entries
+    assert errors(answer.error_code) == ["INVALID_REQUEST"]
+    assert answer.error_message == "the entity has two names of the type user; give one"
+    assert described(harness) == {}
+
+
 def test_validation_alone_changes_nothing(harness: Harness) -> None:
     assert alter(harness, {"user": "alice"}, {"request_percentage": 5.0}, validate_only=True) == (0, None)
     assert described(harness) == {}

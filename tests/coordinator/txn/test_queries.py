@@ -56,13 +56,23 @@ def test_partitions_leave_the_description_with_their_markers() -> None:
 
 
 def test_what_cannot_be_described_has_an_error() -> None:
+    """Its numbers are 0, those that Apache Kafka leaves unset."""
     with Context() as context:
-        assert context.describe("x").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        assert context.describe("").error_code == ErrorCode.INVALID_REQUEST
+        refused = [context.describe("x"), context.describe("")]
         context.resign()
-        assert context.describe("x").error_code == ErrorCode.NOT_COORDINATOR
+        refused.append(context.describe("x"))
         context.coordinator.close()
-        assert context.describe("x").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        refused.append(context.describe("x"))
+    assert [described.error_code for described in refused] == [
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ]
+    for described in refused:
+        assert (described.transaction_state, described.topics) == ("", [])
+        assert (described.producer_id, described.producer_epoch) == (0, 0)
+        assert (described.transaction_timeout_ms, described.transaction_start_time_ms) == (0, 0)
 
 
 def test_all_transactional_ids_are_listed() -> None:

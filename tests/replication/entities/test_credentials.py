@@ -94,6 +94,26 @@ async def test_broken_nodes_give_no_credential_and_no_secret_in_the_log(
     await store.close()
 
 
+@on_loop
+async def test_both_mechanisms_change_in_one_request(tmp_path: Path) -> None:
+    """kafka-configs.sh of Apache Kafka 3.9 sends all changes of a command in one request."""
+    store = await opened(tmp_path)
+    await store.create(CONFIG_CHANGES, make_parents=True)
+    credentials = ScramCredentials(store)
+    await credentials.alter("a", [], [upsertion("a", 1), upsertion("a", 2)])
+    assert credentials.users["a"].keys() == {"SCRAM-SHA-256", "SCRAM-SHA-512"}
+    await credentials.alter("a", [Removal("a", 1)], [upsertion("a", 2, 8192)])
+    assert {name: one.iterations for name, one in credentials.users["a"].items()} == {"SCRAM-SHA-512": 8192}
+    with pytest.raises(KafkaError) as refused:
+        await credentials.alter("a", [Removal("a", 1)], [upsertion("a", 2)])
+    assert refused.value.code == ErrorCode.RESOURCE_NOT_FOUND
+    assert credentials.users["a"]["SCRAM-SHA-512"].iterations == 8192
+    await credentials.alter("a", [], [upsertion("a", 1)])
+    await credentials.alter("a", [Removal("a", 1), Removal("a", 2)], [])
+    assert dict(credentials.users) == {}
+    await store.close()
+
+
 @pytest.mark.parametrize(
     ("user", "removals", "upsertions", "code"),
     [
@@ -103,6 +123,8 @@ async def test_broken_nodes_give_no_credential_and_no_secret_in_the_log(
         ("a", [], [upsertion("a", 1, 4095)], ErrorCode.UNACCEPTABLE_CREDENTIAL),
         ("a", [], [upsertion("a", 1, 16385)], ErrorCode.UNACCEPTABLE_CREDENTIAL),
         ("a", [Removal("a", 1)], [upsertion("a")], ErrorCode.DUPLICATE_RESOURCE),
+        ("a", [Removal("a", 1), Removal("a", 1)], [], ErrorCode.DUPLICATE_RESOURCE),
+        ("a", [], [upsertion("a", 2), upsertion("a", 1), upsertion("a", 2)], ErrorCode.DUPLICATE_RESOURCE),
         ("a", [Removal("a", 1)], [], ErrorCode.RESOURCE_NOT_FOUND),
     ],
 )
@@ -111,6 +133,7 @@ async def test_refusals(
     tmp_path: Path, user: str, removals: list[Removal], upsertions: list[Upsertion], code: ErrorCode
 ) -> None:
     store = await opened(tmp_path)
+    await store.create(CONFIG_CHANGES, make_parents=True)
     with pytest.raises(KafkaError) as refused:
         await ScramCredentials(store).alter(user, removals, upsertions)
     assert refused.value.code == code

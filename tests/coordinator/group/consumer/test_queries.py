@@ -49,6 +49,14 @@ def test_group_that_does_not_exist_or_is_classic_is_not_found() -> None:
         assert group.error_message == "Group g is not a consumer group."
 
 
+def test_empty_group_id_is_not_described() -> None:
+    with ConsumerContext() as context:
+        group = context.consumer_describe("")
+        assert (group.group_id, group.error_code, group.error_message) == ("", ErrorCode.INVALID_GROUP_ID, None)
+        context.coordinator.close()
+        assert context.consumer_describe("").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 def test_states_are_listed() -> None:
     with ConsumerContext({"t": 2}) as context:
         member = context.consumer("m1")
