@@ -256,8 +256,6 @@ class Node:
             else:
                 base.local.registered(await register(base.store, self._addresses.registration()))
             await control.loop.start()
-            if self._member is None:  # it is the controller itself
-                self.broker.early_requests.serve_all()
         except StoreError as error:
             raise StartError(str(error)) from error
 
@@ -360,7 +358,7 @@ class Node:
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
             route_slots=RouteSlots(),
             request_turns=RequestTurns(asyncio.get_running_loop(), self._gate, self._background.spawn),
-            early_requests=EarlyRequests(),
+            early_requests=EarlyRequests(are_held=member is not None),
             max_request_bytes=config["socket.request.max.bytes"],
             background=self._background,
             gate=self._gate,

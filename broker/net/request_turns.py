@@ -6,8 +6,8 @@ the same with their own work. Of small requests that thousands of connections se
 loop serves some; the others wait in the order of their arrival, and the gate runs them in turns, too.
 
 A broker of a cluster accepts connections before the controller has sent it the metadata: the controller is one of those
-that connect. Until then a request about a topic would be answered with UNKNOWN_TOPIC_OR_PARTITION, which some clients
-take as the end of it; so requests of clients are held.
+that connect. Until then a request about a topic would be answered with UNKNOWN_TOPIC_OR_PARTITION, which ends the
+transaction of some clients; so requests of clients are held.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class EarlyRequests:
 
     __slots__ = ("_held",)
 
-    def __init__(self) -> None:
-        self._held: list[Callable[[], None]] | None = []
+    def __init__(self, *, are_held: bool) -> None:
+        self._held: list[Callable[[], None]] | None = [] if are_held else None
         """None once the broker knows its cluster."""
 
     @property

@@ -43,7 +43,10 @@ async def alter_entity(store: MetadataStore, entity_type: str, node_name: str, e
         write: Operation = Create(path, data) if node is None else Set(path, data, node[1].version)
         try:
             await store.multi([write, Create(CONFIG_CHANGE_PREFIX, notice, sequential=True)])
-        except (BadVersion, NodeExists, NoNode):
+        except NoNode:
+            await _make_parent(store, CONFIG_CHANGE_PREFIX)  # an operator may have deleted it, or the entity just now
+            continue
+        except (BadVersion, NodeExists):
             continue  # another process has altered it in the meantime: the edit is applied to the new settings
         return data
 

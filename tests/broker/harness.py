@@ -21,7 +21,6 @@ from gregor.broker.authorization.known_client import KnownClient
 from gregor.broker.context import UNKNOWN_SOFTWARE, Call, ClientSoftware
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.outbound import Chunk
-from gregor.broker.net.request_turns import EarlyRequests
 from gregor.broker.net.responses import encode_response
 from gregor.broker.parts import Broker
 from gregor.broker.registry import Entry
@@ -57,13 +56,6 @@ QUICK: Mapping[str, str] = {
     "group.min.session.timeout.ms": "10",
     "group.consumer.assignment.interval.ms": "0",
 }
-
-
-def open_to_all() -> EarlyRequests:
-    """Those of a broker that knows its cluster."""
-    early = EarlyRequests()
-    early.serve_all()
-    return early
 
 
 class FakeConnection:

@@ -11,6 +11,7 @@ from typing import Any
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.connections import Connections
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
+from gregor.broker.net.request_turns import EarlyRequests
 from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.registry import Entry
 from gregor.config.broker import BrokerConfig
@@ -20,7 +21,6 @@ from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from gregor.protocol.messages import ProduceRequest
 from gregor.protocol.records.batch import CorruptBatch, RecordBatch, build_batch
 from gregor.storage.log.append import AppendInfo
-from tests.broker.harness import open_to_all
 from tests.fuzz.runner import Seed, Target
 from tests.protocol.message_values import every_version, random_message
 from tests.support.wire import request_bytes
@@ -193,7 +193,7 @@ def make_broker() -> Any:
         request_log=None,
         quotas=None,
         route_slots=RouteSlots(),
-        early_requests=open_to_all(),
+        early_requests=EarlyRequests(are_held=False),
         loop=asyncio.new_event_loop(),
         max_request_bytes=MAX_REQUEST_BYTES,
         handlers=handlers,

@@ -14,7 +14,7 @@ from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.inbound import MIN_PROGRESS_BYTES
 from gregor.broker.net.receive_buffers import SHARED_BYTES, BufferPool, ReceiveBudget
-from gregor.broker.net.request_turns import RequestTurns
+from gregor.broker.net.request_turns import EarlyRequests, RequestTurns
 from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.registry import Entry
 from gregor.broker.request_log.log import RequestLog
@@ -30,7 +30,6 @@ from gregor.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from tests.broker.harness import open_to_all
 
 MAX_REQUEST = 100 * 1024 * 1024
 # As much of the longest request as a connection may hold before it has to reserve more memory.
@@ -117,7 +116,7 @@ class Harness:
             receive_budget=ReceiveBudget(budget),
             route_slots=RouteSlots(),
             request_turns=RequestTurns(loop, gate, loop.create_task),
-            early_requests=open_to_all(),
+            early_requests=EarlyRequests(are_held=False),
             loop=loop,
             max_request_bytes=MAX_REQUEST,
             handlers={entry.key.value: entry for entry in entries},
@@ -289,13 +288,6 @@ def test_a_connection_that_comes_too_fast_is_not_read_for_a_while(
     assert transport.reading
     assert harness.seen == ["g", "g"]
     assert harness.connections.queued == 0
-
-
-def test_a_connection_that_would_wait_for_too_long_is_refused(harness: Harness) -> None:
-    harness.connections.wait_s = None
-    transport, connection = harness.connect()
-    assert transport.aborted
-    assert connection.closed
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

@@ -70,3 +70,10 @@ def test_a_delayed_connection_authenticates_when_its_delay_is_over(
     assert served_transport.written.count(struct.pack(">i", 7)) == 1
     harness.send(api_versions[9:], served)
     assert served_transport.written.count(struct.pack(">i", 7)) == 2
+
+
+def test_a_connection_that_would_wait_for_too_long_is_refused(harness: Harness) -> None:
+    harness.connections.wait_s = None
+    transport, connection = harness.connect()
+    assert transport.aborted
+    assert connection.closed

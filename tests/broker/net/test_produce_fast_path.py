@@ -11,6 +11,7 @@ import pytest
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.broker.handlers.k00_produce import produce as general_produce
 from gregor.broker.net.produce_fast_path import ROUTES_FROM, PendingProduce, ProduceRoutes
+from gregor.broker.net.request_turns import EarlyRequests
 from gregor.broker.net.responses import encode_response
 from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.registry import Entry
@@ -20,7 +21,6 @@ from gregor.protocol.messages import ProduceRequest, ProduceResponse, RequestHea
 from gregor.protocol.principal import ANONYMOUS, Principal
 from gregor.protocol.records.batch import build_batch
 from gregor.replication.traffic import Traffic
-from tests.broker.harness import open_to_all
 from tests.support.authorizers import FakeAuthorizer
 
 TOPIC_ID = bytes(range(16))
@@ -76,7 +76,7 @@ class World:
             authorizer=None,
             replicas=SimpleNamespace(generation=1, traffic=Traffic()),
             route_slots=RouteSlots(),
-            early_requests=open_to_all(),
+            early_requests=EarlyRequests(are_held=False),
             partition_of=self.partition_of,
             now_ms=lambda: 5,
             loop=None,

@@ -25,7 +25,7 @@ def loop() -> Any:
 @pytest.fixture(params=[None, RequestLog], ids=["plain", "logged"])
 def early(loop: asyncio.AbstractEventLoop, request: pytest.FixtureRequest) -> tuple[Harness, EarlyRequests]:
     harness = Harness(loop, request_log=request.param and request.param(loop))
-    harness.broker.early_requests = EarlyRequests()
+    harness.broker.early_requests = EarlyRequests(are_held=True)
     harness.transport, harness.connection = harness.connect()
     return harness, harness.broker.early_requests
 
@@ -57,7 +57,7 @@ def test_requests_between_brokers_are_not_held() -> None:
     def served(broker: Any, request: Any, call: Any) -> None: ...
 
     entries = {key.value: Entry(key, 0, 1, served, eager=False) for key in (ApiKey.UPDATE_METADATA, ApiKey.FETCH)}
-    requests = EarlyRequests()
+    requests = EarlyRequests(are_held=True)
     assert list(requests.served_at_once(entries)) == [ApiKey.UPDATE_METADATA]
     assert ApiKey.LEADER_AND_ISR in AMONG_BROKERS
     requests.serve_all()

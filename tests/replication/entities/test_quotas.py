@@ -64,6 +64,16 @@ async def test_quotas_of_all_kinds_of_entities_are_read(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_a_change_makes_the_parent_of_notices_anew(tmp_path: Path) -> None:
+    """An operator may delete it."""
+    async with opened(tmp_path) as (store, quotas):
+        await store.delete(CONFIG_CHANGES)
+        await quotas.alter(QuotaEntity("alice"), {"producer_byte_rate": "1024"})
+        assert await quotas.read(QuotaEntity("alice")) == {"producer_byte_rate": 1024}
+        assert len(await store.children(CONFIG_CHANGES)) == 1
+
+
+@on_loop
 async def test_quotas_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, quotas):
         for (path, texts), entity in zip(NODES.items(), ENTITIES, strict=True):
