@@ -229,6 +229,7 @@ def test_what_is_set_from_outside_is_found() -> None:
     assert _set_from_outside(tree) == ["a.b.on_c = f", "a.b = lambda: 1"]
 
 
+@pytest.mark.slow
 def test_callbacks_are_given_when_an_object_is_made() -> None:
     """One that is set later is missing until then, and a reader of the class does not see who calls whom."""
     found = {str(path.relative_to(ROOT)): _set_from_outside(ast.parse(path.read_text())) for path in SOURCES}

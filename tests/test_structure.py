@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import textwrap
 
+import pytest
+
 from tests.support.attribute_changes import (
     CHANGES,
     MESSAGE_CHANGES,
@@ -25,6 +27,8 @@ from tests.support.structure import (
     private_in_tests,
     private_replacements,
 )
+
+pytestmark = pytest.mark.slow
 
 
 def _changed(text: str) -> list[str]:

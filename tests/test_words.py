@@ -21,6 +21,8 @@ from tests.support.words import (
     prose,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def test_no_text_for_users_has_a_replaced_word() -> None:
     """Those that stay are in ALLOWED_TEXTS, which has no others."""

@@ -172,6 +172,7 @@ def test_describe(harness: Harness, topic: str, version: int) -> None:
     assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+@pytest.mark.slow
 def test_new_partitions_and_topics_reach_the_members(harness: Harness, topic: str) -> None:
     topic_id = harness.create_topic(topic, 1)
     by_name = Member(harness, f"{topic}-names", topic, f"{topic}-later")
