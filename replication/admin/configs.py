@@ -21,16 +21,8 @@ from gregor.protocol.topic_names import name_problem
 from gregor.protocol.turns import Gate
 from gregor.replication.admin.config_changes import ConfigChange, changed
 from gregor.replication.store import nodes
-from gregor.replication.store.metadata_store import (
-    BadVersion,
-    Create,
-    Delete,
-    MetadataStore,
-    NodeExists,
-    NoNode,
-    Operation,
-    Set,
-)
+from gregor.replication.store.change_notices import changed_with_notice
+from gregor.replication.store.metadata_store import Create, Delete, MetadataStore, NoNode, Operation, Set
 from gregor.replication.store.time_limit import TimeLimit
 from gregor.replication.store.topic_configs import TopicConfigs
 
@@ -173,7 +165,8 @@ class ConfigAdmin:
         self, entity_type: str, name: str, edit: Edit, validate_only: bool
     ) -> tuple[dict[str, str], dict[str, str]]:
         path = nodes.config_path(entity_type, node_name(entity_type, name))
-        notice = nodes.encode_config_change(f"{entity_type}/{node_name(entity_type, name)}")
+        data = nodes.encode_config_change(f"{entity_type}/{node_name(entity_type, name)}")
+        notice = Create(nodes.CONFIG_CHANGE_PREFIX, data, sequential=True)
         while True:
             node = await self._store.get(path)
             stored = nodes.decode_config(b"" if node is None else node[0])
@@ -188,20 +181,15 @@ class ConfigAdmin:
             if validate_only or (node is None and not after):
                 return before, after
             texts = await self._configs.passwords.encoded(after, stored) | kept if entity_type == BROKERS else after
-            writes: list[Operation] = [Create(nodes.CONFIG_CHANGE_PREFIX, notice, sequential=True)]
+            write: Operation
             if node is None:
-                await self._make_parent(entity_type)
-                writes.insert(0, Create(path, nodes.encode_config(texts)))
+                write = Create(path, nodes.encode_config(texts))
             elif after or entity_type in (TOPICS, BROKERS):
-                writes.insert(0, Set(path, nodes.encode_config(texts), node[1].version))
+                write = Set(path, nodes.encode_config(texts), node[1].version)
             else:
-                writes.insert(0, Delete(path, node[1].version))
-            try:
-                await self._store.multi(writes)
+                write = Delete(path, node[1].version)
+            if await changed_with_notice(self._store, write, notice):
                 return before, after
-            except (BadVersion, NodeExists, NoNode):
-                # Another process altered it in the meantime: apply the edit again, to the new settings.
-                continue
 
     async def _broker_settings(self, name: str, stored: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         """Return the settings of a broker's node that this broker accepts, passwords in clear: others, which another or
@@ -211,11 +199,6 @@ class ConfigAdmin:
         texts = stored if for_all else await self._configs.passwords.decoded(stored)
         unreadable = {key: text for key, text in stored.items() if key not in texts}
         return _dynamic_only(texts, for_all=for_all), unreadable
-
-    async def _make_parent(self, entity_type: str) -> None:
-        if entity_type not in nodes.CONFIG_TYPES:
-            with suppress(NodeExists):
-                await self._store.create(f"{nodes.CONFIG}/{entity_type}", make_parents=True)
 
     def _check(self, entity_type: str, name: str, texts: Mapping[str, str]) -> None:
         error_code = ErrorCode.INVALID_CONFIG

@@ -25,14 +25,12 @@ from gregor.protocol.acls import (
 )
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.replication.entities import acl_nodes
-from gregor.replication.store.change_notices import ChangeNotices
+from gregor.replication.store.change_notices import ChangeNotices, changed_with_notice
 from gregor.replication.store.metadata_store import (
-    BadVersion,
     Create,
     Delete,
     MetadataStore,
     NodeExists,
-    NoNode,
     Operation,
     Set,
 )
@@ -155,17 +153,9 @@ class AclStore:
                 write = Set(path, acl_nodes.encode_rules(after), node[1].version)
             else:
                 write = Delete(path, node[1].version)
-            try:
-                await self._store.multi([write, notice])
-            except (BadVersion, NodeExists):
-                continue
-            except NoNode:  # the node was removed in the meantime, or a folder by hand
-                for parent in acl_nodes.PERSISTENT_PATHS:
-                    with suppress(NodeExists):
-                        await self._store.create(parent, make_parents=True)
-                continue
-            self._apply(pattern, after)
-            return
+            if await changed_with_notice(self._store, write, notice):
+                self._apply(pattern, after)
+                return
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

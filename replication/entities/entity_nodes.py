@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gregor.replication.store.metadata_store import (
-    BadVersion,
-    Create,
-    MetadataStore,
-    NodeExists,
-    NoNode,
-    Operation,
-    Set,
-)
+from gregor.replication.store.change_notices import changed_with_notice
+from gregor.replication.store.metadata_store import Create, MetadataStore, Operation, Set
 from gregor.replication.store.nodes import (
     CONFIG_CHANGE_PREFIX,
     config_path,
@@ -31,30 +24,14 @@ async def alter_entity(store: MetadataStore, entity_type: str, node_name: str, e
     Raises what `edit` raises, and NodeFormatError for a node that cannot be decoded: it may hold settings of another
     kind, so it is not overwritten.
     """
-    path, notice = config_path(entity_type, node_name), encode_config_change(f"{entity_type}/{node_name}")
+    path = config_path(entity_type, node_name)
+    notice = Create(CONFIG_CHANGE_PREFIX, encode_config_change(f"{entity_type}/{node_name}"), sequential=True)
     while True:
         node = await store.get(path)
         after = edit(decode_config(b"" if node is None else node[0]))
         if node is None and not after:
             return b""
         data = encode_config(after)
-        if node is None:
-            await _make_parent(store, path)
         write: Operation = Create(path, data) if node is None else Set(path, data, node[1].version)
-        try:
-            await store.multi([write, Create(CONFIG_CHANGE_PREFIX, notice, sequential=True)])
-        except NoNode:
-            await _make_parent(store, CONFIG_CHANGE_PREFIX)  # an operator may have deleted it, or the entity just now
-            continue
-        except (BadVersion, NodeExists):
-            continue  # another process has altered it in the meantime: the edit is applied to the new settings
-        return data
-
-
-async def _make_parent(store: MetadataStore, path: str) -> None:
-    parent = path.rpartition("/")[0]
-    if await store.exists(parent) is None:
-        try:
-            await store.create(parent, make_parents=True)
-        except NodeExists:
-            return
+        if await changed_with_notice(store, write, notice):
+            return data

@@ -11,10 +11,34 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from gregor.replication.store.metadata_store import MetadataStore, NodeExists, NoNode, WatchEvent
+from gregor.replication.store.metadata_store import (
+    BadVersion,
+    Create,
+    MetadataStore,
+    NodeExists,
+    NoNode,
+    Operation,
+    WatchEvent,
+    parent_of,
+)
 
 # Notices are kept for brokers that are slow to read them (Kafka: 15 minutes).
 CHANGE_KEPT_MS = 15 * 60 * 1000
+
+
+async def changed_with_notice(store: MetadataStore, write: Operation, notice: Create) -> bool:
+    """Change a node and write the notice about it. False if that must be tried again, from the present content of the
+    node: another process has altered it in the meantime, or a parent was missing, which exists now."""
+    try:
+        await store.multi([write, notice])
+    except (BadVersion, NodeExists):
+        return False
+    except NoNode:  # the node was removed in the meantime, or a parent never made or removed by hand
+        for path in (write.path, notice.path):
+            with suppress(NodeExists):
+                await store.create(parent_of(path), make_parents=True)
+        return False
+    return True
 
 
 class ChangeNotices:

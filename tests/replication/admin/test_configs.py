@@ -61,6 +61,15 @@ class Place:
 
 
 @on_loop
+async def test_a_change_makes_the_parent_of_notices_anew(tmp_path: Path) -> None:
+    """An operator may delete it."""
+    async with Place(tmp_path) as place:
+        await place.store.delete(nodes.CONFIG_CHANGES)
+        await place.admin.alter("topics", "t", replacement({"retention.ms": "5"}))
+        assert len(await place.store.children(nodes.CONFIG_CHANGES)) == 1
+
+
+@on_loop
 async def test_what_is_refused(tmp_path: Path) -> None:
     async with Place(tmp_path) as place:
         for entity_type, name, texts, code in [
