@@ -8,13 +8,10 @@ any more, and a peer that stops in the middle becomes the oldest of its address.
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
-from itertools import count
+from collections import Counter
 from typing import Generic, Protocol, TypeVar
 
 MAX_STRANGERS = 1000
-_STALE_FACTOR = 4
-"""The heap has at most this multiple of MAX_STRANGERS entries."""
 
 
 class Stranger(Protocol):
@@ -27,7 +24,6 @@ class Stranger(Protocol):
 
 
 Peer = TypeVar("Peer", bound=Stranger)
-_Rank = tuple[int, int, str]  # peers of a host as a negative number, number of its oldest peer, the host
 
 
 class Strangers(Generic[Peer]):
@@ -35,11 +31,9 @@ class Strangers(Generic[Peer]):
 
     def __init__(self, unfinished: str) -> None:
         self._unfinished = unfinished
-        self._numbers = count()
-        self._peers: dict[Peer, int] = {}
-        self._by_host: dict[str, dict[Peer, None]] = {}
-        self._ranks: list[_Rank] = []
-        """A heap with the present rank of each host, and with former ones."""
+        self._peers: dict[Peer, None] = {}
+        """In the order in which they came."""
+        self._by_host: Counter[str] = Counter()
 
     @property
     def present(self) -> list[Peer]:
@@ -47,41 +41,26 @@ class Strangers(Generic[Peer]):
 
     def add(self, peer: Peer) -> None:
         """Count a new peer; above the bound, end the oldest one of the host that has most, of several the oldest."""
-        self._peers[peer] = next(self._numbers)
-        self._by_host.setdefault(peer.host, {})[peer] = None
-        self._changed(peer.host)
+        self._peers[peer] = None
+        self._by_host[peer.host] += 1
         if len(self._peers) > MAX_STRANGERS:
             self._end_one()
 
     def discard(self, peer: Peer) -> None:
         """Forget a peer that is authenticated, or whose connection has ended."""
-        if self._peers.pop(peer, None) is None:
+        if peer not in self._peers:
             return
-        peers = self._by_host[peer.host]
-        del peers[peer]
-        if peers:
-            self._changed(peer.host)
-        else:
+        del self._peers[peer]
+        self._by_host[peer.host] -= 1
+        if not self._by_host[peer.host]:
             del self._by_host[peer.host]
 
     def _end_one(self) -> None:
-        while (rank := self._ranks[0]) != self._rank(host := rank[2]):
-            heappop(self._ranks)
-        peers = self._by_host[host]
-        oldest, peers_of_host = next(iter(peers)), len(peers)
+        # At most MAX_STRANGERS steps, a tenth of a millisecond: less than a handshake costs.
+        most = max(self._by_host.values())
+        oldest = next(one for one in self._peers if self._by_host[one.host] == most)
         self.discard(oldest)
         oldest.fail(
-            f"{MAX_STRANGERS} other {self._unfinished} are unfinished, and it is the oldest of {peers_of_host} "
-            f"from {host}: no address has more"
+            f"{MAX_STRANGERS} other {self._unfinished} are unfinished, and it is the oldest of {most} "
+            f"from {oldest.host}: no address has more"
         )
-
-    def _changed(self, host: str) -> None:
-        if len(self._ranks) >= _STALE_FACTOR * MAX_STRANGERS:
-            self._ranks = [self._rank(one) for one in self._by_host]
-            heapify(self._ranks)
-        else:
-            heappush(self._ranks, self._rank(host))
-
-    def _rank(self, host: str) -> _Rank:
-        peers = self._by_host.get(host)
-        return (-len(peers), self._peers[next(iter(peers))], host) if peers else (0, 0, host)
