@@ -200,9 +200,7 @@ class EmbeddedStore:
             job.change.roll_back()
         self._rolled_back.set()
         for change, future, _ in jobs:
-            if not future.done():
-                future.set_exception(StoreFull(self.path))
-                future.exception()
+            _fail(future, StoreFull(self.path))
             # The watchers read the node again, find it as it was, and set their watches again.
             self._call(change)
         if not self._closing:
@@ -211,8 +209,7 @@ class EmbeddedStore:
 
     def _committed(self, jobs: list[_Job], erased: bool) -> None:
         for change, future, _ in jobs:
-            if not future.done():
-                future.set_result(erased)
+            _complete(future, erased)
             self._call(change)
 
     @staticmethod
@@ -228,9 +225,7 @@ class EmbeddedStore:
         first = self._failure is None
         self._failure = self._failure or StoreFailed(self.path, str(error))
         for _, future, _ in jobs:
-            if not future.done():
-                future.set_exception(self._failure)
-                future.exception()
+            _fail(future, self._failure)
         if first and not self._closing:
             for callback in self.on_failed:
                 callback(self._failure)
@@ -398,14 +393,16 @@ class EmbeddedStore:
 
 
 def _complete(future: asyncio.Future[ResultT], result: ResultT) -> None:
-    """Complete a future, unless it was cancelled: a start that is stopped waits for the file no longer."""
+    """Complete a future, unless it was cancelled with what awaited it."""
     if not future.done():
         future.set_result(result)
 
 
 def _fail(future: asyncio.Future[ResultT], error: Exception) -> None:
+    """Complete a future with an error, unless it was cancelled. That nothing awaits it is no error, too."""
     if not future.done():
         future.set_exception(error)
+        future.exception()
 
 
 def _is_full(error: Exception) -> bool:
