@@ -1,4 +1,4 @@
-"""Why settings of security have no effect on the connections of a source or a sink."""
+"""Settings of a client that have no effect on a source or a sink, above all those of security."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from gregor.protocol.client_security import protocol_of_client
 from gregor.protocol.sasl.mechanism import GSSAPI, OAUTHBEARER
 from gregor.protocol.sasl.oauthbearer import TOKEN_ENDPOINT
-from gregor.spark_jobs.client.known_settings import SECURITY
+from gregor.spark_jobs.client.known_settings import SECURITY, lines_without_effect, names_of_client
+from gregor.spark_jobs.client.settings import ClientSettings
 
 _OF_JAVA_TLS = frozenset(
     ("ssl.keymanager.algorithm", "ssl.provider", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm")
@@ -19,6 +20,15 @@ _OF_VALIDATION = (
 )
 _OF_ASSERTIONS = "sasl.oauthbearer.assertion."
 _SERVICE_NAME = "sasl.kerberos.service.name"
+
+
+def warnings_of(
+    options: Mapping[str, str], settings: ClientSettings, others: Mapping[str, str], what: str
+) -> tuple[str, ...]:
+    """Return a line about each option `kafka.*` without an effect on the one that does `what`; `others` has the reasons
+    for settings that are none of security. The settings are made of the options."""
+    reasons = {**others, **reasons_of_security(dict(settings.security_texts))}
+    return tuple(lines_without_effect(names_of_client(options), reasons, what))
 
 
 def reasons_of_security(texts: Mapping[str, str]) -> dict[str, str]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from gregor.protocol.records import compression
 from gregor.protocol.topic_names import name_problem
-from gregor.spark_jobs.client.known_settings import IN_SINK, check_known, lines_without_effect, names_of_client
-from gregor.spark_jobs.client.security_settings import reasons_of_security
+from gregor.spark_jobs.client.known_settings import IN_SINK, check_known
+from gregor.spark_jobs.client.security_settings import warnings_of
 from gregor.spark_jobs.client.settings import MAX_INT, ClientSettings
 from gregor.spark_jobs.errors import JobError
 
@@ -65,7 +65,6 @@ class SinkOptions:
                 raise JobError(f"the sink has no option {key!r}; it has topic, stateTopic, maxAttempts and kafka.*")
         given = dict(settings.other)
         _refuse(given)
-        reasons = {**IN_SINK, **reasons_of_security(dict(settings.security_texts))}
         return cls(
             settings,
             topic=_topic("topic", own["topic"]) if "topic" in own else None,
@@ -79,7 +78,7 @@ class SinkOptions:
                 "kafka.max.request.size", given.get("max.request.size"), DEFAULT_MAX_REQUEST_BYTES
             ),
             codec=_codec(given.get("compression.type", "none")),
-            warnings=tuple(lines_without_effect(names_of_client(options), reasons, "what the sink writes")),
+            warnings=warnings_of(options, settings, IN_SINK, "what the sink writes"),
         )
 
 

@@ -10,9 +10,9 @@ from typing import get_args
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow.plan import Mode
-from gregor.spark_jobs.client.known_settings import IN_SOURCE, check_known, lines_without_effect, names_of_client
+from gregor.spark_jobs.client.known_settings import IN_SOURCE, check_known
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST
-from gregor.spark_jobs.client.security_settings import reasons_of_security
+from gregor.spark_jobs.client.security_settings import warnings_of
 from gregor.spark_jobs.client.settings import ClientSettings
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.source.offsets import (
@@ -111,7 +111,6 @@ class SourceOptions:
         _check_names(given, streaming)
         default = Limit(everywhere=LATEST if streaming else EARLIEST)
         settings = ClientSettings.from_options(given, needs_servers="path" not in given)
-        reasons = {**IN_SOURCE, **reasons_of_security(dict(settings.security_texts))}
         made = cls(
             settings=settings,
             folder=_folder(given["path"]) if "path" in given else None,
@@ -131,7 +130,7 @@ class SourceOptions:
             attempts=_positive(given, "fetchOffset.numRetries", 2**31 - 1) or 3,
             retry_interval_ms=_positive(given, "fetchOffset.retryIntervalMs") or 1000,
             mode=_mode(given),
-            warnings=tuple(lines_without_effect(names_of_client(given), reasons, f'what format("{NAME}") reads')),
+            warnings=warnings_of(given, settings, IN_SOURCE, f'what format("{NAME}") reads'),
         )
         if not streaming:
             _check_limits_of_a_batch(made.starting, made.ending)
