@@ -142,9 +142,7 @@ class Dispatcher:
             else:
                 if metering is not None:
                     metering.end()
-                self._postpone(
-                    broker.request_turns.postpone, entry, memoryview(bytes(view[start:stop])), version, correlation_id
-                )
+                self._postpone(broker.request_turns.postpone, entry, view[start:stop], version, correlation_id)
                 return
         except Exception as error:
             if metering is not None:
@@ -209,18 +207,19 @@ class Dispatcher:
             self.dispatch(view, start, stop, key, version, correlation_id)
             return
         entry = entry_of(self._served, key, version)
-        self._postpone(self._early.hold, entry, memoryview(bytes(view[start:stop])), version, correlation_id)
+        self._postpone(self._early.hold, entry, view[start:stop], version, correlation_id)
 
     def _postpone(
-        self, until_turn: _Postpone, entry: Entry, data: memoryview, version: int, correlation_id: int
+        self, until_turn: _Postpone, entry: Entry, view: memoryview, version: int, correlation_id: int
     ) -> None:
-        """Serve a request when `until_turn` calls it. No later one of this connection is dispatched before it; so it
-        needs a position in the order of the responses only behind earlier ones."""
+        """Serve a copy of a request when `until_turn` calls it. No later one of this connection is dispatched before
+        it; so it needs a position in the order of the responses only behind earlier ones."""
         pending: PendingResponse | None = None
         if self.responses.pending:
             pending = PendingResponse(entry, version, correlation_id, Deferred())
             self.enqueue(pending)
         self._inbound.work()
+        data = memoryview(bytes(view))
         until_turn(partial(self._serve_postponed, entry, data, version, correlation_id, pending))
 
     def _serve_postponed(
