@@ -18,6 +18,7 @@ from gregor.protocol.messages import (
     ProduceRequest,
 )
 from gregor.protocol.records.batch import Record, build_batch, iter_batches
+from tests.compat.records import until
 from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
 from tests.support.processes import BrokerProcess, free_port
 from tests.support.wire import RawConnection
@@ -25,6 +26,7 @@ from tests.support.wire import RawConnection
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
 HOUR_MS = 3_600_000
+PATIENCE_S = 120
 NOW_MS = int(time.time() * 1000)
 CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
@@ -169,10 +171,7 @@ class Side:
             self._wait_for(topic.name)
 
     def _wait_for(self, name: str) -> None:
-        deadline = time.monotonic() + 120
-        while (data := self._fetch(name)).error_code:
-            assert time.monotonic() < deadline, data
-            time.sleep(0.05)
+        until(lambda: not self._fetch(name).error_code, f"a leader of {name}", PATIENCE_S)
 
     def tell(self, case: str, version: int) -> tuple[Any, list[Any]]:
         """Return the broker's answer, and the records that a consumer then finds."""
@@ -195,14 +194,15 @@ class Side:
     def producer(self, transactional_id: str) -> tuple[int, int]:
         """Return producer id and epoch once the coordinator is there."""
         init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
-        deadline = time.monotonic() + 120
-        while True:
+        answers = []
+
+        def is_initialised() -> bool:
             self.wire.ask(FindCoordinatorRequest(key=transactional_id, key_type=1), 3)
-            answer = self.wire.ask(init, 4)
-            if not answer.error_code:
-                return answer.producer_id, answer.producer_epoch
-            assert time.monotonic() < deadline, answer
-            time.sleep(0.05)
+            answers.append(self.wire.ask(init, 4))
+            return not answers[-1].error_code
+
+        until(is_initialised, f"a coordinator of {transactional_id}", PATIENCE_S)
+        return answers[-1].producer_id, answers[-1].producer_epoch
 
     def code_of(self, transactional_id: str, batch: bytes | bytearray) -> ErrorCode:
         """Return the answer to a batch of a transaction of the newer protocol."""

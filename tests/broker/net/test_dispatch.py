@@ -6,8 +6,6 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from gregor.broker.net.request_turns import BYTES_PER_COUNT, MAX_IN_A_TURN
 from gregor.broker.registry import Entry
 from gregor.broker.request_log.log import RequestLog
@@ -21,19 +19,9 @@ from gregor.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from tests.broker.net.test_connection import Harness, frame, heartbeat, sync_group, turn
+from tests.broker.net.test_connection import Harness, frame, harness, heartbeat, loop, sync_group, turn
 
-
-@pytest.fixture
-def loop() -> Any:
-    loop = asyncio.new_event_loop()
-    yield loop
-    loop.close()
-
-
-@pytest.fixture(params=[None, RequestLog], ids=["plain", "logged"])
-def harness(loop: asyncio.AbstractEventLoop, request: pytest.FixtureRequest) -> Harness:
-    return Harness(loop, request_log=request.param and request.param(loop))
+__all__ = ["harness", "loop"]  # fixtures
 
 
 def test_eager_requests_are_answered_in_their_turn_but_not_too_many(

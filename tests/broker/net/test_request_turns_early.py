@@ -9,22 +9,15 @@ import pytest
 
 from gregor.broker.net.request_turns import LARGE_REQUEST_BYTES, EarlyRequests
 from gregor.broker.registry import AMONG_BROKERS, Entry
-from gregor.broker.request_log.log import RequestLog
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import ApiVersionsRequest, LeaveGroupRequest
-from tests.broker.net.test_connection import Harness, frame, heartbeat, turn
+from tests.broker.net.test_connection import Harness, frame, harness, heartbeat, loop, turn
+
+__all__ = ["harness", "loop"]  # fixtures
 
 
 @pytest.fixture
-def loop() -> Any:
-    loop = asyncio.new_event_loop()
-    yield loop
-    loop.close()
-
-
-@pytest.fixture(params=[None, RequestLog], ids=["plain", "logged"])
-def early(loop: asyncio.AbstractEventLoop, request: pytest.FixtureRequest) -> tuple[Harness, EarlyRequests]:
-    harness = Harness(loop, request_log=request.param and request.param(loop))
+def early(harness: Harness) -> tuple[Harness, EarlyRequests]:
     harness.broker.early_requests = EarlyRequests(are_held=True)
     harness.transport, harness.connection = harness.connect()
     return harness, harness.broker.early_requests
