@@ -107,7 +107,8 @@ class Files(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def list_directory(self, path: str) -> list[DirectoryEntry]:
-        """List files and directories, in no order; FileNotFoundError when there is no such directory."""
+        """List files and directories, in no order, without those that are removed meanwhile; FileNotFoundError when
+        there is no such directory, or nothing where a link points to."""
 
     def make_directory(self, path: str) -> None:
         """Create a directory with its parents; no error when it exists."""
@@ -345,13 +346,18 @@ class OsFiles:
         return os.path.exists(path)
 
     def list_directory(self, path: str) -> list[DirectoryEntry]:
+        listed = []
         with os.scandir(path) as entries:
-            return [
-                DirectoryEntry(entry.name, True, 0)
-                if entry.is_dir()
-                else DirectoryEntry(entry.name, False, entry.stat().st_size)
-                for entry in entries
-            ]
+            for entry in entries:
+                try:
+                    is_directory = entry.is_dir()
+                    size_bytes = 0 if is_directory else entry.stat().st_size
+                except FileNotFoundError:
+                    if entry.is_symlink():
+                        raise
+                    continue  # removed since the names were read
+                listed.append(DirectoryEntry(entry.name, is_directory, size_bytes))
+        return listed
 
     def make_directory(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

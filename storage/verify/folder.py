@@ -56,6 +56,8 @@ FOREIGN_FOLDERS = ("__cluster_metadata-0", "remote-log-index-cache")
 _BESIDE = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _LEFT_OVER = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)
 
+AGAIN = "The broker is writing here; run the check again"
+
 _IGNORED = {
     RECOVERY_POINT_FILE: "A start ignores it and, after a crash, checks the logs from their beginning",
     LOG_START_OFFSET_FILE: "A start ignores it: records that were deleted from the middle of a segment appear again",
@@ -138,7 +140,7 @@ def read_folder(files: Files, path: str, found: Callable[[Finding], None]) -> Fo
             if partition.kind is FolderKind.STRAY:
                 found(Finding(where, "a partition that was set aside", "No broker serves or removes it", harmless=True))
             partitions.append((where, partition))
-            total_bytes += sum(one.size_bytes for one in _listed(files, where) if is_segment_name(one.name))
+            total_bytes += _segment_bytes(files, where)
     if deleted:
         what = f"{deleted} folders of deleted partitions"
         found(Finding(path, what, "The broker removes them in a minute or at its next start", harmless=True))
@@ -172,19 +174,16 @@ def verify_folder(
     done_bytes = 0
     for path, folder in report.partitions:
         totals.begin_partition()
-        walk = _Partition(files, report, path, folder, found, totals).walk(records)
         try:
-            for walked_bytes in walk:
+            for walked_bytes in _Partition(files, report, path, folder, found, totals).walk(records):
                 done_bytes += walked_bytes
                 yield Progress(path, done_bytes, report.total_bytes)
-        except FileNotFoundError as error:
-            if not report.in_use:
-                raise
-            what = f"{error.filename} went away meanwhile"
-            found(Finding(path, what, "The broker removed it; run the check again", harmless=True))
         except OSError as error:
-            what = f"{error.filename or 'a file'}: {(error.strerror or str(error)).lower()}"
-            found(Finding(path, what, "Check permissions and the disk"))
+            if report.in_use and isinstance(error, FileNotFoundError):
+                found(Finding(path, f"{error.filename} was removed meanwhile", AGAIN, harmless=True))
+            else:
+                what = f"{error.filename or 'a file'}: {(error.strerror or str(error)).lower()}"
+                found(Finding(path, what, "Check permissions and the disk"))
 
 
 class _Partition:
@@ -221,19 +220,22 @@ class _Partition:
         whole = True
         in_use = self._report.in_use
         start_offset = None if in_use else self._report.checkpoints[LOG_START_OFFSET_FILE].get(self._key, 0)
-        transactions = TransactionCheck(lambda problem: self._found(Finding(*problem)), start_offset)
+        findings: list[Finding] = []
+        transactions = TransactionCheck(lambda problem: findings.append(Finding(*problem)), start_offset)
         for at, base in enumerate(bases):
             segment = Segment.open(self._files, self._path, base)
             next_base = bases[at + 1] if at + 1 < len(bases) else None
             growing = in_use and next_base is None
             clean = self._report.was_clean
             expected = Expected(epochs, producers, next_base, growing, records, start_offset, may_have_room=not clean)
+            findings.clear()
             try:
                 walked = yield from verify_segment(
-                    self._files, segment, expected, self._found, last_epoch, transactions
+                    self._files, segment, expected, findings.append, last_epoch, transactions
                 )
             finally:
                 segment.close()
+                self._report_segment(base, findings)
             self._totals.add_segment(walked.batches, walked.end_position)
             last_epoch = walked.last_epoch
             end_offset = walked.next_offset
@@ -243,6 +245,24 @@ class _Partition:
                 self._note(f"{base:020d}{LOG_SUFFIX}", what, "Usual in compacted topics only", harmless=True)
         if whole and self._current:
             self._compare_ends(bases, end_offset, epochs, snapshots)
+
+    def _report_segment(self, base: int, findings: list[Finding]) -> None:
+        """Report the findings of a segment, unless the broker replaced it during the walk: then the files that were
+        compared did not belong together."""
+        name = f"{base:020d}{LOG_SUFFIX}"
+        path = f"{self._path}/{name}"
+        if (
+            findings
+            and self._report.in_use
+            and (
+                not self._files.exists(path)
+                or (name + DELETED_SUFFIX not in self._names and self._files.exists(path + DELETED_SUFFIX))
+            )
+        ):
+            self._note(name, "the segment was replaced or deleted meanwhile", AGAIN, harmless=True)
+            return
+        for finding in findings:
+            self._found(finding)
 
     def _check_names(self) -> None:
         if PARTITION_METADATA_FILE in self._names:
@@ -334,3 +354,11 @@ class _Partition:
 
 def _listed(files: Files, path: str) -> list[DirectoryEntry]:
     return [entry for entry in files.list_directory(path) if not entry.is_directory]
+
+
+def _segment_bytes(files: Files, path: str) -> int:
+    """Return the size of the segments of a partition; 0 for one whose folder a running broker renamed meanwhile."""
+    try:
+        return sum(entry.size_bytes for entry in _listed(files, path) if is_segment_name(entry.name))
+    except FileNotFoundError:
+        return 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +258,31 @@ def test_everything_is_synced(files: Files, directory: str) -> None:
     files.create(path).write(b"content")
     assert files.sync_everything(directory)
     assert files.read_bytes(path) == b"content"
+
+
+def test_files_that_are_removed_while_they_are_listed_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = OsFiles(limit=4)
+    for name in "abc":
+        files.create(f"{tmp_path}/{name}").write(name.encode())
+    names_read = os.scandir
+
+    @contextlib.contextmanager
+    def removing(path: str) -> Iterator[list[os.DirEntry[str]]]:
+        with names_read(path) as entries:
+            listed = list(entries)
+        os.unlink(f"{tmp_path}/b")
+        yield listed
+
+    monkeypatch.setattr(os, "scandir", removing)
+    assert sorted(files.list_directory(str(tmp_path))) == [("a", False, 1), ("c", False, 1)]
+
+
+def test_a_link_to_nothing_is_an_error(tmp_path: Path) -> None:
+    os.symlink("nowhere", f"{tmp_path}/00000000000000000000.log")
+    with pytest.raises(FileNotFoundError):
+        OsFiles(limit=4).list_directory(str(tmp_path))
 
 
 def test_an_old_kernel_does_not_tell_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

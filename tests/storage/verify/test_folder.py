@@ -263,6 +263,45 @@ def test_a_running_broker_may_be_writing() -> None:
     assert len(problems(content, in_use=True)) == 1
 
 
+@pytest.mark.parametrize("in_use", [True, False])
+@pytest.mark.parametrize("happened", ["replaced", "removed", "untouched"])
+def test_a_segment_that_is_replaced_during_its_walk_has_no_problems(happened: str, in_use: bool) -> None:
+    """Its index is that of the segment that replaced it, so the two do not agree."""
+    files = MemoryFiles()
+    for path, data in CLEAN.items():
+        files.make_directory(path.rpartition("/")[0])
+        files.create(path).write(put(data, ">i", 4, 1) if path == f"{STEM}.index" else data)
+    found: list[Finding] = []
+    report = read_folder(files, FOLDER, found.append)._replace(in_use=in_use)
+    for number, _ in enumerate(verify_folder(files, report, found.append, Totals())):
+        if number == 0 and happened != "untouched":
+            files.rename(f"{STEM}.log", f"{STEM}.log.deleted")
+        if number == 0 and happened == "replaced":
+            files.create(f"{STEM}.log").write(CLEAN[f"{STEM}.log"])
+    if in_use and happened != "untouched":
+        assert [(finding.path, finding.harmless) for finding in found] == [(f"{STEM}.log", True)]
+    else:
+        assert {(finding.path, finding.harmless) for finding in found} == {(f"{STEM}.index", False)}
+
+
+@pytest.mark.parametrize("in_use", [True, False])
+def test_a_partition_that_is_removed_before_its_walk(in_use: bool) -> None:
+    """Of a running broker that is a note; otherwise somebody else removes files. The other partitions are checked."""
+    files = MemoryFiles()
+    for path, data in CLEAN.items():
+        for copy in {path, path.replace("orders-0", "orders-1")}:
+            files.make_directory(copy.rpartition("/")[0])
+            files.create(copy).write(data)
+    found: list[Finding] = []
+    totals = Totals()
+    report = read_folder(files, FOLDER, found.append)._replace(in_use=in_use)
+    files.rename(PARTITION, f"{PARTITION}-removed")
+    for _ in verify_folder(files, report, found.append, totals):
+        pass
+    assert [(finding.path, finding.harmless) for finding in found] == [(PARTITION, in_use)]
+    assert totals.batches == BATCHES
+
+
 def test_what_is_worth_a_note_only() -> None:
     content = dict(CLEAN)
     del content[LOGS[1]]
