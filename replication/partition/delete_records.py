@@ -32,8 +32,8 @@ def delete_records_before(partition: Partition, offset: int) -> int:
 
 
 def low_watermark(partition: Partition) -> int:
-    """Return the smallest log start offset among the live replicas: none of them serves records below it.
+    """Return the smallest log start offset among the replicas in sync and the live ones: none serves records below it.
 
-    -1 while a live follower has not sent its log start offset.
+    -1 while one of these followers has not sent its log start offset.
     """
     return partition.in_sync.low_watermark(partition.log_start_offset)

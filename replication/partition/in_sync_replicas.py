@@ -207,10 +207,17 @@ class InSyncReplicas:
         return min(log.config.min_insync_replicas, len(self.followers) + 1)
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """Return the smallest log start offset of the leader, whose is given, and the live followers."""
+        """Return the smallest log start offset of the leader, whose is given, the followers in sync and the live ones.
+
+        A follower in sync counts even if it is not alive: it may be the next leader, or lead already, while this broker
+        has not received that it was deposed. (Apache Kafka counts live followers only: records that were deleted there
+        return.)
+        """
         lowest = log_start_offset
         for follower in self.followers.values():
-            if follower.log_start_offset < lowest and self._is_alive(follower.broker_id):
+            if follower.log_start_offset < lowest and (
+                follower.broker_id in self.maximal_isr or self._is_alive(follower.broker_id)
+            ):
                 lowest = follower.log_start_offset
         return lowest
 

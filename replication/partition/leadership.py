@@ -24,7 +24,7 @@ class Leadership:
     """Begins and ends with the role of a replica. While another broker leads, `log` is None, delayed operations are
     answered with `error`, and watchers are still notified."""
 
-    __slots__ = ("_delayed", "_in_sync", "_reported_start_offset", "error", "log")
+    __slots__ = ("_delayed", "_in_sync", "_reported", "error", "log")
 
     def __init__(self, in_sync: InSyncReplicas, delayed: DelayedOperations) -> None:
         self._in_sync = in_sync
@@ -33,13 +33,13 @@ class Leadership:
         """The log that this broker leads; None: it does not lead."""
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         """The error for clients while this broker does not lead."""
-        self._reported_start_offset = -1
-        """The log start offset of which the watchers were last notified."""
+        self._reported = -1, -1
+        """The log start offset and the low watermark of which the watchers were last notified."""
 
     def begin(self, log: Log, now_ms: int) -> None:
         """Lead with this log and the followers of `in_sync`, or with others of both than before."""
         self.log = log
-        self._reported_start_offset = log.log_start_offset
+        self._reported = log.log_start_offset, self._in_sync.low_watermark(log.log_start_offset)
         self._in_sync.advance_high_watermark(log, now_ms)
         self.complete_delayed()
 
@@ -123,9 +123,10 @@ class Leadership:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {replica_id} is not a replica")
 
     def commit_isr(self, isr: Sequence[int], now_ms: int) -> None:
-        """Apply the ISR that the controller committed; the HW may move."""
+        """Apply the ISR that the controller committed; the HW and the low watermark may move."""
         self._in_sync.commit(isr)
-        if self.log is not None and self._in_sync.advance_high_watermark(self.log, now_ms):
+        if self.log is not None:
+            self._in_sync.advance_high_watermark(self.log, now_ms)
             self.complete_delayed()
 
     def isr_refused(self, now_ms: int) -> None:
@@ -133,15 +134,17 @@ class Leadership:
         self.commit_isr(self._in_sync.isr, now_ms)
 
     def check_progress(self, now_ms: int) -> None:
-        """Advance the HW where time or the death of a broker allows it, and notify watchers of a new log start offset.
+        """Advance the HW where time or the death of a broker allows it, and notify watchers of a new log start offset
+        or low watermark.
 
-        A follower that lagged or died holds the HW back no more, though no fetch of the others, which are caught up,
-        comes to advance it; retention may have advanced the start.
+        A follower that lagged or died holds the HW and the low watermark back no more, though no fetch of the others,
+        which are caught up, comes to advance them; retention may have advanced the start.
         """
-        log = self.log
-        if log is None or not self._in_sync.followers:
+        log, in_sync = self.log, self._in_sync
+        if log is None or not in_sync.followers:
             return
-        before, self._reported_start_offset = self._reported_start_offset, log.log_start_offset
-        moved = self._in_sync.advance_high_watermark(log, now_ms)
-        if moved or before != self._reported_start_offset:
+        start_offset = log.log_start_offset
+        before, self._reported = self._reported, (start_offset, in_sync.low_watermark(start_offset))
+        moved = in_sync.advance_high_watermark(log, now_ms)
+        if moved or before != self._reported:
             self.complete_delayed()

@@ -6,7 +6,10 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.replication.partition.delete_records import HIGH_WATERMARK, delete_records_before, low_watermark
-from tests.replication.replicas import NOW, Replica, code_of
+from gregor.replication.partition.partition import Partition
+from tests.replication.replicas import LAG, NOW, Replica, code_of, state
+from tests.storage.logs import batch, open_log
+from tests.storage.memory_files import MemoryFiles
 
 
 def leader(replicas: list[int], records: int) -> Replica:
@@ -25,6 +28,45 @@ def test_the_low_watermark_follows_when_the_followers_have_sent_their_start() ->
     assert (partition.log_start_offset, low_watermark(partition)) == (3, 0)
     partition.leadership.update_follower(1, 5, NOW, log_start_offset=3)
     assert calls == [0, 3]
+
+
+def test_a_dead_follower_in_sync_holds_the_low_watermark_until_the_controller_removes_it() -> None:
+    """It may be the leader already, while this broker has not received that: its records are not deleted."""
+    alive = {1, 2}
+    partition = Partition("orders", 0, bytes(16), 0, lag_time_max_ms=LAG, is_alive=alive.__contains__)
+    partition.use_log(open_log(MemoryFiles()))
+    partition.become_leader(state(0, 0, [0, 1], [0, 1, 2]), NOW)
+    partition.append(batch(5), NOW, 1)
+    for follower in (1, 2):
+        partition.leadership.update_follower(follower, 5, NOW, log_start_offset=0)
+    low_watermarks: list[int] = []
+    partition.delayed.watch(lambda: low_watermarks.append(low_watermark(partition)))
+    delete_records_before(partition, 3)
+    partition.leadership.update_follower(2, 5, NOW, log_start_offset=2)
+    alive.clear()
+    partition.leadership.check_progress(NOW)
+    assert set(low_watermarks) == {0} == {low_watermark(partition)}
+    partition.leadership.commit_isr([0], NOW)
+    assert low_watermarks[-1] == 3
+
+
+def test_the_death_of_a_follower_out_of_sync_moves_the_low_watermark() -> None:
+    alive = {1}
+    partition = Partition("orders", 0, bytes(16), 0, lag_time_max_ms=LAG, is_alive=alive.__contains__)
+    partition.use_log(open_log(MemoryFiles()))
+    partition.become_leader(state(0, 0, [0], [0, 1]), NOW)
+    partition.append(batch(5), NOW, 1)
+    partition.leadership.update_follower(1, 1, NOW, log_start_offset=0)
+    delete_records_before(partition, 3)
+    low_watermarks: list[int] = []
+    partition.delayed.watch(lambda: low_watermarks.append(low_watermark(partition)))
+    partition.leadership.check_progress(NOW)
+    before = len(low_watermarks)
+    partition.leadership.check_progress(NOW)
+    assert len(low_watermarks) == before, "nothing has moved since"
+    alive.clear()
+    partition.leadership.check_progress(NOW)
+    assert low_watermarks[-1] == 3
 
 
 def test_the_high_watermark_stands_for_all_that_is_committed() -> None:

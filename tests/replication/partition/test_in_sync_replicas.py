@@ -149,7 +149,8 @@ def test_a_fetch_that_did_not_name_the_partition_counts_for_a_caught_up_follower
     assert in_sync.isr_to_shrink(6, NOW + 2 * LAG + 1) == [0]
 
 
-def test_the_low_watermark_is_that_of_the_live_replicas() -> None:
+def test_the_low_watermark_is_that_of_the_live_replicas_and_of_those_in_sync() -> None:
+    """A follower in sync that is not alive may be the next leader, with the records that the others deleted."""
     alive = {1, 2}
     in_sync = InSyncReplicas(0, LAG, alive.__contains__)
     in_sync.assign([0, 1, 2], [0])
@@ -158,6 +159,12 @@ def test_the_low_watermark_is_that_of_the_live_replicas() -> None:
     in_sync.followers[2].fetched(9, 5, 9, NOW)
     assert (in_sync.low_watermark(7), in_sync.low_watermark(2)) == (3, 2)
     alive.discard(1)
+    assert in_sync.low_watermark(7) == 5
+    in_sync.propose([0, 1])
+    assert in_sync.low_watermark(7) == 3, "the controller may have the follower in sync already"
+    in_sync.commit([0, 1])
+    assert in_sync.low_watermark(7) == 3
+    in_sync.commit([0])
     assert in_sync.low_watermark(7) == 5
 
 
