@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.by_day import Marked, left_out
 from tests.support.processes import BrokerProcess
-from tests.support.sampling import of_the_day
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates
@@ -25,6 +26,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the tests that use the `bootstrap` fixture against this broker (say, Apache Kafka) instead of gregor",
     )
     parser.addoption("--every-case", action="store_true", help="all cases where tests run some of them, by the day")
+    parser.addoption(
+        "--day",
+        metavar="YYYY-MM-DD",
+        default=datetime.date.today().isoformat(),
+        help="run the cases of this day, not of today",
+    )
+    parser.addoption("--left-out", metavar="FILE", help="write the tests that other days run into this file")
     parser.addoption("--rounds", type=int, default=7, help="rounds of faults in tests that kill clients and brokers")
     parser.addoption(
         "--transaction-rounds",
@@ -61,21 +69,20 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the tests of a file that are marked by_day(COUNT), leave so many; other ones on other days."""
+    """Leave out the tests with the mark by_day that other days run."""
     if config.getoption("--every-case"):
         return
-    by_file: dict[str, list[pytest.Item]] = {}
+    found = []
     for item in items:
-        if item.get_closest_marker("by_day") is not None:
-            by_file.setdefault(item.location[0], []).append(item)
-    left_out: list[pytest.Item] = []
-    for found in by_file.values():
-        mark = found[0].get_closest_marker("by_day")
-        assert mark is not None
-        kept = of_the_day(found, min(mark.args[0], len(found)), datetime.date.today())
-        left_out += [item for item in found if item not in kept]
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=left_out)
+        if (mark := item.get_closest_marker("by_day")) is not None:
+            call = getattr(item, "callspec", None)
+            found.append(Marked(item.nodeid, mark, call.params if call is not None else {}))
+    names = left_out(found, datetime.date.fromisoformat(config.getoption("--day")))
+    if (path := config.getoption("--left-out")) is not None:
+        Path(path).write_text("".join(f"{name}\n" for name in sorted(names)))
+    if names:
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in names])
+        items[:] = [item for item in items if item.nodeid not in names]
 
 
 @pytest.fixture(scope="session")

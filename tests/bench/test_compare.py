@@ -38,6 +38,7 @@ def test_a_load_brings_those_that_it_needs() -> None:
 
 @pytest.mark.jvm
 @pytest.mark.very_slow
+@pytest.mark.by_day(1, group="commands of the benchmarks")
 def test_the_command_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kafka_jars()
     drawn = tmp_path / "ratios.svg"

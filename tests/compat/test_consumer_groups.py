@@ -25,7 +25,7 @@ from tests.support.foreign_clients import go_program, or_skip
 from tests.support.foreign_clients import run_checks as go_checks
 from tests.support.processes import BrokerProcess
 
-pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(1, parameter="release")]
 
 RELEASES = ("4.3.1", "4.4.0")
 CHECKS = [

@@ -64,7 +64,7 @@ def causes_of(bootstrap: str, group: str, count: int) -> list[tuple[str, str]]:
 
 
 @pytest.mark.jvm
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_causes_are_named(

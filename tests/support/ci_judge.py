@@ -5,7 +5,7 @@ all blocks (`--junitxml`, family xunit1, also of parallel runs) and fails the ru
 
 - for a test that was skipped, or that failed as expected, unless tests/skips.txt allows it with a reason;
 - for a line of tests/must_run.txt that no test ran and passed for, or that a skipped test fits;
-- for a test of tests/compat/allow.txt that did not run and pass, unless its file runs some of its tests by the day;
+- for a test of tests/compat/allow.txt that did not run and pass, unless another day runs it (pytest's `--left-out`);
 - for a block that left no results, and for a line of tests/skips.txt that fits no test.
 """
 
@@ -16,7 +16,7 @@ import pathlib
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from tests.support.allow_list import PATH as ALLOW_LIST
@@ -113,19 +113,14 @@ def judge(results: Iterable[Result], skips: dict[str, str], must_run: list[str])
     return wrong
 
 
-def missing_clients(results: Iterable[Result], listed: Iterable[str], by_day: Callable[[str], bool]) -> list[str]:
-    """Return a line for each listed test of a foreign client that did not pass, but for those of files `by_day`."""
-    passed = {result.node_id.removeprefix(CLIENTS) for result in results if result.outcome == PASSED}
+def missing_clients(results: Iterable[Result], listed: Iterable[str], left_out: Collection[str]) -> list[str]:
+    """Return a line for each listed test of a foreign client that did not pass; `left_out`: those of other days."""
+    passed = {result.node_id for result in results if result.outcome == PASSED}
     return [
         f"{name} of tests/compat/allow.txt did not run and pass"
         for name in sorted(listed)
-        if name not in passed and not by_day(name.partition("::")[0])
+        if CLIENTS + name not in passed and CLIENTS + name not in left_out
     ]
-
-
-def runs_by_day(file: str) -> bool:
-    path = ROOT / CLIENTS / file
-    return path.exists() and "pytest.mark.by_day(" in path.read_text()
 
 
 def read_blocks(paths: Iterable[pathlib.Path]) -> tuple[list[Result], list[str]]:
@@ -146,9 +141,16 @@ def read_blocks(paths: Iterable[pathlib.Path]) -> tuple[list[Result], list[str]]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+", type=pathlib.Path, help="what --junitxml wrote, one file for each block")
-    results, wrong = read_blocks(parser.parse_args().results)
+    parser.add_argument("--left-out", required=True, type=pathlib.Path, help="what pytest wrote with this option")
+    arguments = parser.parse_args()
+    results, wrong = read_blocks(arguments.results)
     wrong += judge(results, allowed_skips(SKIPS.read_text()), lines_of(MUST_RUN.read_text()))
-    wrong += missing_clients(results, allowed(ALLOW_LIST.read_text()), runs_by_day)
+    try:
+        left_out = set(arguments.left_out.read_text().splitlines())
+    except OSError as error:
+        left_out = set()
+        wrong.append(f"no list of the tests that other days run: {error}")
+    wrong += missing_clients(results, allowed(ALLOW_LIST.read_text()), left_out)
     for line in wrong:
         print(line)
     skipped = sum(result.outcome == SKIPPED for result in results)

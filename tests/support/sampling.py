@@ -11,5 +11,7 @@ ItemT = TypeVar("ItemT")
 
 
 def of_the_day(items: Sequence[ItemT], count: int, day: datetime.date) -> list[ItemT]:
-    """Return `count` of the items, the same ones all day."""
-    return random.Random(day.toordinal()).sample(items, count)
+    """Return `count` of the items, the same ones all day; days that follow each other have all of them in turn."""
+    shuffled = random.Random(len(items)).sample(items, len(items))
+    first = day.toordinal() * count
+    return [shuffled[(first + number) % len(items)] for number in range(count)]

@@ -107,6 +107,7 @@ def test_plan_and_another_client_are_measured_on_a_broker(tmp_path: Path) -> Non
 
 @pytest.mark.jvm
 @pytest.mark.very_slow
+@pytest.mark.by_day(1, group="commands of the benchmarks")
 def test_command_works() -> None:
     command = [sys.executable, "-m", "tests.bench.spark.run", "--rounds", "1", "--warm-up", "0", "--records", "4000"]
     command += ["--only", "read", "--only", "sink", "--kind", "1 KB lz4"]

@@ -286,7 +286,7 @@ def test_a_segment_that_is_replaced_during_its_walk_has_no_problems(happened: st
 
 @pytest.mark.parametrize("in_use", [True, False])
 def test_a_partition_that_is_removed_before_its_walk(in_use: bool) -> None:
-    """Of a running broker that is a note; otherwise somebody else removes files. The other partitions are checked."""
+    """Of a running broker that is a note; otherwise it is a problem. The other partitions are checked."""
     files = MemoryFiles()
     for path, data in CLEAN.items():
         for copy in {path, path.replace("orders-0", "orders-1")}:
