@@ -30,6 +30,7 @@ RARE = frozenset(
         "a group that is classic again has no rebalance",
         "a heartbeat confirms a revocation whatever the member still owns",
         "a leader does not compare epochs",
+        "a deletion waits for live followers only",
         "a log deleted after its check is told to nobody",
         "a partition that is not known yet counts as deleted",
         "a proposal that is repeated names a follower's present life",
@@ -209,6 +210,10 @@ MUTANTS = (
     mutant(
         "a deletion is answered before followers have heard of it",
         Edit("replication", "low_watermark", "follower.log_start_offset < lowest", "False"),
+    ),
+    mutant(
+        "a deletion waits for live followers only",
+        Edit("replication", "low_watermark", "follower.broker_id in self.maximal_isr", "False"),
     ),
     mutant(
         "a follower does not learn what was deleted",
