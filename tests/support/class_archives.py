@@ -24,6 +24,8 @@ from tests.support.kafka_tools import KafkaTools
 from tests.support.ports import free_port
 
 TIMEOUT_S = 120
+DUMP_TIMEOUT_S = 600
+"""The JVM that writes an archive needs a processor for half a minute, and beside other work longer."""
 TOOLS = "org.apache.kafka.tools"
 OFFLINE = "default.api.timeout.ms=300\nrequest.timeout.ms=200\nmax.block.ms=300\n"
 """Settings of clients of a port where nothing listens."""
@@ -52,7 +54,7 @@ def make_archive(folders: Sequence[Path], classes: Iterable[str]) -> Path:
         names, new = Path(name) / "all.classes", Path(name) / archive.name
         names.write_text("".join(f"{line}\n" for line in classes))
         command = dump_command("java", names, class_path(folders), new)
-        subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT_S)
+        subprocess.run(command, check=True, capture_output=True, timeout=DUMP_TIMEOUT_S)
         new.replace(archive)
     return archive
 
