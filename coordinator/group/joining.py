@@ -108,7 +108,7 @@ class Joining:
             members=[],
         )
         record = Record(GroupMetadataKey(group=request.group_id), value)
-        return result.begin_with([record], lambda error: self._soft.close(request.group_id, error))
+        return result.begin_with([record], lambda error: self._rebalances.abandon(request.group_id, error))
 
     # --- group.max.size
 

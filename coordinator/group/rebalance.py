@@ -147,6 +147,11 @@ class Rebalances:
             for member in membership.members.values():
                 self.watch_session(membership, member)
 
+    def abandon(self, group_id: str, error: ErrorCode) -> None:
+        """Refuse the members of a group whose first record could not be written: it does not exist."""
+        self._soft.close(group_id, error)
+        self._history.drop(group_id)
+
     # --- sync
 
     def assigning(self, membership: Membership, now_ms: int) -> None:

@@ -108,9 +108,11 @@ class ClassicRebalances:
         if cause.trigger in JOINS:
             rebalance.joins[cause.member.member_id] = now_ms
         elif cause.assignment is not None:
-            rebalance.before.setdefault(cause.member.name, cause.assignment)
-            rebalance.gone.setdefault(cause.member.name, now_ms)
             rebalance.removed.append(Arrival(cause.member, now_ms))
+            name = cause.member.name
+            if cause.assignment or name in rebalance.before:
+                rebalance.before.setdefault(name, cause.assignment)
+                rebalance.gone.setdefault(name, now_ms)
 
     # --- the next generation
 
@@ -125,8 +127,9 @@ class ClassicRebalances:
         for member in group.members.values():
             at_ms = rebalance.joins.get(member.member_id, -1)
             rebalance.arrivals.append(Arrival(Identity.of(member), at_ms))
-            if at_ms >= 0 and protocol is not None:
-                claims = rebalance.claims.setdefault(_name(member), [])
+            name = _name(member)
+            if at_ms >= 0 and protocol is not None and name in rebalance.before:
+                claims = rebalance.claims.setdefault(name, [])
                 if len(claims) < MAX_CLAIMS:
                     claims.append(Claim(at_ms, member.protocols.get(protocol, b"")))
 

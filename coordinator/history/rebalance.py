@@ -78,8 +78,9 @@ class Assigned(NamedTuple):
 class Rebalance:
     """A rebalance from its first cause to its end. `before` maps the members' names to the assignments that they had.
 
-    `claims` are the joins since then and `gone` the members that were removed since then, by name: from both follows
-    when partitions lost their owners.
+    `claims` are the joins since then and `gone` the removals since then, by name and only of the members in `before`:
+    from both follows when partitions lost their owners. So a chain of rebalances without an assignment does not grow by
+    the members that come and go.
     """
 
     group_id: str
@@ -115,8 +116,10 @@ class Rebalance:
     def continue_from(self, superseded: Rebalance) -> None:
         """Begin where a rebalance has begun that assigned nothing: the assignments are older, and members may have
         given them up earlier."""
-        self.before, self.before_ms = superseded.before, superseded.before_ms
-        self.claims, self.gone = superseded.claims, superseded.gone
+        # Copies: the superseded one is summarised in steps, between which this one changes.
+        self.before, self.before_ms = dict(superseded.before), superseded.before_ms
+        self.claims = {name: list(some) for name, some in superseded.claims.items()}
+        self.gone = dict(superseded.gone)
 
     def joined(self, epoch: int, now_ms: int, protocol_type: str | None, protocol: str | None = None) -> None:
         """The wait for joins is over, and this is the epoch that the rebalance leads to."""

@@ -147,7 +147,7 @@ def _assignor_cause(rebalance: Rebalance, causes: Iterable[Cause]) -> list[Cause
 def _changed(rebalance: Rebalance) -> int:
     """The number of members that have another assignment than before."""
     before = rebalance.before
-    return sum(before.get(name) != assignment for name, assignment in rebalance.assigned)
+    return sum(before.get(name, b"") != assignment for name, assignment in rebalance.assigned)
 
 
 def _with_comparison(value: RebalanceValue, found: Comparison) -> RebalanceValue:

@@ -1,10 +1,12 @@
 """The history of classic groups: each cause is named, with its member, as the coordinator saw it."""
 
+import gc
 from collections.abc import Sequence
 
 from gregor.coordinator.group.states import GroupState
 from gregor.coordinator.history.causes import Trigger
-from gregor.coordinator.history.rebalance import MAX_CAUSES, Outcome
+from gregor.coordinator.history.rebalance import MAX_CAUSES, Outcome, Rebalance
+from gregor.coordinator.history.summary import Summaries
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DeleteGroupsRequest, JoinGroupResponse, RebalanceValue
 from tests.coordinator.context import Call, Context
@@ -267,3 +269,58 @@ def test_coordinator_that_resigns_forgets_what_is_under_way() -> None:
 
 def test_triggers_are_named_as_documented() -> None:
     assert len({trigger.value for trigger in Trigger}) == len(Trigger)
+
+
+def test_members_that_come_and_go_before_an_assignment_are_not_kept() -> None:
+    """The leader fails before it assigns, each time that another member is there."""
+    with Context(initial_rebalance_delay_ms=0) as context:
+        (first,) = context.stable_group(1)
+        for _ in range(100):
+            other, _ = context.new_member()
+            context.join(first)
+            context.leave(other)
+            context.sleep(10)
+            assert context.join(first).done
+        kept = context.history.ended[-1]
+        assert kept.outcome is Outcome.SUPERSEDED
+        assert [len(kept.before), len(kept.claims), len(kept.gone)] == [2, 2, 1], "the first two members"
+        context.sync(first, context.join(first).response.generation_id, {first: assignment({"t": [0]})})
+        value = history(context, Topics(t=1))[-1]
+        assert (value.outcome, value.members_count) == ("assigned", 1)
+
+
+def test_a_superseded_rebalance_is_summarised_while_the_next_one_changes() -> None:
+    """The summary is made in steps, and a member that was new may leave between them."""
+    with Context() as context:
+        joins = [context.new_member() for _ in range(4)]
+        context.sleep(5 * DELAY_MS)
+        ids = [member_id for member_id, _ in joins]
+        leader = joins[0][1].response.leader
+        given = {member_id: assignment({"t": [number]}) for number, member_id in enumerate(ids)}
+        for member_id in sorted(ids, key=lambda one: one == leader):
+            context.sync(member_id, 1, given if member_id == leader else {})
+        context.history.ended.clear()
+        context.new_member()
+        for member_id in ids:
+            context.join(member_id)
+        newest, _ = context.new_member()
+        (superseded,) = context.history.ended
+        steps = Summaries(1, Topics(t=4)).value_of(superseded)
+        next(steps)
+        context.leave(newest)
+        for _ in steps:
+            pass
+
+
+def observed(group_id: str) -> int:
+    """The number of rebalances of the group that are kept in memory."""
+    return sum(isinstance(one, Rebalance) and one.group_id == group_id for one in gc.get_objects())
+
+
+def test_a_group_that_cannot_be_written_leaves_no_rebalance() -> None:
+    with Context() as context:
+        context.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+        assert context.join(group="new", version=3).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert observed("new") == 0
+        context.join(group="new", version=3)
+        assert observed("new") == 1
