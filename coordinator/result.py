@@ -44,6 +44,10 @@ class WholeBatch(NamedTuple):
     records: list[Record]
 
 
+ALL_RECORDS = -1
+"""As `confirms_below`: all records that are in the log."""
+
+
 @dataclass(slots=True)
 class Result:
     """The outcome of one operation.
@@ -54,8 +58,9 @@ class Result:
     however late, and not at all once another broker leads the partition. `atomic` False lets the runtime spread the
     records over several batches. With a `producer` the records are part of its transaction. A `marker` ends a
     transaction; it comes without records. `confirms_below`: without records, the response confirms the effect of
-    those before this offset. It waits for their commit alone, however long that lasts, where a read sees all that was
-    loaded, and all that is there once a wait has timed out.
+    those before this offset, or of ALL_RECORDS. It waits for their commit alone, however long that lasts, where a read
+    sees all that was loaded, and all that is there once a wait has timed out. So must an answer from which a member
+    learns its generation, its epoch or its assignment.
     """
 
     response: Any = None

@@ -7,7 +7,8 @@ undo. (Apache Kafka shows at once what it has loaded, up to the end of the log: 
 of a generation that the next coordinator does not know.)
 
 Reads do not wait for long. With a replica in sync that does not fetch the high watermark stands still: after one wait
-has timed out no other read waits until the high watermark moves. Writes wait or are refused.
+has timed out no other read waits until the high watermark moves. Writes wait or are refused, and so do reads from which
+a member learns its generation, its epoch or its assignment (`Result.confirms_below`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, Generic, NamedTuple
 from gregor.coordinator.owned_partition import OwnedPartition, S
 from gregor.coordinator.ports import LogLoader, LogWriter, ShardContext, TimedOperation, ValueT
 from gregor.coordinator.replaying import NO_PRODUCER_ID, LoadedRecords
-from gregor.coordinator.result import Record, Result, WholeBatch, coordinator_error
+from gregor.coordinator.result import ALL_RECORDS, Record, Result, WholeBatch, coordinator_error
 from gregor.coordinator.timers import LoopTimers
 from gregor.protocol.deferred import Deferred, outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -445,11 +446,12 @@ class CoordinatorRuntime(Generic[S]):
         wrote = bool(result.records) or result.marker is not None
         if wrote and self._writer.is_committed(partition, owned.end_offset):
             owned.committed(owned.end_offset)
-        if answers and result.confirms_below > owned.committed_offset:
-            self._await_commit(partition, owned, answers, result.confirms_below, wrote=True)
+        confirms_below = owned.end_offset if result.confirms_below == ALL_RECORDS else result.confirms_below
+        if answers and confirms_below > owned.committed_offset:
+            self._await_commit(partition, owned, answers, confirms_below, wrote=True)
         elif (
             answers
-            and not result.confirms_below
+            and not confirms_below
             and owned.end_offset > owned.committed_offset
             and (wrote or not owned.commit_timed_out)
         ):

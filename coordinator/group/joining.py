@@ -16,7 +16,7 @@ from gregor.coordinator.group.rebalance import Rebalances, departure, described,
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, Action, GroupState, Request
 from gregor.coordinator.history.causes import Cause, Identity, Rejoin, Trigger
-from gregor.coordinator.result import Record, Result
+from gregor.coordinator.result import ALL_RECORDS, Record, Result
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import random_uuid
@@ -194,7 +194,7 @@ class Joining:
         )
         if repeats and member.offers(joiner.protocols):
             # Most likely the client did not get the response to its first join.
-            return Result(generation_response(membership, member.member_id))
+            return Result(generation_response(membership, member.member_id), confirms_below=ALL_RECORDS)
         rejoin = Rejoin(member.protocols, joiner.protocols, membership.leader == member.member_id)
         cause = Cause(Trigger.MEMBER_REJOINED, Identity.of(member), request.reason, rejoin=rejoin)
         membership.update(member, joiner.protocols, joiner.rebalance_timeout_ms, request.session_timeout_ms)

@@ -18,7 +18,7 @@ from gregor.coordinator.group.rebalance import Rebalances, departure
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, Action, GroupState, Request
 from gregor.coordinator.history.causes import Cause, Trigger
-from gregor.coordinator.result import Record, Result
+from gregor.coordinator.result import ALL_RECORDS, Record, Result
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     GroupMetadataKey,
@@ -110,7 +110,7 @@ class Memberships:
         self._rebalances.synced(membership, request.member_id)
         member = membership.members[request.member_id]
         if answer is Action.SERVE:
-            return Result(_assignment_response(membership, member.assignment))
+            return Result(_assignment_response(membership, member.assignment), confirms_below=ALL_RECORDS)
         membership.answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         parked = member.park_sync()
         result = Result()

@@ -207,3 +207,19 @@ def test_leave_responses_can_be_sent_in_every_version(version: int) -> None:
         (member_id,) = context.stable_group()
         for who in ("who?", member_id):
             assert context.leave(who, version=version).response.encode(version)
+
+
+def test_an_assignment_that_is_not_committed_is_not_served_to_later_syncs() -> None:
+    """Nor is its generation to a join that is repeated, also when reads wait no longer."""
+    with Context() as context:
+        joins = [context.new_member() for _ in range(2)]
+        context.sleep(9_000)
+        (leader, _), (follower, _) = joins
+        context.hold()
+        first = context.sync(leader, 1, {leader: b"a", follower: b"b"})
+        context.sleep(6_000)
+        assert first.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        later, repeated = context.sync(follower, 1), context.join(follower)
+        assert not (later.done or repeated.done)
+        context.commit()
+        assert (later.response.assignment, repeated.response.generation_id) == (b"b", 1)

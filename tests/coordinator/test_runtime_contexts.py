@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from gregor.coordinator.result import Record, Result
+from gregor.coordinator.result import ALL_RECORDS, Record, Result
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from tests.coordinator.runtime_bench import COMMIT_TIMEOUT_MS, Bench, ListShard, code_of
@@ -117,6 +117,20 @@ def test_a_confirmation_waits_for_what_it_confirms_alone() -> None:
         confirmation = bench.start(lambda _shard, _now: Result("confirmed", confirms_below=1))
         assert confirmation.result() == "confirmed"
         assert not bench.start(lambda _shard, _now: Result("confirmed", confirms_below=2)).done()
+
+
+def test_a_confirmation_of_all_records_waits_for_the_last_one() -> None:
+    with Bench() as bench:
+        bench.load()
+        bench.log.held = True
+        bench.write("a")
+        bench.settle(2 * COMMIT_TIMEOUT_MS)
+        confirmation = bench.start(lambda _shard, _now: Result("confirmed", confirms_below=ALL_RECORDS))
+        assert not confirmation.done()
+        bench.log.commit()
+        bench.settle()
+        assert confirmation.result() == "confirmed"
+        assert bench.start(lambda _shard, _now: Result("confirmed", confirms_below=ALL_RECORDS)).done()
 
 
 def test_a_confirmation_of_what_was_loaded_waits() -> None:

@@ -23,7 +23,7 @@ from gregor.coordinator.group.consumer.sessions import Conversions, Sessions
 from gregor.coordinator.group.consumer.subscriptions import ExpressionChange, Expressions
 from gregor.coordinator.group.consumer.targets import TargetAssignments
 from gregor.coordinator.ports import TimedOperation, TopicView
-from gregor.coordinator.result import Record, Result
+from gregor.coordinator.result import ALL_RECORDS, Record, Result
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
@@ -130,7 +130,13 @@ class Heartbeats:
         if known is not None:
             self._sessions.watch(group, known)
         response = self._response(group.group_id, request, member, assignment)
-        return Result(response, records, on_failure=partial(compare_topics_again, group) if records else None)
+        learns = response.assignment is not None or response.member_epoch != request.member_epoch
+        return Result(
+            response,
+            records,
+            on_failure=partial(compare_topics_again, group) if records else None,
+            confirms_below=ALL_RECORDS if learns else 0,
+        )
 
     def _check_admission(self, request: Request) -> None:
         """Raise KafkaError while consumer groups end. The downgrade of group.version may have begun since the request

@@ -31,7 +31,7 @@ from gregor.coordinator.group.migration.conversions import Conversions
 from gregor.coordinator.group.rebalance import refused_join
 from gregor.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from gregor.coordinator.history.causes import Cause, Trigger
-from gregor.coordinator.result import Record, Result
+from gregor.coordinator.result import ALL_RECORDS, Record, Result
 from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from gregor.protocol.messages import (
     ConsumerProtocolSubscription,
@@ -110,7 +110,7 @@ class ClassicMembers:
         if known is not None:
             self._sessions.watch(group, known)
         response = _joined(member_id, assignment.epoch, next(iter(joiner.protocols)))
-        return Result(response, records, on_failure=partial(compare_topics_again, group))
+        return Result(response, records, on_failure=partial(compare_topics_again, group), confirms_below=ALL_RECORDS)
 
     def _check(self, group: ConsumerGroup, joiner: Joiner, member_id: str) -> None:
         """Raise KafkaError if the group has no place for the member, or does not speak its protocols."""
@@ -199,7 +199,8 @@ class ClassicMembers:
                 protocol_type=request.protocol_type,
                 protocol_name=request.protocol_name,
                 assignment=encode_assignment(assignment.assigned, protocol.metadata, self._topics),
-            )
+            ),
+            confirms_below=ALL_RECORDS,
         )
 
     def heartbeat(

@@ -352,3 +352,32 @@ def _commit(group: str) -> Any:
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])
     return OffsetCommitRequest(group_id=group, topics=[topic])
+
+
+# --- what is not committed
+
+
+def test_a_join_that_is_repeated_waits_for_what_the_first_one_wrote() -> None:
+    """Also when a wait has timed out, and reads wait no longer: the next coordinator may not know the epoch."""
+    with ConsumerContext({"t": 3}) as context:
+        context.hold()
+        first = context.beat("m1", 0, **JOIN)
+        context.sleep(10_000)
+        assert first.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        again = context.beat("m1", 0, **JOIN)
+        assert not again.done
+        context.commit()
+        assert (again.response.member_epoch, again.response.assignment is not None) == (2, True)
+
+
+def test_a_heartbeat_from_which_the_member_learns_nothing_is_answered_before_that() -> None:
+    with ConsumerContext({"t": 4}) as context:
+        first = context.consumer("m1")
+        context.hold()
+        context.beat("m2", 0, **JOIN)
+        revoking = context.beat("m1", first.epoch)
+        context.sleep(10_000)
+        assert revoking.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert context.beat("m1", first.epoch).response.member_epoch == first.epoch
+        full = context.beat("m1", first.epoch, topics=["t"], rebalance_ms=60_000, owned={"t": [0, 1, 2, 3]})
+        assert not full.done, "its response has the assignment"
