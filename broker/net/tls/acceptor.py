@@ -84,7 +84,18 @@ class TlsAcceptor:
 class Handshake:
     """One accepted socket, which counts as an open connection, until its TLS connection is made or has failed."""
 
-    __slots__ = ("_acceptor", "_peeking", "_sock", "_task", "_timer", "closed", "host", "listener", "peer")
+    __slots__ = (
+        "_acceptor",
+        "_peeking",
+        "_sock",
+        "_task",
+        "_timer",
+        "closed",
+        "host",
+        "listener",
+        "peer",
+        "quiet_sweeps",
+    )
 
     def __init__(self, acceptor: TlsAcceptor, sock: socket.socket, host: str, peer: str) -> None:
         self._acceptor = acceptor
@@ -96,6 +107,7 @@ class Handshake:
         self.listener = acceptor.listener
         self.host = host
         self.peer = peer
+        self.quiet_sweeps = 0
 
     def begin(self) -> None:
         """Wait for the first bytes, unless a limit of connections refuses the peer."""
@@ -187,6 +199,7 @@ class Handshake:
 
     def sweep(self, sweeps_until_idle: int, sweeps_until_stuck: int) -> None:
         """Leave the end of a handshake to its own timer."""
+        self.quiet_sweeps += 1
 
     def _end(self, *, cancels: bool) -> None:
         if self.closed:
