@@ -53,13 +53,14 @@ class IdentityProvider:
                 self._keys = keys_of_set(json.loads(await self._run(partial(_read, settings.tls_texts), settings.url)))
                 retry_ms = 0
                 wait_ms = settings.refresh_ms
-            except (OSError, ValueError) as error:
+            except Exception as error:  # whatever a provider answers must not end this task
                 retry_ms = min(max(settings.retry_ms, retry_ms * 2), settings.max_retry_ms)
                 wait_ms = max(1, retry_ms)
                 logger.warning(
-                    "the keys of %s cannot be read and stay as they were (%d): %s; the broker tries again in %d ms",
+                    "the keys of %s cannot be read and stay as they were (%d): %s: %s; the broker tries again in %d ms",
                     settings.url,
                     len(self._keys or ()),
+                    type(error).__name__,
                     error,
                     wait_ms,
                 )

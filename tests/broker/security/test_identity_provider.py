@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import http.client
 import json
 import ssl
 from collections.abc import Callable
@@ -29,14 +30,14 @@ token = functools.partial(web_tokens.token, claims=CLAIMS)
 
 
 class Subject:
-    def __init__(self, *answers: bytes | OSError) -> None:
+    def __init__(self, *answers: bytes | Exception) -> None:
         self.answers = list(answers)
         settings = JwksSettings("https://a", 3_600_000, 1, 1, 30, frozenset({"gregor"}), "me", "scope", "sub")
         self.provider = IdentityProvider(settings, lambda: NOW_S * 1000, self.run)
 
     async def run(self, read: Callable[[str], bytes], url: str) -> bytes:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, OSError):
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
@@ -52,7 +53,7 @@ class Subject:
             return False
 
 
-def running(check: Callable[[Subject], Any], *answers: bytes | OSError) -> None:
+def running(check: Callable[[Subject], Any], *answers: bytes | Exception) -> None:
     async def run() -> None:
         subject = Subject(*answers)
         following = asyncio.ensure_future(subject.provider.follow())
@@ -109,6 +110,24 @@ def test_keys_are_read_again_after_a_failure_and_for_an_unknown_key() -> None:
         await subject.until(lambda: subject.accepts(token("ES256")))
 
     running(check, OSError("refused"), b"no json", key_set("r"), key_set("e", "r"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        http.client.IncompleteRead(b""),
+        http.client.BadStatusLine("SSH-2.0-x"),
+        RuntimeError("unforeseen"),
+        b"[" * 100_000,
+    ],
+    ids=["a body that ends early", "no HTTP", "a defect", "deep JSON"],
+)
+def test_keys_are_read_again_after_any_answer(answer: bytes | Exception, caplog: pytest.LogCaptureFixture) -> None:
+    async def check(subject: Subject) -> None:
+        await subject.until(lambda: subject.accepts(token("RS256")))
+        assert "the keys of https://a cannot be read and stay as they were (0)" in caplog.text
+
+    running(check, answer, key_set("r"))
 
 
 @pytest.mark.parametrize("trusts", [True, False])
