@@ -80,7 +80,8 @@ class IdentityProvider:
         if settings.issuer is not None and claims.get("iss") != settings.issuer:
             raise TokenRefused("it is of another issuer than sasl.oauthbearer.expected.issuer")
         audience = claims.get("aud")
-        audiences = {audience} if isinstance(audience, str) else set(map(str, audience or ()))
+        named = audience if isinstance(audience, list) else [audience]
+        audiences = {one for one in named if isinstance(one, str)}
         if settings.audiences and not settings.audiences & audiences:
             raise TokenRefused("it is for none of sasl.oauthbearer.expected.audience")
         return checked_claims(

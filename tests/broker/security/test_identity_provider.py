@@ -89,6 +89,8 @@ def test_tokens_that_are_refused() -> None:
         token("RS256", claims={**CLAIMS, "iss": "you"}): "another issuer",
         token("RS256", claims={**CLAIMS, "aud": "other"}): "expected.audience",
         token("RS256", claims={**CLAIMS, "aud": None}): "expected.audience",
+        token("RS256", claims={**CLAIMS, "aud": 5}): "expected.audience",
+        token("RS256", claims={**CLAIMS, "aud": {"gregor": 1}}): "expected.audience",
         token("RS256", claims={**CLAIMS, "exp": NOW_S - 60}): "expired",
     }
 
