@@ -21,8 +21,8 @@ from gregor.protocol.ids import random_uuid, uuid_to_text
 from gregor.protocol.principal import Principal
 from gregor.protocol.sasl.scram import MECHANISMS, Known, ScramCredential, new_credential
 from gregor.replication.entities.names import desanitized, sanitized
-from gregor.replication.store.change_notices import ChangeNotices
-from gregor.replication.store.metadata_store import Create, MetadataStore, NodeExists, NoNode, Set
+from gregor.replication.store.change_notices import ChangeNotices, changed_with_notice
+from gregor.replication.store.metadata_store import Create, Delete, MetadataStore, NodeExists, NoNode, Set
 from gregor.replication.store.nodes import NodeFormatError
 
 TOKENS = "/delegation_token/tokens"
@@ -53,6 +53,10 @@ class Token(NamedTuple):
 
     def has_expired(self, now_ms: int) -> bool:
         return self.max_ms < now_ms or self.expires_ms < now_ms
+
+
+def _path(token: Token) -> str:
+    return f"{TOKENS}/{token.token_id}"
 
 
 def encode_token(token: Token) -> bytes:
@@ -221,7 +225,8 @@ class DelegationTokens:
             min(now_ms + life_ms, now_ms + times.expiry_ms),
             now_ms + life_ms,
         )
-        await self._write(token, Create(f"{TOKENS}/{token.token_id}", encode_token(token)))
+        await self._write(token, Create(_path(token), encode_token(token)))
+        await self._keep(token)
         return token
 
     async def renew(self, principal: Principal, secret: bytes, period_ms: int) -> int:
@@ -268,22 +273,29 @@ class DelegationTokens:
 
     async def _set_end(self, token: Token, period_ms: int) -> int:
         changed = token._replace(expires_ms=min(token.max_ms, self._clock_ms() + period_ms))
-        await self._write(changed, Set(f"{TOKENS}/{token.token_id}", encode_token(changed)))
+        if not await self._write(changed, Set(_path(token), encode_token(changed))):
+            self._forget(token.token_id)
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "the token was removed meanwhile")
+        await self._keep(changed)
         return changed.expires_ms
 
-    async def _write(self, token: Token, write: Create | Set) -> None:
-        try:
-            await self._store.multi([write, self._notice(token)])
-        except NoNode:
-            self._forget(token.token_id)
-            raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "the token was removed meanwhile") from None
-        await self._keep(token)
-
     async def _remove(self, token: Token) -> None:
-        self._forget(token.token_id)
-        with suppress(NoNode):  # another broker may have removed it
-            await self._store.delete(f"{TOKENS}/{token.token_id}")
-        await self._store.create(CHANGE_PREFIX, token.token_id.encode(), sequential=True)
+        if not await self._write(token, Delete(_path(token))):
+            # A broker of Apache Kafka deletes the node first, and may have ended before its notice.
+            notice = self._notice(token)
+            await self._store.create(notice.path, notice.data, sequential=True)
+        self._forget(token.token_id)  # not before: a removal that fails is tried again
+
+    async def _write(self, token: Token, write: Create | Set | Delete) -> bool:
+        """Write the node of a token with the notice about it. False if another broker has removed the node."""
+        while not await changed_with_notice(self._store, write, self._notice(token)):
+            exists = await self._store.exists(write.path) is not None
+            if isinstance(write, Create):
+                if exists:  # made by an earlier try, whose answer was lost
+                    return True
+            elif not exists:
+                return False
+        return True
 
     @staticmethod
     def _notice(token: Token) -> Create:

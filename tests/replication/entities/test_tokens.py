@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.principal import USER, Principal
 from gregor.protocol.sasl.scram import MECHANISMS, ScramCredential, credential_of, salted_password
 from gregor.replication.entities.tokens import (
+    CHANGES,
     TOKENS,
     DelegationTokens,
     Token,
@@ -23,7 +24,9 @@ from gregor.replication.entities.tokens import (
     encode_token,
 )
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
+from gregor.replication.store.metadata_store import ANY_VERSION, Operation, Result, SessionExpired, StoreFull
 from gregor.replication.store.nodes import NodeFormatError
+from gregor.replication.store.time_limit import TimeLimit
 from tests.replication.fakes import on_loop
 
 ALICE, BOB, EVE = (Principal(USER, name) for name in ("alice", "bob", "eve"))
@@ -154,4 +157,95 @@ async def test_without_a_secret_there_are_none(tmp_path: Path) -> None:
     with pytest.raises(KafkaError) as refused:
         await one.tokens.create(ALICE, ALICE, (), -1)
     assert refused.value.code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    await store.close()
+
+
+class FailingOnce(EmbeddedStore):
+    """Refuses the next change of a node."""
+
+    failure: Exception | None = None
+
+    def _fail(self) -> None:
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
+
+    async def multi(self, operations: Iterable[Operation]) -> list[Result]:
+        self._fail()
+        return await super().multi(operations)
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        self._fail()
+        await super().delete(path, version)
+
+
+@on_loop
+async def test_a_removal_that_fails_can_be_tried_again(tmp_path: Path) -> None:
+    store = FailingOnce(str(tmp_path / FILE_NAME))
+    await store.start()
+    one = await started(store)
+    token = await one.tokens.create(ALICE, ALICE, (), -1)
+    secret = one.tokens.hmac_of(token.token_id)
+    store.failure = StoreFull(TOKENS)
+    with pytest.raises(StoreFull):
+        await one.tokens.expire(ALICE, secret, -1)
+    assert one.tokens.of_owners(None) == [token]
+    store.failure = SessionExpired(TOKENS)
+    await TimeLimit().within(lambda: one.tokens.expire(ALICE, secret, -1))
+    assert (one.tokens.of_owners(None), await store.children(TOKENS)) == ([], [])
+    assert len(await store.children(CHANGES)) == 2
+    await store.close()
+
+
+@on_loop
+async def test_a_removal_notifies_also_where_another_broker_has_deleted_the_node(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    one = Subject(store)  # it has not read the notices yet
+    token = await one.tokens.create(ALICE, ALICE, (), -1)
+    await store.delete(f"{TOKENS}/{token.token_id}")
+    await one.tokens.expire(ALICE, one.tokens.hmac_of(token.token_id), -1)
+    assert one.tokens.of_owners(None) == []
+    assert len(await store.children(CHANGES)) == 2
+    await store.close()
+
+
+@on_loop
+async def test_a_token_that_another_broker_has_removed_cannot_be_renewed(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    one = Subject(store)  # it has not read the notices yet
+    token = await one.tokens.create(ALICE, ALICE, (), -1)
+    await store.delete(f"{TOKENS}/{token.token_id}")
+    with pytest.raises(KafkaError) as refused:
+        await one.tokens.renew(ALICE, one.tokens.hmac_of(token.token_id), -1)
+    assert refused.value.code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    assert one.tokens.of_owners(None) == []
+    await store.close()
+
+
+@on_loop
+async def test_a_change_makes_the_parent_of_notices_anew(tmp_path: Path) -> None:
+    """An operator may delete it."""
+    store = await opened(tmp_path)
+    one = await started(store)
+    await store.delete(CHANGES)
+    token = await one.tokens.create(ALICE, ALICE, (), -1)
+    assert one.tokens.of_owners(None) == [token]
+    assert len(await store.children(CHANGES)) == 1
+    await store.close()
+
+
+@on_loop
+async def test_a_token_whose_creation_was_done_without_an_answer_is_created_once(tmp_path: Path) -> None:
+    class AnswerLost(EmbeddedStore):
+        async def multi(self, operations: Iterable[Operation]) -> list[Result]:
+            operations = list(operations)
+            await super().multi(operations)
+            return await super().multi(operations)  # as the store of ZooKeeper does after a lost connection
+
+    store = AnswerLost(str(tmp_path / FILE_NAME))
+    await store.start()
+    one = await started(store)
+    token = await one.tokens.create(ALICE, ALICE, (), -1)
+    assert await store.children(TOKENS) == [token.token_id]
+    assert one.tokens.of_owners(None) == [token]
     await store.close()
