@@ -166,22 +166,36 @@ class DelegationTokens:
         await self._read(list(dict.fromkeys(data.decode("utf-8", "replace") for data in notices)))
 
     async def _read(self, names: list[str]) -> None:
+        """Read these tokens. Those that are new are hashed on a thread and then read once more: nothing may
+        change between the read and its effect, or a token that was removed meanwhile would be valid again."""
         names = [name for name in names if name and "/" not in name]
-        found = await self._store.get_many([f"{TOKENS}/{name}" for name in names])
+        paths = [f"{TOKENS}/{name}" for name in names]
+        found = await self._store.get_many(paths)
+        credentials = {
+            name: await self._hashed(name)
+            for name, node in zip(names, found, strict=True)
+            if node is not None and name not in self._credentials
+        }
+        if credentials:
+            found = await self._store.get_many(paths)
         for name, node in zip(names, found, strict=True):
             if node is None:
                 self._forget(name)
                 continue
             try:
-                await self._keep(decode_token(node[0]))
+                token = decode_token(node[0])
+                if token.token_id != name:
+                    raise NodeFormatError("a delegation token with the id of another one")
             except NodeFormatError as error:
                 _log.warning("The node of the delegation token %s is left out: %s", name, error)
+                continue
+            known = credentials.get(name) or self._credentials.get(name)
+            if known is not None:  # else this broker has removed it meanwhile
+                self._credentials[name] = known
+                self._tokens[name] = token
 
-    async def _keep(self, token: Token) -> None:
-        if token.token_id not in self._credentials:
-            secret = base64.b64encode(self.hmac_of(token.token_id)).decode()
-            self._credentials[token.token_id] = await self._on_thread(credentials_of, secret)
-        self._tokens[token.token_id] = token
+    async def _hashed(self, token_id: str) -> Mapping[str, ScramCredential]:
+        return await self._on_thread(credentials_of, base64.b64encode(self.hmac_of(token_id)).decode())
 
     def _forget(self, token_id: str) -> None:
         self._tokens.pop(token_id, None)
@@ -225,8 +239,10 @@ class DelegationTokens:
             min(now_ms + life_ms, now_ms + times.expiry_ms),
             now_ms + life_ms,
         )
+        credentials = await self._hashed(token.token_id)
         await self._write(token, Create(_path(token), encode_token(token)))
-        await self._keep(token)
+        self._credentials[token.token_id] = credentials
+        self._tokens[token.token_id] = token
         return token
 
     async def renew(self, principal: Principal, secret: bytes, period_ms: int) -> int:
@@ -276,7 +292,8 @@ class DelegationTokens:
         if not await self._write(changed, Set(_path(token), encode_token(changed))):
             self._forget(token.token_id)
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "the token was removed meanwhile")
-        await self._keep(changed)
+        if token.token_id in self._tokens:
+            self._tokens[token.token_id] = changed
         return changed.expires_ms
 
     async def _remove(self, token: Token) -> None:

@@ -46,7 +46,10 @@ class Subject:
         self.now_ms = 1_000_000
         self.tasks: list[asyncio.Task[None]] = []
         times = TokenTimes(10 * HOUR_MS, HOUR_MS)
-        self.tokens = DelegationTokens(store, secret, times, lambda: self.now_ms, self._spawn, here)
+        self.on_thread: Any = here
+        self.tokens = DelegationTokens(
+            store, secret, times, lambda: self.now_ms, self._spawn, lambda *call: self.on_thread(*call)
+        )
 
     def _spawn(self, work: Any) -> None:
         self.tasks.append(asyncio.ensure_future(work))
@@ -248,4 +251,44 @@ async def test_a_token_whose_creation_was_done_without_an_answer_is_created_once
     token = await one.tokens.create(ALICE, ALICE, (), -1)
     assert await store.children(TOKENS) == [token.token_id]
     assert one.tokens.of_owners(None) == [token]
+    await store.close()
+
+
+@on_loop
+async def test_a_token_that_is_removed_while_it_is_hashed_stays_removed(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    mine, other = await started(store), Subject(store)
+    hashing, hashed = asyncio.Event(), asyncio.Event()
+
+    async def on_thread(function: Callable[[str], dict[str, ScramCredential]], password: str) -> Any:
+        hashing.set()
+        await hashed.wait()
+        return function(password)
+
+    other.on_thread = on_thread
+    await other.tokens.start()
+    async with asyncio.timeout(LIMIT_S):
+        token = await mine.tokens.create(ALICE, ALICE, (), -1)
+        await hashing.wait()
+        read = len(other.tasks)
+        await mine.tokens.expire(ALICE, mine.tokens.hmac_of(token.token_id), -1)
+        while len(other.tasks) == read:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        for _ in range(20):  # the read for the second notice goes as far as it can
+            await asyncio.sleep(0)
+        hashed.set()
+        await other.settle()
+    assert other.tokens.of_owners(None) == []
+    await store.close()
+
+
+@on_loop
+async def test_a_node_with_the_id_of_another_token_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await opened(tmp_path)
+    await store.create(f"{TOKENS}/a", encode_token(Token("b", ALICE, ALICE, (), 1, 2, 3)), make_parents=True)
+    one = await started(store)
+    assert one.tokens.of_owners(None) == []
+    assert "The node of the delegation token a is left out: a delegation token with the id of another" in caplog.text
     await store.close()
