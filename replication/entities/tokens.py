@@ -218,8 +218,10 @@ class DelegationTokens:
         """Return the tokens that these principals own or may renew; all for None."""
         if owners is None:
             return list(self._tokens.values())
-        wanted = list(owners)
-        return [token for token in self._tokens.values() if any(map(token.is_of, wanted))]
+        wanted = frozenset(owners)
+        return [
+            token for token in self._tokens.values() if token.owner in wanted or not wanted.isdisjoint(token.renewers)
+        ]
 
     # -- changes -----------------------------------------------------------------------------------------------------
 

@@ -152,6 +152,26 @@ async def test_tokens_by_owner_and_their_end(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_tokens_of_many_owners_cost_a_step_for_each(tmp_path: Path) -> None:
+    comparisons = 0
+
+    class Counted(Principal):
+        def __eq__(self, other: object) -> bool:
+            nonlocal comparisons
+            comparisons += 1
+            return super().__eq__(other)
+
+        __hash__ = Principal.__hash__
+
+    store = await opened(tmp_path)
+    one = await started(store)
+    tokens = [await one.tokens.create(ALICE, ALICE, (BOB,), -1) for _ in range(3)]
+    assert one.tokens.of_owners([*(Counted(USER, f"u{number}") for number in range(1000)), BOB]) == tokens
+    assert comparisons < 100
+    await store.close()
+
+
+@on_loop
 async def test_without_a_secret_there_are_none(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     one = Subject(store, None)
