@@ -284,6 +284,7 @@ SECRET_NAMES = re.compile(
     "credential|digest|hmac|key_pem|nonce|passphrase|passw|proof|salted|secret|server_key|signature|stored_key|token|verifi"
 )
 COMPARED_AT_ONCE = {
+    "token.token_id != name": "ids of delegation tokens, which clients send in clear",
     "values.keys() != {'salt', 'stored_key', 'server_key', 'iterations'}": "names of fields",
     "token == _END_OF_FAILURE": "a message of the protocol without a secret: it ends a refused exchange",
     "self._salted[:2] != (salt, iterations)": "in the client: salt and iterations come in clear",

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MAX_DECISIONS = 20_000
 """Decisions that are remembered; with one more, all are forgotten, as clients choose the names."""
+MAX_REMEMBERED_NAME = 255
+"""Characters of a name whose decisions are remembered. No topic has more; a name in a request may have 32 KB."""
 
 _Key = tuple["Principal", str, "Operation", "ResourceType"]
 """Principal, host, operation and type of the resource."""
@@ -110,6 +112,8 @@ class BuiltInAuthorizer:
             )
         else:
             decision = self._rules.decide(client, operation, resource, name, allow_everyone=self._allow_everyone)
+        if name is not None and len(name) > MAX_REMEMBERED_NAME:
+            return decision
         if self._decisions_count >= MAX_DECISIONS:
             self._forget()
         self._decisions_count += 1

@@ -4,6 +4,7 @@
 - Any broker serves it, and it is in effect there when answered; the others follow the change notification. Entities are
   altered one by one, each as a whole.
 - An entity that is named twice, a key that is named twice, and a limit of 0 or less are refused, as by Apache Kafka 4.
+- The removal of a key that the entity does not have, or that is no quota, changes nothing and is no error, as in KRaft.
 - On purpose unlike Apache Kafka: two names of one type in an entity are refused; Kafka ignores all but the last.
 """
 

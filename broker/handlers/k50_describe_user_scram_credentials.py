@@ -6,10 +6,10 @@ DUPLICATE_RESOURCE.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Protocol
 
-from gregor.broker.part_of import scram_credentials
-from gregor.broker.registry import handles, on_part
+from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
@@ -17,22 +17,36 @@ from gregor.protocol.sasl.scram import MECHANISMS
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
-    from gregor.replication.entities.credentials import ScramCredentials
+    from gregor.broker.security.parts import SecurityParts
+    from gregor.protocol.turns import Gate
 
 _Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 _Info = DescribeUserScramCredentialsResponse.CredentialInfo
 
 
+class ScramCredentialsContext(Protocol):
+    """The credentials of users."""
+
+    @property
+    def gate(self) -> Gate: ...
+    @property
+    def security(self) -> SecurityParts: ...
+
+
 @handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0)
-@on_part(scram_credentials)
-def describe_user_scram_credentials(
-    credentials: ScramCredentials, request: DescribeUserScramCredentialsRequest, call: Call
+async def describe_user_scram_credentials(
+    broker: ScramCredentialsContext, request: DescribeUserScramCredentialsRequest, call: Call
 ) -> DescribeUserScramCredentialsResponse:
-    users = credentials.users
-    requested = [one.name for one in request.users or ()]
+    turns = broker.gate.turns()
+    times = Counter[str]()
+    for one in request.users or ():
+        await turns.next()
+        times[one.name] += 1
+    users = dict(broker.security.credentials.users)
     results = []
-    for name in dict.fromkeys(requested) if requested else sorted(users):
-        if requested.count(name) > 1:
+    for name in times or sorted(users):
+        await turns.next()
+        if times[name] > 1:
             text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
             results.append(_refused(name, ErrorCode.DUPLICATE_RESOURCE, text))
         elif name not in users:

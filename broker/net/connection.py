@@ -41,6 +41,13 @@ _numbers = count()
 """Numbers of connections, in the order in which they were accepted."""
 
 
+def held_ms_of(broker: ConnectionContext, host: str) -> int:
+    """Count a new connection for connection_creation_rate of its address. Return how long it is held before it is
+    closed; 0 if it may stay."""
+    quotas = broker.quotas
+    return 0 if quotas is None else quotas.connections.throttle_ms(host, quotas.now_ms())
+
+
 class Connection(asyncio.BufferedProtocol):
     """Created by the server for each accepted socket; lives until `connection_lost`."""
 
@@ -103,8 +110,8 @@ class Connection(asyncio.BufferedProtocol):
         if refusal is not None:
             self.fail(refusal)
             return
-        quotas = self._broker.quotas
-        if quotas is not None and (held_ms := quotas.connections.throttle_ms(self.host, quotas.now_ms())):
+        held_ms = self._held_ms()
+        if held_ms:
             self.hold()
             self._throttle = loop.call_later(held_ms / MS_PER_S, self._close_throttled)
             return
@@ -123,6 +130,9 @@ class Connection(asyncio.BufferedProtocol):
         if not self.closed:
             self._begin_session()
         self.end_hold()
+
+    def _held_ms(self) -> int:
+        return held_ms_of(self._broker, self.host)
 
     def _delay_s(self, now_s: float) -> float | None:
         return self._broker.connections.delay_s(self.listener, now_s)

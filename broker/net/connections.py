@@ -27,8 +27,11 @@ class OpenConnection(Protocol):
 
     listener: str
     host: str
+    quiet_sweeps: int
+    """Sweeps since the last of its requests."""
 
     def close(self) -> None: ...
+    def fail(self, reason: str) -> None: ...
     def finish(self) -> None: ...
     def sweep(self, sweeps_until_idle: int, sweeps_until_stuck: int) -> None: ...
 
@@ -37,6 +40,9 @@ class Connections:
     """Obeys max.connections and max.connection.creation.rate, of the broker and of single listeners,
     max.connections.per.ip with its overrides, also when they change while the broker runs; connections.max.idle.ms; and
     queued.max.requests: `queued` of them wait, whole, behind one at work on their connection.
+
+    Where the brokers have a listener of their own, its connections are not subject to the limits of the whole broker,
+    as in Apache Kafka: clients must not cut a broker off from its cluster.
     """
 
     def __init__(self, config: BrokerConfig, on_opened: Callable[[int], None] = lambda count: None) -> None:
@@ -88,26 +94,44 @@ class Connections:
         self._on_opened(len(self._open))
         if self._stopping:
             return "the broker is stopping"
-        limit = self._config["max.connections"]
-        if len(self._open) > limit:
-            return f"max.connections={limit} are open"
+        total: int = self._config["max.connections"]
+        is_of_brokers = self._is_of_brokers(connection.listener)
+        if len(self._open) > total and not is_of_brokers:
+            return f"max.connections={total} are open"
         limit = self._config.listener_value(connection.listener, "max.connections")
         if limit is not None and self._by_listener[connection.listener] > limit:
             return f"max.connections={limit} of the listener {connection.listener} are open"
         limit = self._limit_of(connection.host)
         if self._by_host[connection.host] > limit:
             return f"{limit} are open from this address (max.connections.per.ip)"
+        if len(self._open) > total:
+            self._close_one_of_others(connection.listener, total)
         return None
+
+    def _is_of_brokers(self, listener: str) -> bool:
+        """Whether it is the listener of the brokers, and clients have another one."""
+        return listener == self._config.inter_broker_listener_name and len(self._config.listeners) > 1
+
+    def _close_one_of_others(self, listener: str, limit: int) -> None:
+        """Close the least recently used connection of the other listeners."""
+        others = [one for one in self._open if one.listener != listener]
+        if others:
+            max(others, key=lambda one: one.quiet_sweeps).fail(
+                f"max.connections={limit} are open and a broker has connected to the listener {listener}; this one"
+                " has been without a request for longest"
+            )
 
     def delay_s(self, listener: str, now_s: float) -> float | None:
         """Return the delay of a new connection by max.connection.creation.rate, of the broker and of its listener; None
         if the connection must be refused because the delay is too long.
         """
-        rates = [(self._rates[""], self._config["max.connection.creation.rate"])]
+        rates = []
+        if not self._is_of_brokers(listener):
+            rates.append((self._rates[""], self._config["max.connection.creation.rate"]))
         own = self._config.listener_value(listener, "max.connection.creation.rate")
         if own is not None:
             rates.append((self._rates[listener], own))
-        delay = max(rate.delay_s(now_s, per_second) for rate, per_second in rates)
+        delay = max((rate.delay_s(now_s, per_second) for rate, per_second in rates), default=0.0)
         if delay > LONGEST_DELAY_S:
             return None
         for rate, per_second in rates:

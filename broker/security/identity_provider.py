@@ -53,13 +53,14 @@ class IdentityProvider:
                 self._keys = keys_of_set(json.loads(await self._run(partial(_read, settings.tls_texts), settings.url)))
                 retry_ms = 0
                 wait_ms = settings.refresh_ms
-            except (OSError, ValueError) as error:
+            except Exception as error:  # whatever a provider answers must not end this task
                 retry_ms = min(max(settings.retry_ms, retry_ms * 2), settings.max_retry_ms)
                 wait_ms = max(1, retry_ms)
                 logger.warning(
-                    "the keys of %s cannot be read and stay as they were (%d): %s; the broker tries again in %d ms",
+                    "the keys of %s cannot be read and stay as they were (%d): %s: %s; the broker tries again in %d ms",
                     settings.url,
                     len(self._keys or ()),
+                    type(error).__name__,
                     error,
                     wait_ms,
                 )
@@ -79,7 +80,8 @@ class IdentityProvider:
         if settings.issuer is not None and claims.get("iss") != settings.issuer:
             raise TokenRefused("it is of another issuer than sasl.oauthbearer.expected.issuer")
         audience = claims.get("aud")
-        audiences = {audience} if isinstance(audience, str) else set(map(str, audience or ()))
+        named = audience if isinstance(audience, list) else [audience]
+        audiences = {one for one in named if isinstance(one, str)}
         if settings.audiences and not settings.audiences & audiences:
             raise TokenRefused("it is for none of sasl.oauthbearer.expected.audience")
         return checked_claims(

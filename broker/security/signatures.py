@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from gregor.broker.log import logger
 from gregor.protocol.sasl.oauthbearer import TokenRefused
 from gregor.protocol.sasl.web_tokens import from_base64url
 
@@ -36,7 +37,11 @@ class SignatureKey(NamedTuple):
 
 
 def keys_of_set(value: Any) -> dict[str, SignatureKey]:
-    """Return the keys of a JSON web key set by their ids. Keys of other kinds are left out. Raises ValueError."""
+    """Return the keys of a JSON web key set by their ids. Keys of other kinds are left out, and so is one that cannot
+    be used, with a line in the log (RFC 7517, section 5). Raises ValueError where no key is left.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+
     found = value.get("keys") if isinstance(value, dict) else None
     if not isinstance(found, list):
         raise ValueError("it is no JSON web key set")
@@ -45,12 +50,20 @@ def keys_of_set(value: Any) -> dict[str, SignatureKey]:
         if isinstance(one, dict) and one.get("use", "sig") == "sig":
             try:
                 key = _key(one)
-            except (KeyError, TypeError, AttributeError, TokenRefused):
-                raise ValueError(f"its key number {number} is malformed") from None
+            except (KeyError, TypeError, AttributeError, ValueError, TokenRefused, UnsupportedAlgorithm) as error:
+                logger.warning(
+                    "the key number %d (kid %r) of a JSON web key set cannot be used and is left out: %s: %s; tokens"
+                    " that it has signed are refused until the identity provider corrects it",
+                    number,
+                    one.get("kid"),
+                    type(error).__name__,
+                    error,
+                )
+                continue
             if key is not None:
                 keys[str(one.get("kid", number))] = key
     if not keys:
-        raise ValueError("it has no key for signatures")
+        raise ValueError("it has no key for signatures that can be used")
     return keys
 
 
@@ -60,7 +73,7 @@ def _key(fields: Mapping[str, Any]) -> SignatureKey | None:
     if fields.get("kty") == "RSA":
         public = rsa.RSAPublicNumbers(_number(fields["e"]), _number(fields["n"])).public_key()
         if public.key_size < _MIN_RSA_BITS:
-            raise ValueError(f"an RSA key has {public.key_size} bits, fewer than {_MIN_RSA_BITS}")
+            raise ValueError(f"it has {public.key_size} bits, and an RSA key needs {_MIN_RSA_BITS}")
         return SignatureKey(public, _allowed(fields, frozenset(_RSA)))
     if fields.get("kty") == "EC" and fields.get("crv") in _CURVES:
         curves: dict[str, Any] = {"P-256": ec.SECP256R1, "P-384": ec.SECP384R1, "P-521": ec.SECP521R1}

@@ -13,7 +13,7 @@ Protocol buffers: each field is a varint `number << 3 | type` and its value; unk
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -21,7 +21,8 @@ from gregor.protocol.turns import Steps
 
 MAX_FIELDS = 200_000
 """Fields of one push that are decoded. A data point has about ten."""
-MAX_POINT_FIELDS = 64
+MAX_POINT_FIELDS = 256
+"""Fields of one data point, and of its attributes."""
 MAX_NAME = 200
 """Characters of a name or of the value of an attribute; the rest is cut."""
 MAX_ATTRIBUTES = 8
@@ -66,28 +67,40 @@ class Decoder:
         self._data = data
         self._max_points = max_points
         self._left = MAX_FIELDS
+        self._left_after_point = 0
+        """The least of `_left` after the present data point: it is decoded in one step, with its attributes."""
         self._found: list[Point] = []
         self.left_out = 0
 
     def points(self) -> Steps[list[Point]]:
         """Decode all numbers, in short steps."""
-        for resource in self._submessages(0, len(self._data), 1):
-            for scope in self._submessages(resource.value, resource.end, 2):
-                for metric in self._submessages(scope.value, scope.end, 2):
-                    yield from self._metric(metric)
-                yield None
-            yield None
+        yield from self._each(0, len(self._data), 1, self._resource)
         return self._found
 
-    def _submessages(self, begin: int, end: int, number: int) -> Iterator[_Field]:
-        return (one for one in self._fields(begin, end) if one.number == number and one.kind == _BYTES)
+    def _resource(self, resource: _Field) -> Steps[None]:
+        return self._each(resource.value, resource.end, 2, self._scope)
+
+    def _scope(self, scope: _Field) -> Steps[None]:
+        return self._each(scope.value, scope.end, 2, self._metric)
+
+    def _each(self, begin: int, end: int, number: int, decode: Callable[[_Field], Steps[None]]) -> Steps[None]:
+        """Decode the submessages of a number."""
+        for one in self._fields(begin, end):
+            if not self._left % FIELDS_PER_STEP:
+                yield None
+            if one.number == number and one.kind == _BYTES:
+                yield from decode(one)
 
     def _fields(self, begin: int, end: int) -> Iterator[_Field]:
         data = self._data
         while begin < end:
             self._left -= 1
-            if self._left < 0:
-                raise MalformedTelemetry(f"more than {MAX_FIELDS} fields")
+            if self._left < self._left_after_point:
+                raise MalformedTelemetry(
+                    f"more than {MAX_FIELDS} fields"
+                    if self._left < 0
+                    else f"a data point of more than {MAX_POINT_FIELDS} fields"
+                )
             tag, begin = _varint(data, begin, end)
             number, kind = tag >> 3, tag & 7
             if kind == _VARINT:
@@ -116,6 +129,7 @@ class Decoder:
                 yield None
         for one in numbers:
             yield from self._numbers(name, one)
+            yield None
 
     def _numbers(self, name: str, message: _Field) -> Steps[None]:
         is_monotonic = is_delta = False
@@ -130,10 +144,10 @@ class Decoder:
             if not self._left % FIELDS_PER_STEP:
                 yield None
         is_sum = message.number == _SUM_FIELD
-        for one in points:
+        for index, one in enumerate(points):
             if len(self._found) >= self._max_points:
-                self.left_out += 1
-                continue
+                self.left_out += len(points) - index
+                break
             point = self._point(name, one, is_sum and is_monotonic, is_sum and is_delta)
             if point is not None:
                 self._found.append(point)
@@ -142,9 +156,8 @@ class Decoder:
     def _point(self, name: str, message: _Field, is_counter: bool, is_delta: bool) -> Point | None:
         value: float | None = None
         attributes: dict[str, str] = {}
-        for count, one in enumerate(self._fields(message.value, message.end)):
-            if count >= MAX_POINT_FIELDS:
-                raise MalformedTelemetry(f"a data point of more than {MAX_POINT_FIELDS} fields")
+        self._left_after_point = max(0, self._left - MAX_POINT_FIELDS)
+        for one in self._fields(message.value, message.end):
             if one.kind == _FIXED64 and one.number == 4:
                 value = _DOUBLE.unpack_from(self._data, one.value)[0]
             elif one.kind == _FIXED64 and one.number == 6:
@@ -152,6 +165,7 @@ class Decoder:
             elif one.kind == _BYTES and one.number == 7 and len(attributes) < MAX_ATTRIBUTES:
                 key, text = self._attribute(one)
                 attributes[key] = text
+        self._left_after_point = 0
         return None if value is None else Point(name, tuple(sorted(attributes.items())), value, is_counter, is_delta)
 
     def _attribute(self, message: _Field) -> tuple[str, str]:

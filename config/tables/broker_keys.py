@@ -107,7 +107,14 @@ _NETWORK = (
     ConfigDef(
         "socket.receive.buffer.bytes", "int", 102400, "SO_RCVBUF of a connection; -1: the default of the system."
     ),
-    ConfigDef("max.connections", "int", INT_MAX, "Open connections of this broker, at most.", at_least(0), dynamic=_W),
+    ConfigDef(
+        "max.connections",
+        "int",
+        INT_MAX,
+        "Open connections of this broker, at most. One more on a listener of the brokers alone closes another.",
+        at_least(0),
+        dynamic=_W,
+    ),
     ConfigDef(
         "max.connections.per.ip", "int", INT_MAX, "Open connections from one address, at most.", at_least(0), dynamic=_W
     ),

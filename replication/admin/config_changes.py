@@ -52,9 +52,10 @@ def changed(
             result[key] = value
         elif operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
             elements = _elements(key, result, definitions)
-            given = [part.strip() for part in value.split(",")]
+            given = dict.fromkeys(part.strip() for part in value.split(","))
             if operation == ConfigOperation.APPEND:
-                elements += [element for element in dict.fromkeys(given) if element not in elements]
+                present = frozenset(elements)
+                elements += [element for element in given if element not in present]
             else:
                 elements = [element for element in elements if element not in given]
             result[key] = ",".join(elements)

@@ -177,12 +177,16 @@ class QuotaStore:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     async def alter(self, entity: QuotaEntity, changes: Mapping[str, str | None]) -> None:
-        """Set and remove (None) quotas of an entity, and notify all brokers. Raises NodeFormatError for a node that
-        cannot be decoded: it may hold more than quotas, so it is not overwritten."""
+        """Set and remove (None) quotas of an entity, and notify all brokers. A key that is no quota of the entity stays
+        as it is: it may be a credential of the user. Raises NodeFormatError for a node that cannot be decoded: it may
+        hold more than quotas, so it is not overwritten."""
+        quotas = {key: text for key, text in changes.items() if key in entity.keys}
+        if not quotas:
+            return
 
         def edit(before: Mapping[str, str]) -> dict[str, str]:
-            kept = {key: text for key, text in before.items() if key not in changes}
-            return kept | {key: text for key, text in changes.items() if text is not None}
+            kept = {key: text for key, text in before.items() if key not in quotas}
+            return kept | {key: text for key, text in quotas.items() if text is not None}
 
         await alter_entity(self._store, entity.config_type, entity.node_name, edit)
 

@@ -21,8 +21,8 @@ from gregor.protocol.ids import random_uuid, uuid_to_text
 from gregor.protocol.principal import Principal
 from gregor.protocol.sasl.scram import MECHANISMS, Known, ScramCredential, new_credential
 from gregor.replication.entities.names import desanitized, sanitized
-from gregor.replication.store.change_notices import ChangeNotices
-from gregor.replication.store.metadata_store import Create, MetadataStore, NodeExists, NoNode, Set
+from gregor.replication.store.change_notices import ChangeNotices, changed_with_notice
+from gregor.replication.store.metadata_store import Create, Delete, MetadataStore, NodeExists, NoNode, Set
 from gregor.replication.store.nodes import NodeFormatError
 
 TOKENS = "/delegation_token/tokens"
@@ -53,6 +53,10 @@ class Token(NamedTuple):
 
     def has_expired(self, now_ms: int) -> bool:
         return self.max_ms < now_ms or self.expires_ms < now_ms
+
+
+def _path(token: Token) -> str:
+    return f"{TOKENS}/{token.token_id}"
 
 
 def encode_token(token: Token) -> bytes:
@@ -162,22 +166,36 @@ class DelegationTokens:
         await self._read(list(dict.fromkeys(data.decode("utf-8", "replace") for data in notices)))
 
     async def _read(self, names: list[str]) -> None:
+        """Read these tokens. Those that are new are hashed on a thread and then read once more: nothing may
+        change between the read and its effect, or a token that was removed meanwhile would be valid again."""
         names = [name for name in names if name and "/" not in name]
-        found = await self._store.get_many([f"{TOKENS}/{name}" for name in names])
+        paths = [f"{TOKENS}/{name}" for name in names]
+        found = await self._store.get_many(paths)
+        credentials = {
+            name: await self._hashed(name)
+            for name, node in zip(names, found, strict=True)
+            if node is not None and name not in self._credentials
+        }
+        if credentials:
+            found = await self._store.get_many(paths)
         for name, node in zip(names, found, strict=True):
             if node is None:
                 self._forget(name)
                 continue
             try:
-                await self._keep(decode_token(node[0]))
+                token = decode_token(node[0])
+                if token.token_id != name:
+                    raise NodeFormatError("a delegation token with the id of another one")
             except NodeFormatError as error:
                 _log.warning("The node of the delegation token %s is left out: %s", name, error)
+                continue
+            known = credentials.get(name) or self._credentials.get(name)
+            if known is not None:  # else this broker has removed it meanwhile
+                self._credentials[name] = known
+                self._tokens[name] = token
 
-    async def _keep(self, token: Token) -> None:
-        if token.token_id not in self._credentials:
-            secret = base64.b64encode(self.hmac_of(token.token_id)).decode()
-            self._credentials[token.token_id] = await self._on_thread(credentials_of, secret)
-        self._tokens[token.token_id] = token
+    async def _hashed(self, token_id: str) -> Mapping[str, ScramCredential]:
+        return await self._on_thread(credentials_of, base64.b64encode(self.hmac_of(token_id)).decode())
 
     def _forget(self, token_id: str) -> None:
         self._tokens.pop(token_id, None)
@@ -200,8 +218,10 @@ class DelegationTokens:
         """Return the tokens that these principals own or may renew; all for None."""
         if owners is None:
             return list(self._tokens.values())
-        wanted = list(owners)
-        return [token for token in self._tokens.values() if any(map(token.is_of, wanted))]
+        wanted = frozenset(owners)
+        return [
+            token for token in self._tokens.values() if token.owner in wanted or not wanted.isdisjoint(token.renewers)
+        ]
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
@@ -221,7 +241,10 @@ class DelegationTokens:
             min(now_ms + life_ms, now_ms + times.expiry_ms),
             now_ms + life_ms,
         )
-        await self._write(token, Create(f"{TOKENS}/{token.token_id}", encode_token(token)))
+        credentials = await self._hashed(token.token_id)
+        await self._write(token, Create(_path(token), encode_token(token)))
+        self._credentials[token.token_id] = credentials
+        self._tokens[token.token_id] = token
         return token
 
     async def renew(self, principal: Principal, secret: bytes, period_ms: int) -> int:
@@ -268,22 +291,30 @@ class DelegationTokens:
 
     async def _set_end(self, token: Token, period_ms: int) -> int:
         changed = token._replace(expires_ms=min(token.max_ms, self._clock_ms() + period_ms))
-        await self._write(changed, Set(f"{TOKENS}/{token.token_id}", encode_token(changed)))
+        if not await self._write(changed, Set(_path(token), encode_token(changed))):
+            self._forget(token.token_id)
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "the token was removed meanwhile")
+        if token.token_id in self._tokens:
+            self._tokens[token.token_id] = changed
         return changed.expires_ms
 
-    async def _write(self, token: Token, write: Create | Set) -> None:
-        try:
-            await self._store.multi([write, self._notice(token)])
-        except NoNode:
-            self._forget(token.token_id)
-            raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "the token was removed meanwhile") from None
-        await self._keep(token)
-
     async def _remove(self, token: Token) -> None:
-        self._forget(token.token_id)
-        with suppress(NoNode):  # another broker may have removed it
-            await self._store.delete(f"{TOKENS}/{token.token_id}")
-        await self._store.create(CHANGE_PREFIX, token.token_id.encode(), sequential=True)
+        if not await self._write(token, Delete(_path(token))):
+            # A broker of Apache Kafka deletes the node first, and may have ended before its notice.
+            notice = self._notice(token)
+            await self._store.create(notice.path, notice.data, sequential=True)
+        self._forget(token.token_id)  # not before: a removal that fails is tried again
+
+    async def _write(self, token: Token, write: Create | Set | Delete) -> bool:
+        """Write the node of a token with the notice about it. False if another broker has removed the node."""
+        while not await changed_with_notice(self._store, write, self._notice(token)):
+            exists = await self._store.exists(write.path) is not None
+            if isinstance(write, Create):
+                if exists:  # made by an earlier try, whose answer was lost
+                    return True
+            elif not exists:
+                return False
+        return True
 
     @staticmethod
     def _notice(token: Token) -> Create:

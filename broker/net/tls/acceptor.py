@@ -12,6 +12,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
+from gregor.broker.net.connection import MS_PER_S, held_ms_of
 from gregor.broker.net.tls.connection import TlsConnection
 from gregor.broker.net.tls.failures import plain_client_text, reason_of
 from gregor.broker.security.strangers import Strangers
@@ -84,7 +85,18 @@ class TlsAcceptor:
 class Handshake:
     """One accepted socket, which counts as an open connection, until its TLS connection is made or has failed."""
 
-    __slots__ = ("_acceptor", "_peeking", "_sock", "_task", "_timer", "closed", "host", "listener", "peer")
+    __slots__ = (
+        "_acceptor",
+        "_peeking",
+        "_sock",
+        "_task",
+        "_timer",
+        "closed",
+        "host",
+        "listener",
+        "peer",
+        "quiet_sweeps",
+    )
 
     def __init__(self, acceptor: TlsAcceptor, sock: socket.socket, host: str, peer: str) -> None:
         self._acceptor = acceptor
@@ -96,20 +108,33 @@ class Handshake:
         self.listener = acceptor.listener
         self.host = host
         self.peer = peer
+        self.quiet_sweeps = 0
 
     def begin(self) -> None:
-        """Wait for the first bytes, unless a limit of connections refuses the peer."""
+        """Wait for the first bytes, unless a limit of connections refuses, holds or delays the peer."""
         broker = self._acceptor.broker
         loop, connections = broker.loop, broker.connections
         refusal = connections.add(self)
-        delay_s = connections.delay_s(self.listener, loop.time()) if refusal is None else None
-        if refusal is not None or delay_s is None:
-            self.fail(refusal or "too many came at the same time (max.connection.creation.rate)")
+        if refusal is not None:
+            self.fail(refusal)
+            return
+        held_ms = held_ms_of(broker, self.host)
+        if held_ms:
+            self._acceptor.delay(self)
+            self._timer = loop.call_later(held_ms / MS_PER_S, self._close_throttled)
+            return
+        delay_s = connections.delay_s(self.listener, loop.time())
+        if delay_s is None:
+            self.fail("too many came at the same time (max.connection.creation.rate)")
         elif delay_s > 0:
             self._acceptor.delay(self)
             self._timer = loop.call_later(delay_s, self._wait_for_bytes)
         else:
             self._wait_for_bytes()
+
+    def _close_throttled(self) -> None:
+        logger.debug("closing connection from %s: its address exceeds connection_creation_rate", self.peer)
+        self.close()
 
     def _wait_for_bytes(self) -> None:
         self._acceptor.begin(self)
@@ -187,6 +212,7 @@ class Handshake:
 
     def sweep(self, sweeps_until_idle: int, sweeps_until_stuck: int) -> None:
         """Leave the end of a handshake to its own timer."""
+        self.quiet_sweeps += 1
 
     def _end(self, *, cancels: bool) -> None:
         if self.closed:

@@ -56,6 +56,9 @@ class TlsConnection(Connection):
             except (DerError, NoMatchingRule) as error:
                 self.fail(f"the client cannot be authenticated: {error}")
 
+    def _held_ms(self) -> int:
+        return 0  # it was counted before its handshake
+
     def _delay_s(self, now_s: float) -> float | None:
         return 0.0  # it was delayed before its handshake
 

@@ -85,6 +85,18 @@ def test_the_number_of_remembered_decisions_is_bounded(monkeypatch: pytest.Monke
     assert authorizer.remembered_decisions <= 10
 
 
+def test_decisions_on_long_names_are_not_remembered() -> None:
+    """A client could let the broker keep thousands of names of 32 KB each."""
+    authorizer = BuiltInAuthorizer(STANDARD)
+    authorizer.replace_rules(Pattern(ResourceType.GROUP, "g" * 1000), [rule("alice", READ)])
+    alice = call_of("alice")
+    assert authorizer.allows(alice, READ, ResourceType.GROUP, "g" * 1000)
+    assert authorizer.allowed(alice, READ, ResourceType.GROUP, ["g" * 1000, "g" * 1001]) == {"g" * 1000}
+    assert authorizer.remembered_decisions == 0
+    assert not authorizer.allows(alice, READ, TOPIC, "t" * 249)
+    assert authorizer.remembered_decisions == 1
+
+
 def test_the_audit_log_names_client_operation_resource_request_and_rule(logged: pytest.LogCaptureFixture) -> None:
     authorizer = BuiltInAuthorizer(STANDARD)
     authorizer.replace_rules(Pattern(TOPIC, "t"), [rule("alice", READ)])

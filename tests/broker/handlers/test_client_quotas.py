@@ -151,6 +151,15 @@ def test_changes_that_are_refused(harness: Harness, parts: Parts, changes: Chang
     assert described(harness) == {}
 
 
+def test_a_removal_of_what_is_no_quota_keeps_the_credentials_of_the_user(harness: Harness) -> None:
+    store, path = harness.node.store, "/config/users/with-credentials"
+    harness.run(store.create(path, encode_config({"SCRAM-SHA-256": "salt=x"}), make_parents=True))
+    changes: Change = {"SCRAM-SHA-256": None, "no such key": None}
+    assert alter(harness, {"user": "with-credentials"}, changes) == (0, None)
+    node = harness.run(store.get(path))
+    assert node is not None and json.loads(node[0])["config"] == {"SCRAM-SHA-256": "salt=x"}
+
+
 def test_an_entity_in_a_request_twice_is_refused(harness: Harness) -> None:
     make = AlterClientQuotasRequest
     entries = [

@@ -24,6 +24,7 @@ from gregor.protocol.messages import (
     DescribeProducersRequest,
     DescribeTopicPartitionsRequest,
     DescribeTransactionsRequest,
+    DescribeUserScramCredentialsRequest,
     ElectLeadersRequest,
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
@@ -53,6 +54,13 @@ def offset_fetch(version: int) -> OffsetFetchRequest:
 
 
 REQUESTS: dict[str, tuple[Any, int, int]] = {
+    "DescribeUserScramCredentials": (
+        DescribeUserScramCredentialsRequest(
+            users=[DescribeUserScramCredentialsRequest.UserName(name=name) for name in NAMES]
+        ),
+        0,
+        2 * MANY,
+    ),
     "ListOffsets": (
         ListOffsetsRequest(
             topics=[

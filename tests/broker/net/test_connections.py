@@ -22,6 +22,8 @@ class Counted:
     def __init__(self, host: str = "10.0.0.1", listener: str = "PLAINTEXT") -> None:
         self.host = host
         self.listener = listener
+        self.quiet_sweeps = 0
+        self.failures: list[str] = []
         self.sweeps: list[tuple[int, int]] = []
 
     def sweep(self, idle: int, stalled: int) -> None:
@@ -29,6 +31,9 @@ class Counted:
 
     def close(self) -> None:
         self.sweeps.append((-1, -1))
+
+    def fail(self, reason: str) -> None:
+        self.failures.append(reason)
 
 
 def connections(**settings: str) -> Any:
@@ -103,6 +108,55 @@ def test_a_listener_may_have_a_limit_of_its_own() -> None:
     assert [counted.delay_s("PLAINTEXT", 100.0) for _ in range(3)] == [0.0] * 3
     counted.close_listener("OTHER")
     assert first.sweeps == [(-1, -1)]
+
+
+def with_a_listener_of_brokers(**settings: str) -> Any:
+    return connections(
+        listeners="PLAINTEXT://localhost:1,BROKERS://localhost:2",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT",
+        inter_broker_listener_name="BROKERS",
+        **settings,
+    )
+
+
+def test_clients_do_not_use_up_the_connections_of_the_brokers() -> None:
+    counted = with_a_listener_of_brokers(max_connections="3", listener_name_brokers_max_connections="2")
+    clients = [Counted() for _ in range(3)]
+    clients[1].quiet_sweeps = 7
+    assert [counted.add(one) for one in clients] == [None] * 3
+    refused = Counted()
+    assert "max.connections=3 are open" in counted.add(refused)
+    counted.discard(refused)
+    assert counted.add(Counted(listener="BROKERS")) is None
+    (reason,) = clients[1].failures
+    assert "a broker has connected to the listener BROKERS" in reason
+    assert [one.failures for one in (clients[0], clients[2])] == [[], []]
+    counted.discard(clients[1])
+    assert counted.add(Counted(listener="BROKERS")) is None
+    assert "of the listener BROKERS" in counted.add(Counted(listener="BROKERS"))
+
+
+def test_connections_of_brokers_alone_close_none_of_their_own() -> None:
+    counted = with_a_listener_of_brokers(max_connections="1")
+    brokers = [Counted(listener="BROKERS") for _ in range(3)]
+    assert [counted.add(one) for one in brokers] == [None] * 3
+    assert [one.failures for one in brokers] == [[]] * 3
+
+
+def test_clients_do_not_delay_the_connections_of_the_brokers() -> None:
+    counted = with_a_listener_of_brokers(
+        max_connection_creation_rate="5", listener_name_brokers_max_connection_creation_rate="1"
+    )
+    assert [counted.delay_s("PLAINTEXT", 100.0) for _ in range(100)][-1] is None
+    assert [counted.delay_s("BROKERS", 100.0) for _ in range(2)] == [0.0, 1.0]
+    assert with_a_listener_of_brokers(max_connection_creation_rate="5").delay_s("BROKERS", 100.0) == 0.0
+
+
+def test_the_only_listener_has_the_limits_of_the_broker() -> None:
+    counted = connections(max_connections="1", max_connection_creation_rate="1")
+    assert counted.add(Counted()) is None
+    assert "max.connections=1" in counted.add(Counted())
+    assert [counted.delay_s("PLAINTEXT", 100.0) for _ in range(2)] == [0.0, 1.0]
 
 
 def test_clients_that_come_again_and_again_do_not_make_each_other_wait_for_ever() -> None:

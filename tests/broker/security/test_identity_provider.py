@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import http.client
 import json
 import ssl
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from gregor.protocol.sasl.oauthbearer import TokenRefused
 from tests.support import web_tokens
 from tests.support.certificates import Certificates
 from tests.support.identity_provider import identity_provider
-from tests.support.web_tokens import key_set, text_of
+from tests.support.web_tokens import key_set, number, text_of
 
 NOW_S = 1_700_000_000
 CLAIMS = {"sub": "alice", "exp": NOW_S + 60, "iss": "me", "aud": ["gregor", "x"]}
@@ -29,14 +30,14 @@ token = functools.partial(web_tokens.token, claims=CLAIMS)
 
 
 class Subject:
-    def __init__(self, *answers: bytes | OSError) -> None:
+    def __init__(self, *answers: bytes | Exception) -> None:
         self.answers = list(answers)
         settings = JwksSettings("https://a", 3_600_000, 1, 1, 30, frozenset({"gregor"}), "me", "scope", "sub")
         self.provider = IdentityProvider(settings, lambda: NOW_S * 1000, self.run)
 
     async def run(self, read: Callable[[str], bytes], url: str) -> bytes:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, OSError):
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
@@ -52,7 +53,7 @@ class Subject:
             return False
 
 
-def running(check: Callable[[Subject], Any], *answers: bytes | OSError) -> None:
+def running(check: Callable[[Subject], Any], *answers: bytes | Exception) -> None:
     async def run() -> None:
         subject = Subject(*answers)
         following = asyncio.ensure_future(subject.provider.follow())
@@ -88,6 +89,8 @@ def test_tokens_that_are_refused() -> None:
         token("RS256", claims={**CLAIMS, "iss": "you"}): "another issuer",
         token("RS256", claims={**CLAIMS, "aud": "other"}): "expected.audience",
         token("RS256", claims={**CLAIMS, "aud": None}): "expected.audience",
+        token("RS256", claims={**CLAIMS, "aud": 5}): "expected.audience",
+        token("RS256", claims={**CLAIMS, "aud": {"gregor": 1}}): "expected.audience",
         token("RS256", claims={**CLAIMS, "exp": NOW_S - 60}): "expired",
     }
 
@@ -109,6 +112,24 @@ def test_keys_are_read_again_after_a_failure_and_for_an_unknown_key() -> None:
         await subject.until(lambda: subject.accepts(token("ES256")))
 
     running(check, OSError("refused"), b"no json", key_set("r"), key_set("e", "r"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        http.client.IncompleteRead(b""),
+        http.client.BadStatusLine("SSH-2.0-x"),
+        RuntimeError("unforeseen"),
+        b"[" * 100_000,
+    ],
+    ids=["a body that ends early", "no HTTP", "a defect", "deep JSON"],
+)
+def test_keys_are_read_again_after_any_answer(answer: bytes | Exception, caplog: pytest.LogCaptureFixture) -> None:
+    async def check(subject: Subject) -> None:
+        await subject.until(lambda: subject.accepts(token("RS256")))
+        assert "the keys of https://a cannot be read and stay as they were (0)" in caplog.text
+
+    running(check, answer, key_set("r"))
 
 
 @pytest.mark.parametrize("trusts", [True, False])
@@ -149,5 +170,25 @@ def test_keys_at_https_are_read_from_a_provider_whose_authority_is_trusted(
     "value", [None, [], {}, {"keys": 1}, {"keys": []}, {"keys": [{"kty": "RSA"}]}, {"keys": [{"kty": "RSA", "n": 1}]}]
 )
 def test_broken_key_sets(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"it |its "):
+    with pytest.raises(ValueError, match=r"it "):
         keys_of_set(value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"kty": "RSA", "e": "AQAB", "n": number((1 << 1023) + 1)}, "it has 1024 bits, and an RSA key needs 2048"),
+        ({"kty": "RSA", "x5c": ["AA"]}, "KeyError: 'e'"),
+        ({"kty": "RSA", "e": "?", "n": "AQAB"}, "is not base64url"),
+        ({"kty": "EC", "crv": "P-256", "x": "AQ", "y": "AQ"}, "ValueError"),
+        ({"kty": "EC", "crv": []}, "TypeError"),
+    ],
+    ids=["weak", "without numbers", "no base64url", "off its curve", "of no curve"],
+)
+def test_a_key_that_cannot_be_used_does_not_refuse_the_others(
+    fields: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = json.loads(key_set("r", "e"))["keys"]
+    assert sorted(keys_of_set({"keys": [{"kid": "bad", **fields}, *good]})) == ["e", "r"]
+    assert "the key number 0 (kid 'bad') of a JSON web key set cannot be used and is left out" in caplog.text
+    assert reason in caplog.text

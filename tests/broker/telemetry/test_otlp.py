@@ -4,10 +4,12 @@ over."""
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from gregor.broker.telemetry.otlp import MAX_FIELDS, MAX_NAME, Decoder, MalformedTelemetry, Point
+from gregor.broker.telemetry.otlp import FIELDS_PER_STEP, MAX_FIELDS, MAX_NAME, Decoder, MalformedTelemetry, Point
 from gregor.protocol.turns import run_all
 from tests.broker.telemetry.pushes import counter, field, gauge, number, point, push, varint
 
@@ -70,9 +72,11 @@ def test_long_names_are_cut() -> None:
         b"\xff" * 11,
         b"\x80",
         varint(1 << 3 | 2) + varint(1 << 62),
-        push(gauge("a", point(1) + b"".join(number(50, 1) for _ in range(100)))),
+        push(gauge("a", point(1) + b"".join(number(50, 1) for _ in range(300)))),
+        push(gauge("a", point(1) + field(7, field(1, "k") + field(2, number(3, 1) * 300)))),
+        push(gauge("a", point(1) + field(7, field(1, "k") + field(2, number(3, 1) * 60)) * 8)),
     ],
-    ids=["too long", "group", "varint", "cut varint", "huge", "many fields"],
+    ids=["too long", "group", "varint", "cut varint", "huge", "many fields", "attribute", "attributes"],
 )
 def test_broken_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(MalformedTelemetry):
@@ -95,3 +99,33 @@ def test_number_of_fields_is_limited_and_the_steps_are_short() -> None:
             next(steps)
             count += 1
     assert count >= MAX_FIELDS // 64 - 1
+
+
+# 6400 fields; in the last shapes each 64th is a message, whose own fields follow before the next one.
+@pytest.mark.parametrize(
+    "data",
+    [
+        number(50, 1) * 6400,
+        field(1, number(50, 1) * 6400),
+        push(number(50, 1) * 6400),
+        push(field(5, b"") * 6400),
+        field(1, number(50, 1) * 63) * 100,
+        push(number(50, 1) * 63, *[number(50, 1) * 63] * 99),
+        push(gauge("a", *[number(50, 1) * 63] * 100)),
+    ],
+    ids=["top", "resource", "metric", "gauges", "resources", "metrics", "points"],
+)
+def test_steps_are_short_at_each_level(data: bytes) -> None:
+    fields = 0
+
+    class Counted(Decoder):
+        def _fields(self, begin: int, end: int) -> Iterator[Any]:
+            nonlocal fields
+            for one in super()._fields(begin, end):
+                fields += 1
+                yield one
+
+    longest = before = 0
+    for _ in Counted(data, 100).points():
+        longest, before = max(longest, fields - before), fields
+    assert fields >= 6400 and max(longest, fields - before) <= 2 * FIELDS_PER_STEP

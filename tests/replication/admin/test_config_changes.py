@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from gregor.config.tables.topic_keys import TOPIC_KEYS
@@ -50,3 +52,13 @@ def test_refusals(changes: list[tuple[str, int, str | None]], code: ErrorCode) -
     with pytest.raises(KafkaError) as error:
         changed({}, [ConfigChange(*change) for change in changes], TOPIC_KEYS)
     assert error.value.code is code
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_long_lists_cost_a_step_for_each_element(operation: ConfigOperation) -> None:
+    key = "leader.replication.throttled.replicas"
+    before, given = (",".join(f"{partition}:{broker}" for partition in range(5000)) for broker in (1, 2))
+    begin_s = time.process_time()
+    after = changed({key: before}, [ConfigChange(key, operation, given)], TOPIC_KEYS)[key]
+    assert time.process_time() - begin_s < 0.1
+    assert after == (f"{before},{given}" if operation == APPEND else before)

@@ -98,6 +98,19 @@ async def test_other_settings_of_a_user_stay(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_a_removal_of_what_is_no_quota_changes_nothing(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (store, quotas):
+        before = encode_config({"SCRAM-SHA-256": "salt=x", "producer_byte_rate": "1"})
+        await store.create("/config/users/alice", before)
+        await quotas.alter(QuotaEntity("alice"), {"SCRAM-SHA-256": None, "connection_creation_rate": None})
+        assert (await store.get("/config/users/alice") or (b"",))[0] == before
+        assert await store.children(CONFIG_CHANGES) == []
+        await quotas.alter(QuotaEntity("alice"), {"SCRAM-SHA-256": None, "producer_byte_rate": None})
+        node = await store.get("/config/users/alice")
+        assert node is not None and json.loads(node[0])["config"] == {"SCRAM-SHA-256": "salt=x"}
+
+
+@on_loop
 async def test_to_remove_a_quota_that_does_not_exist_makes_no_node(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, quotas):
         await quotas.alter(QuotaEntity("alice"), {"producer_byte_rate": None})

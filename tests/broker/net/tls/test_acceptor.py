@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gregor.broker.net.tls import acceptor
+from gregor.broker.net.tls.connection import TlsConnection
 from gregor.broker.security import strangers
 from gregor.config.broker import BrokerConfig
 from gregor.config.security.settings import TlsSettings
@@ -254,6 +257,40 @@ def test_max_connections_counts_handshakes(run: Any, tmp_path: Path, certificate
             await until(lambda: not connections_of(world))
             client = await world.tls_client()
             assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
+
+    run(test())
+
+
+def test_the_rate_of_an_address_counts_each_connection_once_before_its_handshake(
+    run: Any, tmp_path: Path, certificates: Certificates, caplog: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(strangers, "MAX_STRANGERS", 2)
+
+    async def test() -> None:
+        async with TlsWorld(tmp_path, certificates) as world:
+            counted: list[str] = []
+            answers = [20, int(LIMIT_S * 1000), int(LIMIT_S * 1000), 0]
+
+            def throttle_ms(address: str, _now_ms: int) -> int:
+                counted.append(address)
+                return answers[len(counted) - 1]
+
+            broker = world.server.broker
+            quotas = SimpleNamespace(connections=SimpleNamespace(throttle_ms=throttle_ms), now_ms=lambda: 0)
+            with monkeypatch.context() as patched, caplog.at_level(logging.DEBUG, "gregor"):
+                patched.setattr(broker, "quotas", quotas)
+                reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+                await _end_of(reader)
+                writer.close()
+                assert "its address exceeds connection_creation_rate" in caplog.text
+                held = [socket.create_connection(("127.0.0.1", world.port)) for _ in range(2)]
+                await until(lambda: len(counted) == 3)
+                await world.tls_client()
+                await until(lambda: any(isinstance(one, TlsConnection) for one in connections_of(world)))
+            assert counted == ["127.0.0.1"] * 4
+            assert "other TLS handshakes are unfinished" not in caplog.text
+            for sock in held:
+                sock.close()
 
     run(test())
 
