@@ -13,7 +13,7 @@ from gregor.protocol.messages import FetchRequest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow.decoder import Aborted, AbortedTransactions, Decoder, end_of_batches
 from gregor.spark_jobs.arrow.plan import CorruptRecords, DataLoss
-from gregor.spark_jobs.client.failure import KafkaFailure
+from gregor.spark_jobs.client.failure import KafkaFailure, raise_if_throttled
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST, list_offsets
 from gregor.spark_jobs.client.settings import READ_COMMITTED, READ_UNCOMMITTED, ClientSettings
 
@@ -149,6 +149,7 @@ class WireReader:
         name = f"{self._range.topic}-{self._range.partition}"
         if response.error_code:
             raise KafkaFailure(response.error_code, f"the leader of {name} refused a fetch")
+        raise_if_throttled(response)
         for topic in response.responses:
             for part in topic.partitions:
                 if part.partition_index != self._range.partition:

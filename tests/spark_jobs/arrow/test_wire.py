@@ -115,6 +115,14 @@ def test_retriable_errors_are_retried(code: ErrorCode) -> None:
     assert offsets_read(log, 0, 20) == list(range(20))
 
 
+def test_fetches_that_a_quota_holds_are_repeated_and_count_against_no_deadline() -> None:
+    log = log_of(10, 10, 10)
+    log.throttle_ms = [0, *[SETTINGS.default_api_timeout_ms] * 3]
+    log.events = [lambda: None, lambda: ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert offsets_read(log, 0, 30) == list(range(30))
+    assert log.fetched == [0, 10, 10, 20]
+
+
 def test_other_errors_fail() -> None:
     log = log_of(10)
     log.events = [lambda: ErrorCode.TOPIC_AUTHORIZATION_FAILED]
