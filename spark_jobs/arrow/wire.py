@@ -139,7 +139,7 @@ class WireReader:
     def _topic_id(self) -> bytes:
         """Return the id of the topic. Raises _Position if it is another topic than that of the plan."""
         topic_id = bytes(self._cluster.topics([self._range.topic])[self._range.topic].topic_id)
-        if ZERO_UUID not in (topic_id, self._range.topic_id) and topic_id != self._range.topic_id:
+        if not self._range.is_of(topic_id):
             end = self._range.end_offset
             raise _Position(end, end, "the topic was deleted and made again")
         return topic_id
