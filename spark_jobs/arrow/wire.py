@@ -99,7 +99,7 @@ class WireReader:
                 data = part.records or b""
                 next_offset, epoch = end_of_batches(data)
                 if self._aborted is not None:
-                    self._aborted.add(
+                    self._aborted.replace(
                         Aborted(one.first_offset, one.producer_id) for one in part.aborted_transactions or ()
                     )
                 if next_offset <= decoder.next_offset:
