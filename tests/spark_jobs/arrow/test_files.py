@@ -266,6 +266,23 @@ def test_time_indexes_prune_what_is_older(served: Served, monkeypatch: pytest.Mo
     assert files.first_offset_since(0, 3, len(rows)) == 3
 
 
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_segment_without_a_time_index_is_read(served: Served, missing: int) -> None:
+    """Its records may be later than those behind it: producers set the timestamps."""
+    times = []
+    for timestamp_ms, count in ((5000, 12), (1000, 40), (6000, 5)):
+        for _ in range(count):
+            served.log.append_as_leader(build_batch([Record(0, timestamp_ms, b"k", b"v", [])]), 5, NOW_MS)
+        times += [timestamp_ms] * count
+        served.log.roll(NOW_MS)
+    served.commit()
+    sorted(Path(served.path).glob("*.timeindex"))[missing].unlink()
+    for start in (0, 3, 13, 50):
+        for since in (1000, 5000, 6000):
+            found = [row[0] for row in served.read(start, len(times), filters=Filters(min_timestamp_ms=since))]
+            assert found == [offset for offset in range(start, len(times)) if times[offset] >= since]
+
+
 def test_list_with_a_swap_is_not_used(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "MAX_LISTINGS", 3)
     served.append(5)
