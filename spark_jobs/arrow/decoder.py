@@ -1,7 +1,8 @@
 """Record batches decoded to rows: checksums, codecs, transactions, bounds of offsets and timestamps.
 
 Control batches and, with read_committed, the records of aborted transactions are left out as Kafka's consumer leaves
-them out (CompletedFetch): an aborted transaction is open from its first offset until its producer's next abort marker.
+them out (CompletedFetch): an aborted transaction is open from its first offset until its producer's next abort marker,
+or its last offset where that is known. Compaction and deletion may have removed the marker with its records.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ BLOCK_ROWS = 32 * 1024
 """About so many records are parsed together: their positions and numbers stay in the processor's cache."""
 BLOCK_BYTES = 8 * 1024 * 1024
 
+MAX_OFFSET = 2**63 - 1
+
 MAX_DECOMPRESSED_BYTES = 1024 * 1024 * 1024
 """Of one batch. Positions in a block must stay below 2 GiB."""
 
@@ -45,6 +48,8 @@ class Aborted(NamedTuple):
 
     first_offset: int
     producer_id: int
+    last_offset: int = MAX_OFFSET
+    """That of its abort marker, which a fetch response does not name."""
 
 
 class AbortedTransactions:
@@ -52,32 +57,32 @@ class AbortedTransactions:
 
     def __init__(self) -> None:
         self._upcoming: list[Aborted] = []
-        self._known: set[Aborted] = set()
-        self._open: set[int] = set()
+        self._open: dict[int, int] = {}
+        """The last offset of the transaction by its producer."""
 
-    def add(self, transactions: Iterable[Aborted]) -> None:
-        """Add those that a fetch response or an index has named; each counts once."""
-        new = [one for one in transactions if one not in self._known]
-        if new:
-            self._known.update(new)
-            self._upcoming.extend(new)
-            heapify(self._upcoming)
+    def replace(self, transactions: Iterable[Aborted]) -> None:
+        """Follow these instead of those before: all that have offsets in the batches that come next. A marker that was
+        not decoded before may be there no more."""
+        self._upcoming = list(transactions)
+        heapify(self._upcoming)
+        self._open.clear()
 
     def is_aborted(self, batch: RecordBatch) -> bool:
         """Return whether this batch of data belongs to an aborted transaction."""
         self._advance(batch.last_offset)
-        return batch.is_transactional and batch.producer_id in self._open
+        return batch.is_transactional and batch.base_offset <= self._open.get(batch.producer_id, -1)
 
     def pass_marker(self, batch: RecordBatch) -> None:
         """Note a control batch. Raises CorruptBatch."""
         self._advance(batch.last_offset)
         if batch.record_count > 0 and batch.producer_id in self._open and _is_abort_marker(batch):
-            self._open.discard(batch.producer_id)
+            del self._open[batch.producer_id]
 
     def _advance(self, offset: int) -> None:
         upcoming = self._upcoming
         while upcoming and upcoming[0].first_offset <= offset:
-            self._open.add(heappop(upcoming).producer_id)
+            found = heappop(upcoming)
+            self._open[found.producer_id] = found.last_offset
 
 
 def _is_abort_marker(batch: RecordBatch) -> bool:

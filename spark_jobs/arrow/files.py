@@ -64,7 +64,7 @@ class FilesReader:
             decoder.skip_to(files.first_offset_since(since, decoder.next_offset, end))
         if self._aborted is not None:
             found = files.aborted(decoder.next_offset, end)
-            self._aborted.add(Aborted(one.first_offset, one.producer_id) for one in found)
+            self._aborted.replace(Aborted(one.first_offset, one.producer_id, one.last_offset) for one in found)
         exhausted: Identity | None = None
         while decoder.next_offset < end:
             segment = files.segment_at(decoder.next_offset, exhausted)

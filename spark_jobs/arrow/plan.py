@@ -29,6 +29,10 @@ class PartitionRange:
     leader_hint: int = -1
     """The leader when the range was planned; -1: unknown. The task finds the present one itself."""
 
+    def is_of(self, topic_id: bytes) -> bool:
+        """Return whether the range is one of the topic with this id, as far as both ids are known."""
+        return topic_id == self.topic_id or ZERO_UUID in (topic_id, self.topic_id)
+
 
 @dataclass(frozen=True)
 class Filters:

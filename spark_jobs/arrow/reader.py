@@ -79,7 +79,10 @@ def _decoder_of(plan: ReadPlan) -> tuple[Decoder, AbortedTransactions | None]:
 def _read_files(
     cluster: Cluster, plan: ReadPlan, decoder: Decoder, aborted: AbortedTransactions | None
 ) -> Iterator[pa.RecordBatch]:
-    """Read the segment files on this host as far as possible: the rest is left to fetches unless the mode is files."""
+    """Read the segment files on this host as far as possible: the rest is left to fetches unless the mode is files.
+
+    A range of a topic that was made again is left to fetches in each mode, which report the loss and fetch nothing.
+    """
     own = plan.range
     for attempt in range(1, MAX_ATTEMPTS + 1):
         try:
@@ -87,6 +90,8 @@ def _read_files(
                 log = find_local_log(cluster, own.topic, own.partition)
             else:
                 log = cluster.retrying().run(lambda: find_local_log(cluster, own.topic, own.partition))
+            if not own.is_of(log.topic_id):
+                return
             if plan.mode == "auto" and has_authorizer(cluster, log.leader):
                 return
             files = PartitionFiles(log.path, log.topic_id)

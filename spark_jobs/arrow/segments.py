@@ -50,6 +50,10 @@ class Listing(NamedTuple):
         slot = bisect_right(self.bases, offset) - 1
         return self.bases[slot] if slot >= 0 else None
 
+    def from_floor(self, offset: int) -> list[int]:
+        """Return the base offsets from the segment that an offset lies in on."""
+        return self.bases[max(0, bisect_right(self.bases, offset) - 1) :]
+
     def after(self, base: int) -> int | None:
         slot = bisect_right(self.bases, base)
         return self.bases[slot] if slot < len(self.bases) else None
@@ -102,19 +106,16 @@ class PartitionFiles:
         """Return an offset from `start` on below which no record has this timestamp or a later one, by the time
         indexes. Raises Unreadable."""
         found = start
-        for base in self.listing().bases:
-            if base >= end:
-                break
+        for base in self.listing().from_floor(start):
             content = _content(self._stem(base) + TIME_INDEX_SUFFIX)
-            if content:
-                index = TimeIndex(cast(Any, _InMemory(content)), "", base)
-                reached, offset = index.lookup(timestamp_ms - 1)
-                if reached >= 0:
-                    found = max(found, offset + 1)
-                if index.last_timestamp >= timestamp_ms:
-                    break
-            elif base > start:
-                break  # nothing is known of its timestamps
+            if base >= end or not content:
+                break  # without entries nothing is known of its timestamps
+            index = TimeIndex(cast(Any, _InMemory(content)), "", base)
+            reached, offset = index.lookup(timestamp_ms - 1)
+            if reached >= 0:
+                found = max(found, offset + 1)
+            if index.last_timestamp >= timestamp_ms:
+                break
         return min(found, end)
 
     def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
@@ -122,7 +123,7 @@ class PartitionFiles:
         for _ in range(MAX_LISTINGS):
             listing = self.listing()
             found: list[AbortedTransaction] = []
-            for base in listing.bases[max(0, bisect_right(listing.bases, start) - 1) :]:
+            for base in listing.from_floor(start):
                 found += _transactions(self._stem(base) + TRANSACTION_INDEX_SUFFIX)
                 if found and found[-1].last_stable_offset >= end:
                     break

@@ -13,7 +13,7 @@ from gregor.protocol.messages import FetchRequest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow.decoder import Aborted, AbortedTransactions, Decoder, end_of_batches
 from gregor.spark_jobs.arrow.plan import CorruptRecords, DataLoss
-from gregor.spark_jobs.client.failure import KafkaFailure
+from gregor.spark_jobs.client.failure import KafkaFailure, raise_if_throttled
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST, list_offsets
 from gregor.spark_jobs.client.settings import READ_COMMITTED, READ_UNCOMMITTED, ClientSettings
 
@@ -99,7 +99,7 @@ class WireReader:
                 data = part.records or b""
                 next_offset, epoch = end_of_batches(data)
                 if self._aborted is not None:
-                    self._aborted.add(
+                    self._aborted.replace(
                         Aborted(one.first_offset, one.producer_id) for one in part.aborted_transactions or ()
                     )
                 if next_offset <= decoder.next_offset:
@@ -139,7 +139,7 @@ class WireReader:
     def _topic_id(self) -> bytes:
         """Return the id of the topic. Raises _Position if it is another topic than that of the plan."""
         topic_id = bytes(self._cluster.topics([self._range.topic])[self._range.topic].topic_id)
-        if ZERO_UUID not in (topic_id, self._range.topic_id) and topic_id != self._range.topic_id:
+        if not self._range.is_of(topic_id):
             end = self._range.end_offset
             raise _Position(end, end, "the topic was deleted and made again")
         return topic_id
@@ -149,6 +149,7 @@ class WireReader:
         name = f"{self._range.topic}-{self._range.partition}"
         if response.error_code:
             raise KafkaFailure(response.error_code, f"the leader of {name} refused a fetch")
+        raise_if_throttled(response)
         for topic in response.responses:
             for part in topic.partitions:
                 if part.partition_index != self._range.partition:

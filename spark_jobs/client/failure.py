@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from gregor.protocol.errors import ErrorCode
 from gregor.spark_jobs.errors import JobError
@@ -27,6 +28,22 @@ class KafkaFailure(JobError):
     def retriable(self) -> bool:
         """Return whether the same request may succeed later, or at another broker."""
         return self.code.retriable
+
+
+class Throttled(KafkaFailure):
+    """A broker has answered a fetch without any partition, because the client has exceeded a quota. It reads the next
+    request of the client after `throttle_ms`."""
+
+    def __init__(self, throttle_ms: int) -> None:
+        text = f"the client has exceeded a quota: the broker reads its next request after {throttle_ms} ms"
+        super().__init__(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
+        self.throttle_ms = throttle_ms
+
+
+def raise_if_throttled(response: Any) -> None:
+    """Raise Throttled if a response to a fetch of partitions has none of them, because of a quota."""
+    if response.throttle_time_ms and not response.responses:
+        raise Throttled(response.throttle_time_ms)
 
 
 def decisive(failures: Sequence[KafkaFailure]) -> KafkaFailure | None:

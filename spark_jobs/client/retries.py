@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from gregor.spark_jobs.client.failure import KafkaFailure
+from gregor.spark_jobs.client.failure import KafkaFailure, Throttled
 
 T = TypeVar("T")
 
@@ -53,7 +53,14 @@ class Retries:
         self._attempts = 0
 
     def after(self, failure: KafkaFailure) -> None:
-        """Wait and drop the known metadata, so that the caller tries again; raise the failure if that is of no use."""
+        """Wait and drop the known metadata, so that the caller tries again; raise the failure if that is of no use.
+
+        The time for which a broker throttles the client does not count against the deadline, and is no failure.
+        """
+        if isinstance(failure, Throttled):
+            self._clock.wait_ms(failure.throttle_ms)
+            self._deadline_ms += failure.throttle_ms
+            return
         if not failure.retriable:
             raise failure
         pause_ms = min(self._backoff_ms * _BACKOFF_FACTOR**self._attempts, self._max_backoff_ms)

@@ -55,8 +55,8 @@ def check_url(url: str) -> SplitResult:
 
 
 def without_password(url: str) -> str:
-    """Return a URL without user and password, for messages."""
-    return re.sub(r"//[^/@]*@", "//", url)
+    """Return a URL without user and password, for messages: also one that is none because its password has a / or @."""
+    return re.sub(r"^(\w+://)?.*@", r"\1", url)
 
 
 @functools.cache

@@ -23,6 +23,8 @@ _WORD_BYTES = 4
 _MAX_BYTES_IN_STEPS = 512
 """The hashes of longer keys are computed one by one: few keys would need many steps."""
 
+_USUAL_TYPES = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}
+
 STICKY_ROWS = 1000
 """Consecutive rows with null keys that go to one partition. Kafka changes it after batch.size bytes (KIP-794)."""
 
@@ -107,7 +109,7 @@ class Partitioner:
     def columns(self, batch: pa.RecordBatch) -> Columns:
         """Return the columns of rows with their partitions. Raise JobError for a row without a topic, and for a topic
         or a partition that does not exist."""
-        found = dict(zip(batch.schema.names, batch.columns, strict=True))
+        found = {name: _usual(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
         count = batch.num_rows
         null = pa.nulls(count, pa.binary())
         keys, values = found.get("key", null), found["value"]
@@ -166,3 +168,9 @@ class Partitioner:
                 f"{self._count_of(topic) - 1}: correct the column `partition`, or leave it null"
             )
         return given
+
+
+def _usual(column: pa.Array) -> pa.Array:
+    """Return a column with offsets of 32 bits: Spark's are larger with spark.sql.execution.arrow.useLargeVarTypes."""
+    usual = _USUAL_TYPES.get(column.type)
+    return column if usual is None else column.cast(usual)

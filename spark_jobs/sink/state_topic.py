@@ -18,7 +18,7 @@ from gregor.protocol.records.control import ABORT, control_type
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.configs import topic_configs
-from gregor.spark_jobs.client.failure import KafkaFailure
+from gregor.spark_jobs.client.failure import KafkaFailure, raise_if_throttled
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST, list_offsets
 from gregor.spark_jobs.client.settings import READ_COMMITTED, READ_UNCOMMITTED
 from gregor.spark_jobs.errors import JobError
@@ -143,6 +143,7 @@ class StateTopic:
         response = self._cluster.exchange(leader, request, self._cluster.version(leader, FetchRequest, highest, lowest))
         if response.error_code:
             raise KafkaFailure(response.error_code, f"{self.partition.topic}-0 is not readable")
+        raise_if_throttled(response)
         data = response.responses[0].partitions[0]
         if data.error_code:
             raise KafkaFailure(data.error_code, f"{self.partition.topic}-0 is not readable from offset {offset}")

@@ -7,7 +7,8 @@ deleted and created again is noticed:
 
 The end of the first batch of a query also has, under `#begin`, the position at which the batch begins. Spark stores the
 ends alone, and calls `initialOffset` again when it repeats that batch after a restart; the newest offsets, or the
-partitions of the topic, may be others by then.
+partitions of the topic, may be others by then. The end of another batch has it only if the stream could not know where
+that batch begins; it is of no meaning there.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class StreamOffset:
     offsets: Offsets
     topic_ids: Mapping[str, Uuid] = field(default_factory=dict)
     begin: StreamOffset | None = None
-    """Of the end of the first batch of a query, the position at which that batch begins."""
+    """Of the end of the first batch of a query, the position at which that batch begins, see Stream.plan."""
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:

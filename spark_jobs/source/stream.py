@@ -70,7 +70,11 @@ class Stream:
         end = self._limited_end(start, limited)
         if end.offsets == start.offsets and not start.recreated(end):
             return start
-        return replace(end, begin=start if self._first is not None and start.offsets == self._first.offsets else None)
+        return replace(end, begin=start if self._is_first(start) else None)
+
+    def _is_first(self, position: StreamOffset) -> bool:
+        """Return whether this is the position that `initial` has returned."""
+        return self._first is not None and position.offsets == self._first.offsets
 
     def _limited_end(self, start: StreamOffset, limited: bool) -> StreamOffset:
         newest = self._newest(start)
@@ -127,8 +131,13 @@ class Stream:
         }
 
     def plan(self, start: StreamOffset, end: StreamOffset) -> list[ReadPlan]:
-        """Return what each task of the batch between two positions reads."""
-        start = start if end.begin is None else end.begin
+        """Return what each task of the batch between two positions reads.
+
+        A first batch that is repeated begins at the `begin` of its end. A later batch may have one, too: before Spark
+        4.2 the trigger available-now requests its end before it names the position where the query continues.
+        """
+        if end.begin is not None and self._is_first(start):
+            start = end.begin
         if start.offsets == end.offsets and not start.recreated(end):
             return []
         self._report_lost_partitions(start, end)

@@ -53,9 +53,10 @@ class ParquetTarget:
 
     def exists(self) -> bool:
         """Return whether the folder was begun."""
-        return self._files.exists(self._schema) or any(
-            one.endswith(".parquet") for one in self._files.names(self._name)
-        )
+        return self._files.exists(self._schema) or self._has_files()
+
+    def _has_files(self) -> bool:
+        return any(one.endswith(".parquet") for one in self._files.names(self._name))
 
     def ensure_schema(self, schema: StructType) -> None:
         """Store the schema, with the columns of earlier runs; raise JobError if a column has another type."""
@@ -85,7 +86,9 @@ class ParquetTarget:
         return last.batch_id if last is not None and last.query_id == query_id else None
 
     def rows(self) -> DataFrame:
-        """Return the rows of all files."""
+        """Return the rows of all files. Spark reads no folder without any, as one that was begun only."""
+        if not self._has_files():
+            return self._spark.createDataFrame([], self._stored_schema())
         return self._spark.read.option("mergeSchema", "true").parquet(self._path)
 
     def append(self, frame: DataFrame, batch: Batch) -> None:

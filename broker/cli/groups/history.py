@@ -205,8 +205,11 @@ def _fetch(client: WireClient, partition: _Partition, offset: int) -> FetchRespo
             )
         ],
     )
-    response: FetchResponse = client.send(request, partition.leader)
-    check_code(response.error_code)
+    while True:
+        response: FetchResponse = client.send(request, partition.leader)
+        check_code(response.error_code)
+        if response.responses or not response.throttle_time_ms:
+            break  # otherwise a quota is exceeded: the broker reads the next request when its time is over
     return response.responses[0].partitions[0]
 
 

@@ -58,6 +58,8 @@ class FakeLeader:
         self.checks: list[Callable[[], object]] = []
         """Called one at each request for the latest offset, before the response."""
         self.fetched: list[int] = []
+        self.throttle_ms: list[int] = []
+        """For each fetch the time of a quota that is exceeded, 0 if none is."""
         self.diverging = -1
         self.open = 0
         self.log_dir: str | None = None
@@ -114,6 +116,9 @@ class FakeLeader:
 
     def _fetch(self, node: int, request: FetchRequest) -> FetchResponse:
         wanted = request.topics[0].partitions[0]
+        throttle_ms = self.throttle_ms.pop(0) if self.throttle_ms else 0
+        if throttle_ms:
+            return FetchResponse(throttle_time_ms=throttle_ms)
         self.fetched.append(wanted.fetch_offset)
         part = FetchResponse.PartitionData(partition_index=0, high_watermark=self.end)
         part.last_stable_offset = self.end if self.stable is None else self.stable

@@ -23,7 +23,7 @@ from gregor.spark_jobs.client.cluster import Cluster
 from gregor.storage.fs.files import OsFiles
 from gregor.storage.log.log import Log
 from tests.spark_jobs.arrow.fake_leader import SETTINGS, FakeClock, FakeLeader
-from tests.storage.compacting import all_records, compact
+from tests.storage.compacting import all_batches, all_records, compact
 from tests.storage.logs import append_marker, open_log
 
 NOW_MS = 1_000_000
@@ -227,6 +227,36 @@ def test_aborted_transactions_are_left_out(served: Served) -> None:
     assert len(list(served.read(0, served.leader.end))) == len(served.rows()) - 30
 
 
+def test_abort_marker_that_is_compacted_under_the_reader_leaves_no_transaction_open(served: Served) -> None:
+    """The list of aborted transactions was read before, and a later transaction of the producer is committed."""
+
+    def transaction(sequence: int, commit: bool) -> list[int]:
+        start = served.log.log_end_offset
+        data = build_batch([(b"t%d" % sequence, b"v")] * 2, producer_id=9, producer_epoch=0, transactional=True,
+                           base_sequence=sequence)  # fmt: skip
+        served.log.append_as_leader(data, 5, NOW_MS)
+        append_marker(served.log, EndTransaction(9, 0, 0, commit), 5)
+        return [start, start + 1]
+
+    served.append(5)
+    served.log.roll(NOW_MS)
+    aborted = transaction(0, commit=False)
+    served.log.roll(NOW_MS)
+    committed = transaction(2, commit=True)
+    served.append(5)
+
+    def compact_away() -> None:
+        served.log.roll(NOW_MS)
+        for now_ms in (NOW_MS, NOW_MS, NOW_MS + 10**9):  # the records, the delete horizon, the marker
+            compact(served.files, served.log, now_ms, first_dirty_offset=0)
+        assert all(batch.base_offset != aborted[-1] + 1 for batch in all_batches(served.log))
+
+    served.leader.checks = [lambda: None, compact_away]
+    found = {row[0] for row in served.read(0, served.leader.end, read_committed=True)}
+    assert committed[-1] in found
+    assert not set(aborted) & found
+
+
 def test_time_indexes_prune_what_is_older(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.append(60)
     rows = served.rows()
@@ -234,6 +264,23 @@ def test_time_indexes_prune_what_is_older(served: Served, monkeypatch: pytest.Mo
     files = PartitionFiles(served.path)
     assert 60 < files.first_offset_since(100, 0, len(rows)) <= 100
     assert files.first_offset_since(0, 3, len(rows)) == 3
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_segment_without_a_time_index_is_read(served: Served, missing: int) -> None:
+    """Its records may be later than those behind it: producers set the timestamps."""
+    times = []
+    for timestamp_ms, count in ((5000, 12), (1000, 40), (6000, 5)):
+        for _ in range(count):
+            served.log.append_as_leader(build_batch([Record(0, timestamp_ms, b"k", b"v", [])]), 5, NOW_MS)
+        times += [timestamp_ms] * count
+        served.log.roll(NOW_MS)
+    served.commit()
+    sorted(Path(served.path).glob("*.timeindex"))[missing].unlink()
+    for start in (0, 3, 13, 50):
+        for since in (1000, 5000, 6000):
+            found = [row[0] for row in served.read(start, len(times), filters=Filters(min_timestamp_ms=since))]
+            assert found == [offset for offset in range(start, len(times)) if times[offset] >= since]
 
 
 def test_list_with_a_swap_is_not_used(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

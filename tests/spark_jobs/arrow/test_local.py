@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.records.batch import build_batch
 from gregor.spark_jobs.arrow import reader
 from gregor.spark_jobs.arrow.local import LocalLog, find_local_log, has_authorizer
-from gregor.spark_jobs.arrow.plan import Mode, PartitionRange, ReadPlan
+from gregor.spark_jobs.arrow.plan import DataLoss, Mode, PartitionRange, ReadPlan
 from gregor.spark_jobs.arrow.segments import Unreadable
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.storage.fs.files import OsFiles
@@ -121,3 +122,14 @@ def test_with_an_authorizer_files_are_read_only_by_the_mode_that_names_them(
     keys: list[Any] = [key.as_buffer().to_pybytes() for rows in reader.read(plan) for key in rows["key"]]
     assert keys == ([b"of-files"] * 3 if of_files else [b"k0", b"k1", b"k2"])
     assert bool(leader.fetched) is not of_files
+
+
+@pytest.mark.parametrize("mode", ["auto", "files", "wire"])
+def test_a_topic_made_again_is_data_loss_or_skipped_in_each_mode(
+    leader: FakeLeader, connected: None, mode: Mode
+) -> None:
+    plan = ReadPlan(SETTINGS, PartitionRange("t", 0, 0, 3, bytes(15) + b"x"), mode)
+    with pytest.raises(DataLoss, match="the topic was deleted and made again"):
+        list(reader.read(plan))
+    assert list(reader.read(replace(plan, fail_on_data_loss=False))) == []
+    assert not leader.fetched

@@ -92,6 +92,29 @@ def test_aborted_records_are_left_out_with_read_committed_only() -> None:
     assert offsets_read(log, 0, 9) == [0, 1, 2, 3, 4, 5, 7, 8]
 
 
+@pytest.mark.parametrize("first", [0, 7], ids=["compacted", "deleted"])
+def test_abort_marker_that_is_removed_between_two_fetches_leaves_no_transaction_open(first: int) -> None:
+    """A later transaction of the same producer is committed."""
+
+    def transaction(start: int, sequence: int) -> bytes:
+        identity = {"producer_id": 9, "producer_epoch": 0, "base_sequence": sequence}
+        return batch_of(start, 3, value_bytes=100, transactional=True, **identity)
+
+    log = FakeLeader(
+        batch_of(0, 3), transaction(3, 0), marker(6, 9, False), batch_of(7, 3), transaction(10, 3), marker(13, 9, True)
+    )
+    log.aborted = [(9, 3)]
+
+    def remove_marker() -> None:
+        log.first, log.aborted = first, []
+        del log.batches[2]
+
+    log.events = [lambda: None, lambda: None, remove_marker]
+    found = offsets_read(log, 0, 14, read_committed=True, fail_on_data_loss=False)
+    assert found == [0, 1, 2, 7, 8, 9, 10, 11, 12]
+    assert log.fetched[:3] == [0, 3, 6]
+
+
 def test_records_that_are_not_stable_yet_are_waited_for_until_the_deadline() -> None:
     log = log_of(10, 10)
     log.stable = 10
@@ -113,6 +136,14 @@ def test_retriable_errors_are_retried(code: ErrorCode) -> None:
     log = log_of(10, 10)
     log.events = [lambda: None, lambda: code, lambda: code]
     assert offsets_read(log, 0, 20) == list(range(20))
+
+
+def test_fetches_that_a_quota_holds_are_repeated_and_count_against_no_deadline() -> None:
+    log = log_of(10, 10, 10)
+    log.throttle_ms = [0, *[SETTINGS.default_api_timeout_ms] * 3]
+    log.events = [lambda: None, lambda: ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert offsets_read(log, 0, 30) == list(range(30))
+    assert log.fetched == [0, 10, 10, 20]
 
 
 def test_other_errors_fail() -> None:

@@ -71,7 +71,7 @@ def decoded(
     transactions = None
     if read_committed:
         transactions = AbortedTransactions()
-        transactions.add(Aborted(first, producer_id) for producer_id, first, _ in aborted)
+        transactions.replace(Aborted(first, producer_id) for producer_id, first, _ in aborted)
     builder = RowBuilder("t", 3, None, True, options.pop("max_batch_rows", 1000))
     decoder = Decoder(builder, start, end, aborted=transactions, **options)
     rows = []

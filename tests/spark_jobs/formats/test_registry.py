@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.formats.registry import newest_schema, schema_by_id, with_references
+from gregor.spark_jobs.formats.registry import newest_schema, schema_by_id, with_references, without_password
 from tests.spark_jobs.formats.fake_registry import fake_registry
 
 
@@ -41,6 +41,16 @@ def test_user_and_password_of_the_url_are_sent_and_never_shown() -> None:
         with pytest.raises(JobError, match="refuses the subject s: HTTP 401 as the test demands") as raised:
             newest_schema(url, "s")
         assert "cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("password", ["", "se%40cret", "s@cret", "s@/cr@t", "s/cret", "s//cret", "s?cret#"])
+def test_no_part_of_a_password_is_shown(password: str) -> None:
+    assert without_password(f"http://user:{password}@registry:8081/path") == "http://registry:8081/path"
+    assert without_password(f"user:{password}@registry:8081") == "registry:8081"
+
+
+def test_an_url_without_a_password_is_shown_as_it_is() -> None:
+    assert without_password("http://registry:8081/path") == "http://registry:8081/path"
 
 
 def test_an_unknown_id_and_an_unreachable_registry_are_errors_of_the_job() -> None:

@@ -56,6 +56,8 @@ class Fault(Enum):
     KILLED_AFTER = auto()
     REQUEST_LOST = auto()
     RESPONSE_LOST = auto()
+    THROTTLED = auto()
+    """By a quota: of no effect unless the request is a fetch."""
 
 
 @dataclass
@@ -178,6 +180,8 @@ class FakeBroker:
             raise Killed
         if fault is Fault.REQUEST_LOST:
             raise KafkaFailure(ErrorCode.NETWORK_EXCEPTION, "the request is lost")
+        if fault is Fault.THROTTLED and isinstance(request, FetchRequest):
+            return FetchResponse(throttle_time_ms=200)
         response = getattr(self, f"_{type(request).__name__}")(request)
         if fault is Fault.KILLED_AFTER:
             raise Killed

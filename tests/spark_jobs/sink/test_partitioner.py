@@ -5,8 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gregor.protocol.records.batch import Record, RecordBatch
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.sink.batches import Collector
+from gregor.spark_jobs.sink.identity import ProducerIdentity
+from gregor.spark_jobs.sink.options import SinkOptions
 from gregor.spark_jobs.sink.partitioner import STICKY_ROWS, Partitioner, hashes_of, murmur2, partition_for_key
+from gregor.spark_jobs.sink.tasks import append_rows
 
 
 @pytest.mark.parametrize(
@@ -75,3 +81,32 @@ def test_option_replaces_the_topic_of_the_rows() -> None:
     assert (columns.topics.to_pylist(), columns.keys.to_pylist()) == (["t", "t"], [None, None])
     with pytest.raises(JobError, match="the topic x does not exist; create it: gregor topics --create --topic x"):
         Partitioner({"t": 1}, None, 0).columns(rows(topic=pa.array(["x"]), value=pa.array([b"v"], pa.binary())))
+
+
+@pytest.mark.parametrize("with_headers", [False, True])
+def test_rows_with_large_types_are_the_records_of_the_usual_ones(with_headers: bool) -> None:
+    """Spark sends them with spark.sql.execution.arrow.useLargeVarTypes."""
+    names = [None, b"", *(b"k%d" % number for number in range(20))]
+
+    def produced(text: pa.DataType, octets: pa.DataType) -> dict[TopicPartition, list[Record]]:
+        columns = {
+            "topic": pa.array(["t", "u"] * 11, text),
+            "key": pa.array(names, octets),
+            "value": pa.array(names[::-1], octets),
+        }
+        if with_headers:
+            header = pa.list_(pa.struct([("key", text), ("value", octets)]))
+            columns["headers"] = pa.array([[{"key": "h", "value": b"x"}]] * 22, header)
+        collector = Collector(SinkOptions.from_options({"kafka.bootstrap.servers": "b:9092"}), now_ms=lambda: 0)
+        for offset in (0, 5):  # a slice has its buffers before it
+            append_rows(collector, Partitioner({"t": 5, "u": 7}, None, 0).columns(rows(**columns).slice(offset)))
+        collector.flush()
+        found = {}
+        for batch in collector.closed():
+            batch.seal(ProducerIdentity(1, 0), 0, 0)
+            found[batch.partition] = list(RecordBatch(bytes(batch.data)).records())
+        return found
+
+    usual = produced(pa.string(), pa.binary())
+    assert len(usual) > 5
+    assert produced(pa.large_string(), pa.large_binary()) == usual

@@ -167,6 +167,20 @@ def test_a_first_batch_that_is_repeated_begins_where_it_began() -> None:
     assert pieces(again.plan(end, following)) == [("t", 0, 8, 20), ("t", 1, 0, 4)]
 
 
+def test_a_later_batch_whose_end_was_requested_first_begins_where_the_one_before_ended() -> None:
+    """Before Spark 4.2 the trigger available-now requests the end before it names the position of the query."""
+    brokers = brokers_with(5)
+    stream = stream_on(brokers, startingOffsets="earliest")
+    committed = StreamOffset.from_json(stream.latest(stream.initial()).to_json())
+    brokers.topics["t"].partitions[0].latest = 8
+    again = stream_on(brokers, startingOffsets="earliest")
+    end = StreamOffset.from_json(again.latest(again.initial()).to_json())
+    assert again.plan(committed, committed) == []
+    assert pieces(again.plan(committed, end)) == [("t", 0, 5, 8)]
+    restarted = stream_on(brokers, startingOffsets="earliest")
+    assert pieces(restarted.plan(committed, end)) == [("t", 0, 5, 8)]
+
+
 def test_an_end_without_new_records_is_the_text_of_the_start() -> None:
     """Spark begins a batch for each other text."""
     brokers = brokers_with(5)

@@ -90,6 +90,8 @@ class Broker:
         self.start_offset = start_offset
         self.end_offset = start_offset + len(records)
         self.error = ErrorCode.NONE
+        self.throttled = 0
+        """The fetches that a quota leaves without records."""
         self.offsets: list[int] = []
         self.client = FakeClient(
             {MetadataRequest: self._metadata, ListOffsetsRequest: self._start, FetchRequest: self._fetch}
@@ -109,6 +111,9 @@ class Broker:
         wanted = request.topics[0].partitions[0]
         assert (node, wanted.partition) == (LEADER, partition_of("g", PARTITIONS))
         offset = wanted.fetch_offset
+        if self.throttled:
+            self.throttled -= 1
+            return FetchResponse(throttle_time_ms=500)
         self.offsets.append(offset)
         data = FetchResponse.PartitionData(
             error_code=self.error, high_watermark=self.end_offset, log_start_offset=self.start_offset
@@ -137,6 +142,12 @@ def test_log_that_does_not_start_at_zero() -> None:
     broker = Broker([encode("g", value(epoch)) for epoch in (1, 2, 3)], start_offset=10)
     assert epochs(broker) == [1, 2, 3]
     assert broker.offsets == [10, 12]
+
+
+def test_fetch_that_a_quota_leaves_without_records_is_repeated() -> None:
+    broker = Broker([encode("g", value(epoch)) for epoch in (1, 2, 3)])
+    broker.throttled = 2
+    assert epochs(broker) == [1, 2, 3]
 
 
 def test_refusal_of_the_leader() -> None:
