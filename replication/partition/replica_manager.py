@@ -89,6 +89,11 @@ class ReplicaManager:
     def get(self, topic: str, partition: int) -> Partition | None:
         return self.partitions.get((topic, partition))
 
+    def has(self, topic: str, partition: int) -> bool:
+        """Return whether the controller has assigned this partition to this broker since the start. Only then does its
+        log have its topic's settings; until then it has the broker's defaults."""
+        return (topic, partition) in self.partitions
+
     def get_by_id(self, topic_id: Uuid, partition: int) -> Partition | None:
         return self.by_topic_id.get((topic_id, partition))
 
