@@ -310,7 +310,7 @@ MUTANTS = (
     ),
     mutant(
         "settings of a topic do not reach its logs",
-        Edit("broker", "_settings_changed", "partition.log.configure(ANY)", "None"),
+        Edit("replication", "settings_changed", "log.configure(ANY)", "None"),
     ),
     mutant(
         "a throttled follower does not fetch again",
