@@ -123,7 +123,7 @@ MUTANTS = (
     ),
     mutant(
         "a controller writes without looking whether it still is one",
-        Edit("replication", "guarded", "[Check(nodes.CONTROLLER_EPOCH, ANY), *operations]", "[*operations]"),
+        Edit("replication", "_checked", "Check(nodes.CONTROLLER_EPOCH, ANY)", "Check(nodes.CONTROLLER_EPOCH, -1)"),
     ),
     mutant("anybody is elected", Edit("replication", "elect_after_failures", "if unclean: ANY", "if True: ANY")),
     mutant(
