@@ -125,6 +125,10 @@ MUTANTS = (
         "a controller writes without looking whether it still is one",
         Edit("replication", "_checked", "Check(nodes.CONTROLLER_EPOCH, ANY)", "Check(nodes.CONTROLLER_EPOCH, -1)"),
     ),
+    mutant(
+        "a leader that missed a leader epoch keeps its followers' positions",
+        Edit("replication", "become_leader", "not self.is_leader or state.leader_epoch > ANY", "not self.is_leader"),
+    ),
     mutant("anybody is elected", Edit("replication", "elect_after_failures", "if unclean: ANY", "if True: ANY")),
     mutant(
         "the epoch stays at an election", Edit("replication", "_next", "state.leader_epoch + 1", "state.leader_epoch")
