@@ -155,6 +155,7 @@ class Node:
             self.store,
             self.local,
             self.replicas,
+            self.image,
             cast("Any", self),
             registration=self._registration,
             session_timeout_ms=config["zookeeper.session.timeout.ms"],

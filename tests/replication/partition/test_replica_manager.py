@@ -108,6 +108,15 @@ def test_roles_are_taken_and_told_once(subject: Subject) -> None:
     assert (first.is_leader, second.is_leader) == (False, True)
 
 
+def test_a_leader_that_missed_an_epoch_leads_anew(subject: Subject) -> None:
+    subject.lead(0, epoch=0)
+    subject.lead(0, epoch=1)
+    assert subject.leadership == [([0], [])]
+    # Another broker may have led in epoch 2.
+    subject.lead(0, epoch=3)
+    assert subject.leadership == [([0], []), ([0], [])]
+
+
 def test_deleted_partitions_are_freed_without_a_collection(subject: Subject) -> None:
     def lead_follow_and_delete() -> None:
         verdicts: list[ErrorCode] = []
