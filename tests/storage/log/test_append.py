@@ -352,6 +352,25 @@ def test_failed_write_of_the_epoch_file_appends_nothing() -> None:
     assert open_log(files).epochs.entries() == [(3, 0)]
 
 
+@pytest.mark.parametrize("operation", ["write", "write_atomically"])
+def test_a_follower_notes_no_epoch_of_a_batch_that_it_could_not_write(operation: str) -> None:
+    """With the later epoch noted, the one before it would begin again where its batches are written at last."""
+    files = MemoryFiles()
+    log = open_log(files)
+    if operation == "write":  # the file of epochs is there: an append leaves a change of it to the next flush
+        log.append_as_follower(leaders_batches(5, epoch=3), NOW_MS)
+    before = log.log_end_offset, log.epochs.entries()
+    data = leaders_batches(2, first_offset=10, epoch=3) + leaders_batches(2, first_offset=20, epoch=4)
+    files.fail(operation, error=OSError(errno.ENOMEM, "Cannot allocate memory"))
+    with pytest.raises(KafkaError) as raised:
+        log.append_as_follower(data, NOW_MS)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.log_end_offset, log.epochs.entries(), log.offline) == (*before, False)
+    log.append_as_follower(data, NOW_MS)
+    assert log.epochs.entries() == [(3, 0 if operation == "write" else 10), (4, 20)]
+    assert read_offsets(log, 10) == [*range(10, 14), *range(20, 24)]
+
+
 @pytest.mark.parametrize("time_type", ["CreateTime", "LogAppendTime"])
 def test_batch_that_was_not_written_can_be_tried_again(time_type: str) -> None:
     files = MemoryFiles()
