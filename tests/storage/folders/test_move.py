@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.records.control import EndTransaction
 from gregor.storage.folders.manager import LogManager
@@ -322,3 +323,36 @@ def test_transactions_move_with_their_log() -> None:
     append_marker(moved, EndTransaction(7, 0, 3, commit=False))
     moved.offsets.restore_high_watermark(moved.log_end_offset)
     assert aborted_entries(moved)[-1] == AbortedTransaction(7, 12, 13, 14)
+
+
+def moved_log(manager: LogManager) -> Log:
+    move = manager.moves.begin(("t", 0), manager.folders[1])  # type: ignore[arg-type]
+    copied(move)
+    return manager.finish_move(move)[0]
+
+
+def test_a_batch_that_is_sent_again_after_a_start_and_a_move_is_found_in_the_log() -> None:
+    files = MemoryFiles()
+    manager = loaded(files)
+    log = manager.get_or_create("t", 0, ZERO_UUID, log_config())
+    for sequence in range(5):
+        log.append_as_leader(sequenced(7, 0, sequence), 0, NOW_MS)
+    manager.close_all()
+    moved = moved_log(loaded(files))  # whose snapshot knows the last batch only
+    info = moved.append_as_leader(sequenced(7, 0, 2), 0, NOW_MS)
+    assert (info.first_offset, info.duplicate) == (2, True)
+
+
+def test_a_move_keeps_what_a_new_leader_waits_for() -> None:
+    manager = loaded(MemoryFiles())
+    log = manager.get_or_create("t", 0, ZERO_UUID, log_config())
+    log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
+    log.producers.begin_to_lead(NOW_MS, knows_all=True)
+    log.producers.await_sequence(8, 0, 0)
+    moved = moved_log(manager)
+    for producer_id, sequence in ((8, 1), (7, 2), (9, 1)):  # after a refusal here; after others by the leader before
+        with pytest.raises(KafkaError) as raised:
+            moved.append_as_leader(sequenced(producer_id, 0, sequence), 0, NOW_MS)
+        assert raised.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    for sequence in (0, 1):
+        moved.append_as_leader(sequenced(8, 0, sequence), 0, NOW_MS)
