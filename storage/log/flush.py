@@ -36,6 +36,7 @@ class FlushPlan:
     __slots__ = (
         "_files",
         "_held",
+        "active_base_offset",
         "directory",
         "done",
         "error",
@@ -53,6 +54,7 @@ class FlushPlan:
         paths: list[str],
         directory: str | None,
         offset: int,
+        active_base_offset: int,
         generation: int,
         planned_ms: int,
         rewritten: Sequence[tuple[Segment, int]] = (),
@@ -75,6 +77,8 @@ class FlushPlan:
         self.directory = directory
         """Named when files were created, renamed or deleted in it."""
         self.offset = offset
+        self.active_base_offset = active_base_offset
+        """Of the active segment when the flush was planned."""
         self.generation = generation
         """Of the content of the log: a truncation in between makes the plan void."""
         self.planned_ms = planned_ms
@@ -243,6 +247,7 @@ class Flusher:
                 paths,
                 segments.directory if segments.names_changed or paths else None,
                 max(target, offsets.recovery_point),
+                segments.active.base_offset,
                 segments.generation,
                 now_ms,
                 rewritten,
@@ -298,10 +303,17 @@ class Flusher:
             return
         self.last_flush_ms = max(self.last_flush_ms, plan.planned_ms)
         self.is_truncated = False
-        offsets.synced_below(plan.offset)
+        offsets.synced_below(plan.offset - self._was_rolled_at_end(plan))
         if offsets.recovery_point >= offsets.log_end_offset:
             health.rewritten()
         self._set_flushes_soon()
+
+    def _was_rolled_at_end(self, plan: FlushPlan) -> bool:
+        """Return whether a segment that begins where the plan ended was rolled during its run. Then the time index of
+        the segment before it has got its last entry since, which a later flush must sync."""
+        segments = self._segments
+        rolled = segments.active.base_offset != plan.active_base_offset
+        return rolled and plan.active_base_offset < plan.offset and plan.offset in segments.bases
 
     def _truncate_rewritten(self, plan: FlushPlan) -> None:
         """Truncate the rewritten segments again: the run may have written behind the end that a truncation has set
