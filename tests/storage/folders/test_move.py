@@ -16,7 +16,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.records.control import EndTransaction
 from gregor.storage.folders.manager import LogManager
-from gregor.storage.folders.move import LogMove
+from gregor.storage.folders.move import LAST_BYTES, LogMove
 from gregor.storage.folders.move_progress import CopiedSegment, format_progress, parse_progress
 from gregor.storage.log.log import Log
 from gregor.storage.producers.transaction_checks import check_verified
@@ -85,6 +85,28 @@ def test_a_swap_that_is_tried_again_copies_nothing_twice(monkeypatch: pytest.Mon
     assert len(entries) == 14
     assert entries == sorted(set(entries))
     assert read_offsets(moved, 0) == list(range(15))
+
+
+@pytest.mark.parametrize("more", [0, LAST_BYTES])
+def test_a_swap_that_is_tried_again_with_room_copies_nothing_twice(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entries that came from memory are in the source's files by then. With many more bytes a plan copies them."""
+    files = MemoryFiles()
+    manager, move = begun(files)
+    copied(move)
+    with monkeypatch.context() as full:
+        full.setattr(SparseIndex, "write_pending", lambda index: None)
+        for number in range(1, 6):
+            move.log.append_as_leader(batch(1, timestamp_ms=NOW_MS + number), 0, NOW_MS)
+        files.fail("rename", error=OSError(errno.ENOSPC, "no room for a longer name", move.log.directory))
+        with pytest.raises(OSError, match="longer name"):
+            manager.finish_move(move)
+    if more:
+        move.log.append_as_leader(batch(1, timestamp_ms=NOW_MS, size=more), 0, NOW_MS)
+        copied(move)
+    moved, old = manager.finish_move(move)
+    for suffix in ("log", "index", "timeindex"):
+        copy, original = (files.read_bytes(f"{path}/{0:020d}.{suffix}") for path in (moved.directory, old))
+        assert copy == original
 
 
 def test_both_logs_of_a_move_are_freed_without_a_collection() -> None:
