@@ -404,11 +404,13 @@ class Appender:
         entry: ProducerEntry | None = None,
         lost_sequence: int = -1,
     ) -> NoReturn:
-        """Undo a write that has failed half way, of a batch of this producer with this first sequence."""
+        """Undo a write that has failed half way, of a batch of this producer with this first sequence. Where nothing
+        was written, nothing is undone: without a descriptor for the write there is none for a truncation either."""
         if entry is not None:
             entry.lose(lost_sequence)
         try:
-            segment.truncate_to(position, self._offsets.log_end_offset)
+            if segment.log.size_bytes() != position:
+                segment.truncate_to(position, self._offsets.log_end_offset)
         except OSError as second:
             self._health.take_offline(second)
             self._health.fail(second, "cannot undo a failed append")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.fs.disk_errors import NOT_OPENED, is_full
 from gregor.storage.log.state import NEVER
 
 if TYPE_CHECKING:
@@ -284,10 +284,12 @@ class Flusher:
     def flushed(self, plan: FlushPlan) -> None:
         """Release a plan after its run, and move the recovery point. If a sync failed, the content of the disk is
         unknown: KAFKA_STORAGE_ERROR is raised, and the log goes offline. Where there was no room the log is only
-        `distrusted`, until a later plan has written everything again."""
+        `distrusted`, until a later plan has written everything again; where there were no descriptors a later plan
+        syncs everything."""
         offsets, segments, health = self._offsets, self._segments, self._health
         plan.release()
-        if plan.error is not None and not is_full(plan.error):
+        not_opened = plan.error is not None and plan.error.errno in NOT_OPENED
+        if plan.error is not None and not not_opened and not is_full(plan.error):
             health.take_offline(plan.error)
             health.fail(plan.error, "cannot sync")
         if not plan.done or plan.generation != segments.generation:
@@ -297,7 +299,8 @@ class Flusher:
             self._producers.sync_failed([path for path in plan.paths if path != self._epochs.path])
             self._truncate_rewritten(plan)
             if plan.error is not None:
-                health.distrust()
+                if not not_opened:
+                    health.distrust()
                 self._set_flushes_soon()
                 health.fail(plan.error, "cannot sync")
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from functools import partial
 
 import pytest
 
@@ -361,7 +362,7 @@ def test_a_follower_notes_no_epoch_of_a_batch_that_it_could_not_write(operation:
         log.append_as_follower(leaders_batches(5, epoch=3), NOW_MS)
     before = log.log_end_offset, log.epochs.entries()
     data = leaders_batches(2, first_offset=10, epoch=3) + leaders_batches(2, first_offset=20, epoch=4)
-    files.fail(operation, error=OSError(errno.ENOMEM, "Cannot allocate memory"))
+    files.fail(operation, error=OSError(errno.EIO, "Input/output error"))
     with pytest.raises(KafkaError) as raised:
         log.append_as_follower(data, NOW_MS)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -382,6 +383,27 @@ def test_batch_that_was_not_written_can_be_tried_again(time_type: str) -> None:
         log.append_as_leader(sent, 0, NOW_MS)
     sent[:8] = bytes(8)  # the offset it would have got
     assert log.append_as_leader(sent, 0, NOW_MS + 5).first_offset == 1
+
+
+@pytest.mark.parametrize("as_follower", [False, True])
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_write_that_could_not_begin_needs_no_truncation(count: int, as_follower: bool) -> None:
+    """Without a descriptor for the one there is none for the other."""
+    files = MemoryFiles()
+    log = open_log(files)
+    log.assign_epoch(0, 0)
+    for _ in range(count):
+        log.append_as_leader(batch(), 0, NOW_MS)
+    before = state_of(log)
+    append = log.append_as_follower if as_follower else partial(log.append_as_leader, leader_epoch=0)
+    for operation in ("write", "read", "truncate"):
+        files.fail(operation, error=OSError(errno.EMFILE, "Too many open files"))
+    with pytest.raises(KafkaError, match="Too many open files"):
+        append(leaders_batches(1, first_offset=count) if as_follower else batch(), now_ms=NOW_MS)
+    assert (state_of(log), log.offline) == (before, False)
+    files.clear_faults()
+    log.append_as_leader(batch(), 0, NOW_MS)
+    assert read_offsets(log, 0) == list(range(count + 1))
 
 
 def test_log_that_cannot_undo_a_write_goes_offline() -> None:
