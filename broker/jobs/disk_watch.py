@@ -94,7 +94,7 @@ class DiskWatch:
             return
         if is_full(error) and (log is None or not log.offline):
             self.full(folder, error.strerror or str(error))
-        elif error.errno in OF_THE_PROCESS:
+        elif error.errno in OF_THE_PROCESS and (log is None or not log.offline):
             logger.error("%s: %s", folder.path if log is None else log.directory, error)
         elif error.errno in BROKEN:
             self._fail_folder(folder, error)
