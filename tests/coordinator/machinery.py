@@ -28,7 +28,7 @@ class SkippingLoop(asyncio.SelectorEventLoop):
         return self.now_s
 
 
-class _SkippingSelector(selectors.SelectSelector):
+class _SkippingSelector(selectors.EpollSelector):
     def __init__(self, loop: SkippingLoop) -> None:
         super().__init__()
         self._loop = loop
