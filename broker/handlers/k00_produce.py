@@ -79,6 +79,7 @@ PASSING = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
 """Errors that are temporary: the same batch may be appended when the client sends it again."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, NoReturn
 from zlib import crc32
 
 import pytest
 
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FindCoordinatorRequest, ProduceRequest
 from gregor.protocol.records.batch import RecordBatch, iter_batches
+from gregor.replication.partition.partition import Partition
 from tests.broker.harness import (
     Harness,
     Wire,
@@ -315,6 +316,29 @@ def test_idempotence(harness: Harness, topic: str) -> None:
     # A batch of long ago: its offset is not known any more, and clients treat this error as a success.
     assert send(0, epoch=1) == (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)
     assert len(harness.records(topic)) == 34
+
+
+@pytest.mark.parametrize("epoch", [0, 1], ids=["new producer", "new epoch"])
+def test_no_later_batch_overtakes_one_that_could_not_be_written(
+    harness: Harness, topic: str, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic(topic)
+
+    def send(sequence: int, epoch: int) -> ErrorCode:
+        records = batch(b"x", producer_id=7, producer_epoch=epoch, base_sequence=sequence)
+        return ErrorCode(one_partition(harness.ask(produce_request(topic, records), 12)).error_code)
+
+    if epoch:
+        assert send(0, epoch=0) == ErrorCode.NONE
+
+    def fail(*_: Any) -> NoReturn:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Partition, "append", fail)
+        assert send(0, epoch) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [send(sequence, epoch) for sequence in (1, 2)] == [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
+    assert [send(sequence, epoch) for sequence in (0, 1, 2)] == [ErrorCode.NONE] * 3
 
 
 def test_compacted_topics_want_keys(harness: Harness, topic: str) -> None:
