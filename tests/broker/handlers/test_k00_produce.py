@@ -394,14 +394,18 @@ def test_a_deleted_topic_is_unknown_on_a_route_that_was_learnt(harness: Harness,
 
 
 @pytest.mark.parametrize("version", BATCH_VERSIONS)
-def test_a_partition_led_elsewhere(harness: Harness, topic: str, version: int) -> None:
+def test_a_partition_led_elsewhere(harness: Harness, topic: str, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     topic_id = harness.create_topic(topic)
     harness.hand_over(topic)
+    nodes = harness.broker.metadata.brokers
+    monkeypatch.setattr(harness.broker.metadata, "brokers", {**nodes, 5: nodes[0]._replace(id=5)})
     response = harness.ask(produce_request(topic_id if version >= 13 else topic, batch(b"x")), version)
     answer = one_partition(response)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert (answer.current_leader.leader_epoch >= 0) == (version >= 10)
-    assert bool(response.node_endpoints) == (version >= 10)
+    # The replica knows the new leader before the metadata of the cluster do.
+    leader = answer.current_leader
+    assert (leader.leader_id, leader.leader_epoch) == ((5, 1) if version >= 10 else (-1, -1))
+    assert [node.node_id for node in response.node_endpoints] == ([5] if version >= 10 else [])
 
 
 def test_acks_all_waits_for_the_followers_or_times_out(harness: Harness, topic: str) -> None:
