@@ -333,6 +333,15 @@ def test_topics_of_members_are_hidden(world: Harness) -> None:
     broker.authorizer = None
 
 
+def test_each_mention_of_a_group_shows_its_own_topics(world: Harness) -> None:
+    make = m.OffsetFetchRequest
+    mentions = [[make.OffsetFetchRequestTopics(name=name, partition_indexes=[0])] for name in (OTHER, MINE)]
+    groups = [make.OffsetFetchRequestGroup(group_id=GROUPS[0], topics=topics) for topics in (*mentions, None)]
+    answer = asked_for(world, make(groups=groups), 9, DenyingAuthorizer(lambda check: check[2] != OTHER))
+    shown = [[(topic.name, topic.partitions[0].error_code) for topic in group.topics] for group in answer.groups]
+    assert shown == [[(OTHER, TOPIC_DENIED)], [(MINE, 0)], [(MINE, 0)]]
+
+
 # ---- outcomes of handlers ----------------------------------------------------------------------------------------
 
 
