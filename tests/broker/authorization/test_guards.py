@@ -262,6 +262,19 @@ def test_records_of_a_session_follow_the_rules_and_its_client(world: Harness) ->
     assert [part.error_code for topic in answer.responses for part in topic.partitions] == [TOPIC_DENIED]
 
 
+def test_a_fetch_waits_beside_a_topic_that_the_client_may_not_read(world: Harness) -> None:
+    request = fetch([(OTHER, ZERO_UUID), (MINE, ZERO_UUID)])
+    for max_wait_ms, waits in ((50, True), (0, False)):
+        begin = world.loop.time()
+        waiting = request.replaced(max_wait_ms=max_wait_ms, min_bytes=10**6)
+        answer = asked_for(world, waiting, 11, DenyingAuthorizer(lambda check: check[2] == MINE))
+        assert (world.loop.time() - begin >= 0.04) is waits
+        assert {topic.topic: topic.partitions[0].error_code for topic in answer.responses} == {
+            OTHER: TOPIC_DENIED,
+            MINE: 0,
+        }
+
+
 def test_a_refused_description_of_credentials_has_a_result_for_each_user(world: Harness) -> None:
     name = m.DescribeUserScramCredentialsRequest.UserName
     request = m.DescribeUserScramCredentialsRequest(users=[name(name="anna"), name(name="bob")])

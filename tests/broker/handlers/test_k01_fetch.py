@@ -229,6 +229,40 @@ def test_a_long_poll_waits_for_enough_bytes_over_all_partitions(harness: Harness
     assert [len(bytes_of(found[topic, partition])) for partition in (0, 1)] == [2 * size, size]
 
 
+def test_a_long_poll_waits_beside_partitions_that_are_unknown(harness: Harness, topic: str) -> None:
+    """As in Apache Kafka: a consumer would fetch without a pause until it learns that a topic was deleted."""
+    topic_id = harness.create_topic(topic)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for version in (12, 13):
+        name = topic_id if version >= 13 else topic
+        absent = (b"\x07" * 16, 0) if version >= 13 else (topic, 9)
+        end = harness.fetch(topic, 0).high_watermark
+        poll = harness.begin(fetch_request([(*absent, 0), (name, 0, end)], max_wait_ms=10_000), version)
+        assert not poll.done()
+        harness.produce(topic, b"news")
+        found = partitions_of(harness.run(poll))
+        assert found[absent].error_code == (ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else unknown)
+        assert len(records_of(found[name, 0])) == 1
+    # Without any other it does not wait, nor beside an error of the read.
+    beside: list[tuple[str | bytes, int, int]] = [(topic, 0, 50)]
+    for others in ([], beside):
+        poll = harness.begin(fetch_request([(topic, 9, 0), *others], max_wait_ms=10_000), 12)
+        assert poll.done() and partitions_of(poll.result())[topic, 9].error_code == unknown
+
+
+def test_a_long_poll_ends_when_another_of_its_topics_is_deleted(harness: Harness, topic: str) -> None:
+    names = [topic + suffix for suffix in ("-kept", "-deleted")]
+    for name in names:
+        harness.create_topic(name)
+    wanted = [(name, 0, 0) for name in (*names, topic)]
+    poll = harness.begin(fetch_request([*wanted], max_wait_ms=10_000), 12)
+    assert not poll.done()
+    begin = harness.loop.time()
+    harness.ask(DeleteTopicsRequest(topic_names=[names[1]], timeout_ms=30_000), 5)
+    assert partitions_of(harness.run(poll))[names[1], 0].error_code
+    assert harness.loop.time() - begin < 9
+
+
 def test_a_long_poll_ends_with_what_there_is(harness: Harness, topic: str) -> None:
     harness.create_topic(topic)
     harness.produce(topic, b"little")
