@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.records.control import EndTransaction
 from gregor.storage.folders.manager import LogManager
@@ -322,3 +323,18 @@ def test_transactions_move_with_their_log() -> None:
     append_marker(moved, EndTransaction(7, 0, 3, commit=False))
     moved.offsets.restore_high_watermark(moved.log_end_offset)
     assert aborted_entries(moved)[-1] == AbortedTransaction(7, 12, 13, 14)
+
+
+def test_what_was_refused_is_awaited_in_the_copy_too() -> None:
+    manager, move = begun(MemoryFiles(), 0)
+    move.log.producers.begin_to_lead(NOW_MS - 10, knows_all=True)
+    move.log.producers.await_sequence(7, 0, 0)
+    copied(move)
+    moved, _ = manager.finish_move(move)
+    assert (moved.producers.led_since_ms, moved.producers.knows_all) == (NOW_MS - 10, True)
+    moved.producers.led_since_ms = None
+    with pytest.raises(KafkaError) as raised:
+        moved.append_as_leader(sequenced(7, 0, 1), 0, NOW_MS)
+    assert raised.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    for sequence in (0, 1):
+        moved.append_as_leader(sequenced(7, 0, sequence), 0, NOW_MS)
