@@ -6,20 +6,31 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gregor.protocol.errors import ErrorCode
+from gregor.replication.partition.partition import NO_LEADER
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call, MetadataContext
+    from gregor.broker.context import Call, DataContext, MetadataContext
 
 LeaderT = TypeVar("LeaderT")
 NodeT = TypeVar("NodeT")
 
 
-def current_leader(broker: MetadataContext, topic: str, index: int, make: type[LeaderT]) -> LeaderT:
-    """Return the partition's leader and leader epoch as far as this broker knows them, else -1."""
+def current_leader(broker: DataContext, topic: str, index: int, make: type[LeaderT]) -> LeaderT:
+    """Return the partition's leader and leader epoch as far as this broker knows them, else -1.
+
+    A new leader is known to the replica first, as the controller sends LeaderAndIsr before UpdateMetadata.
+    """
     state = broker.metadata.partition(topic, index)
-    if state is None:
-        return make()
-    fields: dict[str, Any] = {"leader_id": state.leader, "leader_epoch": state.leader_epoch}
+    replica = broker.replicas.get(topic, index)
+    fields: dict[str, Any] = {}
+    if (
+        replica is not None
+        and replica.leader_id != NO_LEADER
+        and (state is None or replica.leader_epoch > state.leader_epoch)
+    ):
+        fields = {"leader_id": replica.leader_id, "leader_epoch": replica.leader_epoch}
+    elif state is not None:
+        fields = {"leader_id": state.leader, "leader_epoch": state.leader_epoch}
     return make(**fields)
 
 

@@ -40,14 +40,12 @@ MAX_RESPONSE_BYTES = 2**32
 RESPONSE_BYTES, PARTITION_BYTES = 32, 48
 """Approximate sizes of a response and of a partition in it, without records; the encoder alone knows the exact ones."""
 
-_BEFORE_THE_READ = frozenset(
-    [
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-    ]
+_NOT_READ = frozenset(
+    [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 )
+"""Errors of partitions that Kafka leaves out of its read: a fetch waits for the records of the other ones."""
+
+_BEFORE_THE_READ = _NOT_READ | {ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
 """Errors beside which Kafka sends an empty list of aborted transactions; beside the others, which its read of the log
 raises, it sends null. Either way clients ignore the list."""
 
@@ -79,6 +77,7 @@ class FetchRead(RepeatedRead):
         "_follower",
         "_leader_only",
         "_max_bytes",
+        "_max_not_read",
         "_meters",
         "_min_bytes",
         "_rack",
@@ -111,6 +110,8 @@ class FetchRead(RepeatedRead):
         self._leader_only = call.version < RACKS_FROM or self._follower >= 0
         self._rack = request.rack_id if broker.sends_to_racks and not self._leader_only else ""
         self._racks: dict[int, str | None] = {}
+        self._max_not_read = len(context.partitions) - 1
+        """When more partitions have an error of _NOT_READ the fetch ends: all have one, or one that was read before."""
         self._read_bytes = 0
         """The size of the records of the last `collect`."""
         self._rights: ReadRights | None = None
@@ -134,7 +135,7 @@ class FetchRead(RepeatedRead):
             self._rights = self._call.connection.known.rights_under(authorizer)
         self.missing = []
         left = self._max_bytes
-        total = 0
+        total = not_read = 0
         self.satisfied = not self._context.partitions
         for wanted in self._context.partitions:
             try:
@@ -150,8 +151,14 @@ class FetchRead(RepeatedRead):
                 aborted: list[FetchResponse.AbortedTransaction] | None
                 aborted = [] if error.code in _BEFORE_THE_READ else None
                 data = refused_partition(wanted.index, self._known_to_client(error.code), aborted)
-                self.satisfied = True
+                if error.code in _NOT_READ:
+                    not_read += 1
+                else:
+                    self.satisfied = True
             self._found.append((wanted, data))
+        if not_read > self._max_not_read:
+            self.satisfied = True
+        self._max_not_read = not_read
         self._read_bytes = total
         if total >= self._min_bytes:
             self.satisfied = True

@@ -79,6 +79,7 @@ PASSING = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
 """Errors that are temporary: the same batch may be appended when the client sends it again."""
@@ -294,9 +295,7 @@ class _Appends:
                 raise KafkaError(self._refusal, _REFUSALS[self._refusal])
             return self._append_or_postpone(topic, data, answers, position)
         except KafkaError as error:
-            if error.code in PASSING and not isinstance(error, Unverified):
-                self._note_refused(topic, data)
-            return self._refused(topic, data.index, error)
+            return self._refused(topic, data.index, data.records, error)
 
     def _append_or_postpone(self, topic: _Topic, data: _Part, answers: list[_PartAnswer], position: int) -> _PartAnswer:
         broker, version, index = self._broker, self._call.version, data.index
@@ -361,14 +360,13 @@ class _Appends:
         self._postponed.append((topic, slot, partition, bytes(records), is_message_set))
         return _PartAnswer(index=index, base_offset=-1)
 
-    def _note_refused(self, topic: _Topic, data: _Part) -> None:
-        records = data.records
+    def _note_refused(self, topic: _Topic, index: int, records: bytes | bytearray | memoryview | None) -> None:
         if not records or len(records) < RECORD_BATCH_OVERHEAD or records[MAGIC_AT] != 2:
             return
         producer_id, epoch, sequence = PRODUCER_FIELDS.unpack_from(records, PRODUCER_ID_AT)
         name = topic.name or self._broker.metadata.topic_name(topic.topic_id)
         if producer_id >= 0 and name:
-            self._broker.replicas.note_refused((name, data.index), producer_id, epoch, sequence)
+            self._broker.replicas.note_refused((name, index), producer_id, epoch, sequence)
 
     def _append(self, partition: Partition, index: int, records: bytes | bytearray | memoryview) -> _PartAnswer:
         broker, acks = self._broker, self._request.acks
@@ -438,11 +436,15 @@ class _Appends:
                 batch = await background.run_steps(work)
                 answers[position] = self._append(partition, index, batch)
         except KafkaError as error:
-            answers[position] = self._refused(topic, index, error)
+            answers[position] = self._refused(topic, index, records, error)
 
-    def _refused(self, topic: _Topic, index: int, error: KafkaError) -> _PartAnswer:
-        """Count the refusal of a partition's records, and return the answer."""
+    def _refused(
+        self, topic: _Topic, index: int, records: bytes | bytearray | memoryview | None, error: KafkaError
+    ) -> _PartAnswer:
+        """Count and note the refusal of a partition's records, and return the answer."""
         self._failed = True
+        if error.code in PASSING and not isinstance(error, Unverified):
+            self._note_refused(topic, index, records)
         self._broker.replicas.traffic.repeats.refused(self._call.client_id, error.code)
         if error.code not in _EXPECTED:
             partition = self._broker.partition_of(topic.name, topic.topic_id, index)

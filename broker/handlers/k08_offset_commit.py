@@ -144,7 +144,14 @@ async def _commit(broker: GroupContext, request: OffsetCommitRequest, call: Call
     else:
         response = await broker.groups.offset_commit(request, call.version)
     answers = [_identified(broker, answered) for answered in response.topics]
-    return response.replaced(topics=[*answers, *refused])
+    by_name = {answered.name: answered for answered in answers}
+    for one in refused:
+        answered = by_name.get(one.name)
+        if answered is not None:
+            answered.partitions.extend(one.partitions)
+        else:
+            answers.append(one)
+    return response.replaced(topics=answers)
 
 
 def _identified(

@@ -33,19 +33,19 @@ async def offset_fetch(broker: GroupContext, request: OffsetFetchRequest, call: 
     if call.version < TOPIC_IDS_FROM:
         return await broker.groups.offset_fetch(request, call.version)
     turns = broker.gate.turns()
-    unknown = {}
+    unknown = []
     wanted = []
     for group in request.groups:
         await turns.next()
-        named, unknown[group.group_id] = _by_name(broker, group)
+        named, absent = _by_name(broker, group)
+        unknown.append(absent)
         wanted.append(named)
     response = await broker.groups.offset_fetch(request.replaced(groups=wanted), call.version)
     answers = []
-    for answered in response.groups:
+    for answered, absent in zip(response.groups, unknown, strict=True):  # in order: a group may be named twice
         await turns.next()
         if not answered.error_code:
-            topics = [*_identified(broker, answered.topics), *unknown.get(answered.group_id, [])]
-            answered = answered.replaced(topics=topics)
+            answered = answered.replaced(topics=[*_identified(broker, answered.topics), *absent])
         answers.append(answered)
     return response.replaced(groups=answers)
 

@@ -207,10 +207,11 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def note_refused(self, key: TopicPartitionKey, producer_id: int, epoch: int, sequence: int) -> None:
-        """Note a producer's batch that was refused, as this broker does not lead the partition, or too few are in sync.
+        """Note a producer's batch that was refused, as this broker does not lead the partition, too few are in sync, or
+        the batch could not be written.
 
-        Both may change before the producer's next request is handled, which it sent after that batch: the next batch
-        must not be appended before the refused one.
+        All of this may change before the producer's next request is handled, which it sent after that batch: the next
+        batch must not be appended before the refused one.
         """
         partition, now_ms = self.partitions.get(key), self._clock_ms()
         if partition is not None and partition.is_leader and partition.log is not None:

@@ -147,7 +147,7 @@ class Appender:
             or magic != 2
             or attributes not in _USUAL_ATTRIBUTES
             or offset_delta != count - 1
-            or count < 1
+            or not 0 < count <= size_bytes
             or sent_offset
             or size_bytes > self._max_message_bytes
             or max_timestamp - now_ms > self._timestamp_after_max_ms

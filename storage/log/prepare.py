@@ -5,6 +5,8 @@
 - Compacted topics: every record has a key. Bounds on timestamps: every record is within them; -1 is no timestamp.
 - `gregor.deep.validation`: the batch has as many records as its header states, with consecutive offset deltas, and each
   record fills exactly the length that it states.
+- A batch that states more records than it has bytes: it has them, in a few compressed bytes; else its offsets would be
+  those of records that do not exist.
 - The timestamp type is that of the topic: a producer may set the append time bit, with which the time of each record is
   the max timestamp of the batch, but the bit is cleared. Whenever records are read, the max timestamp is corrected.
 
@@ -142,7 +144,10 @@ class _Work:
         if config.compression_type != "producer" and not (is_control and not self._codec):
             self._target, self._level = _target_codec(config)
         self._scans = from_client and bool(
-            config.compact or config.gregor_deep_validation or attributes & APPEND_TIME_BIT
+            config.compact
+            or config.gregor_deep_validation
+            or attributes & APPEND_TIME_BIT
+            or header.record_count > len(view)
         )
         if config.message_timestamp_type == "CreateTime" and not is_control:
             before_max_ms = config.message_timestamp_before_max_ms

@@ -109,25 +109,29 @@ def offset_fetch(broker: GuardContext, request: OffsetFetchRequest, call: Call, 
     if refused and not allowed:
         return OffsetFetchResponse(groups=answers)
     groups = []
-    refused_topics: dict[str, list[OffsetFetchResponse.OffsetFetchResponseTopics]] = {}
-    all_topics = set()
+    refused_topics: list[list[OffsetFetchResponse.OffsetFetchResponseTopics] | None] = []
+    """Of each group; None: the request is about all of its topics."""
     for group in allowed:
         if group.topics is None:
-            all_topics.add(group.group_id)
             groups.append(group)
+            refused_topics.append(None)
             continue
         topics, hidden = _visible(broker, call, group.topics)
         groups.append(group.replaced(topics=topics) if hidden else group)
-        refused_topics[group.group_id] = [_refused_topic(topic) for topic in hidden]
+        refused_topics.append([_refused_topic(topic) for topic in hidden])
 
-    def completed(group: OffsetFetchResponse.OffsetFetchResponseGroup) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    def completed(
+        group: OffsetFetchResponse.OffsetFetchResponseGroup,
+        refused_of_it: list[OffsetFetchResponse.OffsetFetchResponseTopics] | None,
+    ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
         if group.error_code:
             return group
-        shown = _visible(broker, call, group.topics)[0] if group.group_id in all_topics else group.topics
-        return group.replaced(topics=[*shown, *refused_topics.get(group.group_id, ())])
+        if refused_of_it is None:
+            return group.replaced(topics=_visible(broker, call, group.topics)[0])
+        return group.replaced(topics=[*group.topics, *refused_of_it])
 
     def complete(response: OffsetFetchResponse) -> OffsetFetchResponse:
-        return response.replaced(groups=[*map(completed, response.groups), *answers])
+        return response.replaced(groups=[*map(completed, response.groups, refused_topics), *answers])
 
     return after(serve(request.replaced(groups=groups)), complete)
 

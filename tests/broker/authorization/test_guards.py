@@ -262,6 +262,19 @@ def test_records_of_a_session_follow_the_rules_and_its_client(world: Harness) ->
     assert [part.error_code for topic in answer.responses for part in topic.partitions] == [TOPIC_DENIED]
 
 
+def test_a_fetch_waits_beside_a_topic_that_the_client_may_not_read(world: Harness) -> None:
+    request = fetch([(OTHER, ZERO_UUID), (MINE, ZERO_UUID)])
+    for max_wait_ms, waits in ((50, True), (0, False)):
+        begin = world.loop.time()
+        waiting = request.replaced(max_wait_ms=max_wait_ms, min_bytes=10**6)
+        answer = asked_for(world, waiting, 11, DenyingAuthorizer(lambda check: check[2] == MINE))
+        assert (world.loop.time() - begin >= 0.04) is waits
+        assert {topic.topic: topic.partitions[0].error_code for topic in answer.responses} == {
+            OTHER: TOPIC_DENIED,
+            MINE: 0,
+        }
+
+
 def test_a_refused_description_of_credentials_has_a_result_for_each_user(world: Harness) -> None:
     name = m.DescribeUserScramCredentialsRequest.UserName
     request = m.DescribeUserScramCredentialsRequest(users=[name(name="anna"), name(name="bob")])
@@ -331,6 +344,15 @@ def test_topics_of_members_are_hidden(world: Harness) -> None:
         (group,) = answer.groups
         assert (group.error_code, len(group.members)) == (error, members)
     broker.authorizer = None
+
+
+def test_each_mention_of_a_group_shows_its_own_topics(world: Harness) -> None:
+    make = m.OffsetFetchRequest
+    mentions = [[make.OffsetFetchRequestTopics(name=name, partition_indexes=[0])] for name in (OTHER, MINE)]
+    groups = [make.OffsetFetchRequestGroup(group_id=GROUPS[0], topics=topics) for topics in (*mentions, None)]
+    answer = asked_for(world, make(groups=groups), 9, DenyingAuthorizer(lambda check: check[2] != OTHER))
+    shown = [[(topic.name, topic.partitions[0].error_code) for topic in group.topics] for group in answer.groups]
+    assert shown == [[(OTHER, TOPIC_DENIED)], [(MINE, 0)], [(MINE, 0)]]
 
 
 # ---- outcomes of handlers ----------------------------------------------------------------------------------------

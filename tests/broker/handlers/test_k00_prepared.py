@@ -163,6 +163,34 @@ def test_a_leader_that_steps_down_meanwhile(harness: Harness, topic: str) -> Non
     assert not harness.connection.held
 
 
+@pytest.mark.parametrize("before", [False, True], ids=["new producer", "known producer"])
+@pytest.mark.parametrize("size_bytes", [100, 100_000], ids=["at once", "prepared"])
+def test_no_later_batch_overtakes_one_that_too_few_replicas_had(
+    harness: Harness, topic: str, size_bytes: int, before: bool
+) -> None:
+    harness.create_topic(topic, cleanup_policy="compact", min_insync_replicas="2")
+    harness.add_follower(topic)
+    partition = harness.broker.replicas.partitions[topic, 0]
+    assert partition.log is not None
+    partition.log.producers.led_since_ms = None  # it has led for long
+
+    def send(sequence: int, size_bytes: int = 10) -> ErrorCode:
+        records = batch((b"k", bytes(size_bytes)), producer_id=7, producer_epoch=0, base_sequence=sequence)
+        request = produce_request(topic, records, acks=-1, timeout_ms=1)
+        return ErrorCode(one_partition(harness.ask(request, 9)).error_code)
+
+    appended, again = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS
+    first = 0
+    if before:
+        assert send(0) == appended  # no follower fetches here
+        first = 1
+    partition.in_sync.commit([0])
+    assert send(first, size_bytes) == again
+    partition.in_sync.commit([0, 5])
+    assert send(first + 1) == again
+    assert [send(first, size_bytes), send(first + 1)] == [appended, appended]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"compression_type": "gzip"}, {"cleanup_policy": "compact"}], ids=str)
 def test_the_loop_goes_on_meanwhile(harness: Harness, topic: str, settings: dict[str, str]) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, NoReturn
 from zlib import crc32
 
 import pytest
 
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FindCoordinatorRequest, ProduceRequest
 from gregor.protocol.records.batch import RecordBatch, iter_batches
+from gregor.replication.partition.partition import Partition
 from tests.broker.harness import (
     Harness,
     Wire,
@@ -317,6 +318,29 @@ def test_idempotence(harness: Harness, topic: str) -> None:
     assert len(harness.records(topic)) == 34
 
 
+@pytest.mark.parametrize("epoch", [0, 1], ids=["new producer", "new epoch"])
+def test_no_later_batch_overtakes_one_that_could_not_be_written(
+    harness: Harness, topic: str, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic(topic)
+
+    def send(sequence: int, epoch: int) -> ErrorCode:
+        records = batch(b"x", producer_id=7, producer_epoch=epoch, base_sequence=sequence)
+        return ErrorCode(one_partition(harness.ask(produce_request(topic, records), 12)).error_code)
+
+    if epoch:
+        assert send(0, epoch=0) == ErrorCode.NONE
+
+    def fail(*_: Any) -> NoReturn:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Partition, "append", fail)
+        assert send(0, epoch) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [send(sequence, epoch) for sequence in (1, 2)] == [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
+    assert [send(sequence, epoch) for sequence in (0, 1, 2)] == [ErrorCode.NONE] * 3
+
+
 def test_compacted_topics_want_keys(harness: Harness, topic: str) -> None:
     harness.create_topic(topic, cleanup_policy="compact")
     assert refused(harness, topic, batch(b"no key")) == ErrorCode.INVALID_RECORD
@@ -370,14 +394,18 @@ def test_a_deleted_topic_is_unknown_on_a_route_that_was_learnt(harness: Harness,
 
 
 @pytest.mark.parametrize("version", BATCH_VERSIONS)
-def test_a_partition_led_elsewhere(harness: Harness, topic: str, version: int) -> None:
+def test_a_partition_led_elsewhere(harness: Harness, topic: str, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     topic_id = harness.create_topic(topic)
     harness.hand_over(topic)
+    nodes = harness.broker.metadata.brokers
+    monkeypatch.setattr(harness.broker.metadata, "brokers", {**nodes, 5: nodes[0]._replace(id=5)})
     response = harness.ask(produce_request(topic_id if version >= 13 else topic, batch(b"x")), version)
     answer = one_partition(response)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert (answer.current_leader.leader_epoch >= 0) == (version >= 10)
-    assert bool(response.node_endpoints) == (version >= 10)
+    # The replica knows the new leader before the metadata of the cluster do.
+    leader = answer.current_leader
+    assert (leader.leader_id, leader.leader_epoch) == ((5, 1) if version >= 10 else (-1, -1))
+    assert [node.node_id for node in response.node_endpoints] == ([5] if version >= 10 else [])
 
 
 def test_acks_all_waits_for_the_followers_or_times_out(harness: Harness, topic: str) -> None:

@@ -96,9 +96,11 @@ def test_unknown_partitions_topics_and_ids(harness: Harness, topic: str, version
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_partition_led_elsewhere(harness: Harness, topic: str, version: int) -> None:
+def test_a_partition_led_elsewhere(harness: Harness, topic: str, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     topic_id = harness.create_topic(topic)
     harness.hand_over(topic)
+    nodes = harness.broker.metadata.brokers
+    monkeypatch.setattr(harness.broker.metadata, "brokers", {**nodes, 5: nodes[0]._replace(id=5)})
     name = topic_id if version >= 13 else topic
     if version >= 11:  # a consumer that names no leader epoch may read from a follower
         data = only(harness.ask(fetch_request([(name, 0, 0)], max_wait_ms=0), version))
@@ -106,8 +108,10 @@ def test_a_partition_led_elsewhere(harness: Harness, topic: str, version: int) -
     response = harness.ask(fetch_request([(name, 0, 0)], current_leader_epoch=0), version)
     data = only(response)
     assert data.error_code == (ErrorCode.FENCED_LEADER_EPOCH if version >= 9 else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert (data.current_leader.leader_id >= 0) == (version >= 16)
-    assert bool(response.node_endpoints) == (version >= 16)
+    # The replica knows the new leader before the metadata of the cluster do.
+    leader = data.current_leader
+    assert (leader.leader_id, leader.leader_epoch) == ((5, 1) if version >= 16 else (-1, -1))
+    assert [node.node_id for node in response.node_endpoints] == ([5] if version >= 16 else [])
 
 
 @pytest.mark.parametrize("version", range(9, 19))
@@ -223,6 +227,40 @@ def test_a_long_poll_waits_for_enough_bytes_over_all_partitions(harness: Harness
     harness.produce(topic, bytes(100))
     found = partitions_of(harness.run(poll))
     assert [len(bytes_of(found[topic, partition])) for partition in (0, 1)] == [2 * size, size]
+
+
+def test_a_long_poll_waits_beside_partitions_that_are_unknown(harness: Harness, topic: str) -> None:
+    """As in Apache Kafka: a consumer would fetch without a pause until it learns that a topic was deleted."""
+    topic_id = harness.create_topic(topic)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for version in (12, 13):
+        name = topic_id if version >= 13 else topic
+        absent = (b"\x07" * 16, 0) if version >= 13 else (topic, 9)
+        end = harness.fetch(topic, 0).high_watermark
+        poll = harness.begin(fetch_request([(*absent, 0), (name, 0, end)], max_wait_ms=10_000), version)
+        assert not poll.done()
+        harness.produce(topic, b"news")
+        found = partitions_of(harness.run(poll))
+        assert found[absent].error_code == (ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else unknown)
+        assert len(records_of(found[name, 0])) == 1
+    # Without any other it does not wait, nor beside an error of the read.
+    beside: list[tuple[str | bytes, int, int]] = [(topic, 0, 50)]
+    for others in ([], beside):
+        poll = harness.begin(fetch_request([(topic, 9, 0), *others], max_wait_ms=10_000), 12)
+        assert poll.done() and partitions_of(poll.result())[topic, 9].error_code == unknown
+
+
+def test_a_long_poll_ends_when_another_of_its_topics_is_deleted(harness: Harness, topic: str) -> None:
+    names = [topic + suffix for suffix in ("-kept", "-deleted")]
+    for name in names:
+        harness.create_topic(name)
+    wanted = [(name, 0, 0) for name in (*names, topic)]
+    poll = harness.begin(fetch_request([*wanted], max_wait_ms=10_000), 12)
+    assert not poll.done()
+    begin = harness.loop.time()
+    harness.ask(DeleteTopicsRequest(topic_names=[names[1]], timeout_ms=30_000), 5)
+    assert partitions_of(harness.run(poll))[names[1], 0].error_code
+    assert harness.loop.time() - begin < 9
 
 
 def test_a_long_poll_ends_with_what_there_is(harness: Harness, topic: str) -> None:

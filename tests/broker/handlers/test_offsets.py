@@ -176,6 +176,30 @@ def test_unknown_topics_and_partitions_are_refused_one_by_one(harness: Harness, 
     assert commit(harness, version, topic, {(absent, 0): 1}) == {(absent, 0): unknown}
 
 
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+def test_each_topic_of_a_commit_is_answered_once(harness: Harness, topic: str, version: int) -> None:
+    topic_id = harness.create_topic(topic)
+    part = OffsetCommitRequest.OffsetCommitRequestPartition
+    wanted = OffsetCommitRequest.OffsetCommitRequestTopic(
+        partitions=[part(partition_index=index, committed_offset=1) for index in (7, 0, 8)]
+    )
+    if version >= 10:
+        wanted.topic_id = topic_id
+    else:
+        wanted.name = topic
+    (answered,) = harness.ask(OffsetCommitRequest(group_id=topic, topics=[wanted]), version).topics
+    absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    found = [(part.partition_index, part.error_code) for part in answered.partitions]
+    assert found == [(0, ErrorCode.NONE), (7, absent), (8, absent)]
+
+
+def test_a_group_that_is_named_twice_is_answered_for_each(harness: Harness, topic: str) -> None:
+    ids = [ABSENT_ID, b"\x09" * 16]
+    request = OffsetFetchRequest(groups=[_group(topic, [(name, 0)], 10) for name in ids])
+    found = harness.ask(request, 10).groups
+    assert [[named.topic_id for named in group.topics] for group in found] == [[ids[0]], [ids[1]]]
+
+
 def test_unknown_ids_are_told_partition_by_partition(harness: Harness, topic: str) -> None:
     topic_id = harness.create_topic(topic)
     commit(harness, 10, topic, {(topic_id, 0): 1})

@@ -17,6 +17,7 @@ from gregor.protocol.records.control import end_marker
 from gregor.protocol.turns import ITEMS_PER_STEP, run_all
 from gregor.storage.log.prepare import (
     LISTED_ERRORS,
+    QUICK_RECORDS,
     NeedsPreparation,
     PreparedBatch,
     prepare,
@@ -180,6 +181,23 @@ def test_deep_validation() -> None:
     for damaged in (*bad_counts, bad_value):
         assert refused(damaged, DEEP).code is ErrorCode.INVALID_RECORD
         prepared(damaged, log_config())
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_more_records_than_bytes_are_believed_only_if_they_are_there(codec: int) -> None:
+    log = open_log(MemoryFiles())
+    sent = build_batch([(b"k", b"v")], timestamp_ms=NOW_MS, compression=codec)
+    for count in (len(sent) + 1, 2**31 - 1):
+        wrong = patched(patched(sent, ">i", 23, count - 1), ">i", 57, count)
+        error = refused(wrong, log.config)
+        assert error.code is ErrorCode.INVALID_RECORD
+        assert f"within record 1 of {count}" in str(error)
+        with pytest.raises(NeedsPreparation if count > QUICK_RECORDS else KafkaError):
+            log.append_as_leader(wrong, 0, NOW_MS)
+    assert log.log_end_offset == 0
+    alike = build_batch([(b"", b"")] * 5000, timestamp_ms=NOW_MS, compression=4)
+    assert len(alike) < 5000
+    assert log.append_as_leader(run_all(prepare(alike, log.config, NOW_MS)), 0, NOW_MS).last_offset == 4999
 
 
 def test_the_broker_itself_is_trusted_with_keys() -> None:
