@@ -43,7 +43,7 @@ _DURATION = re.compile(
 
 def check_combinations(given: Mapping[str, Any]) -> None:
     """Raise UsageError unless there is one scenario, a scope, and at most one of --dry-run and --execute."""
-    chosen = [name for name in SCENARIOS if given[_key(name)] not in (None, False)]
+    chosen = [name for name in SCENARIOS if given[_key(name)] is not None and given[_key(name)] is not False]
     if len(chosen) != 1:
         raise click.UsageError(f"--reset-offsets needs exactly one of {', '.join(SCENARIOS)}.")
     if given["dry_run"] and given["execute"]:
@@ -52,9 +52,9 @@ def check_combinations(given: Mapping[str, Any]) -> None:
         raise click.UsageError("--topic and --all-topics contradict each other.")
     if chosen != ["--from-file"] and not given["topics"] and not given["all_topics"]:
         raise click.UsageError("--reset-offsets needs --topic or --all-topics.")
-    if given["to_datetime"]:
+    if given["to_datetime"] is not None:
         parse_datetime_ms(given["to_datetime"])
-    if given["by_duration"]:
+    if given["by_duration"] is not None:
         parse_duration_ms(given["by_duration"])
 
 
@@ -143,7 +143,7 @@ class Planner:
     def plan(self, from_file: Mapping[str, Mapping[TopicPartitionKey, int]]) -> dict[TopicPartitionKey, int]:
         """Return the new offset of each partition in scope."""
         given = self._given
-        if given["from_file"]:
+        if given["from_file"] is not None:
             if self._group not in from_file:
                 raise CommandError(f"{given['from_file']} has no offsets for group '{self._group}'.")
             return self._clamped(from_file[self._group])
@@ -165,7 +165,7 @@ class Planner:
             without = [key for key in keys if key not in self._committed]
             known = {key: self._committed[key] for key in keys if key in self._committed}
             return {**known, **self._log(without, OffsetSpec.latest())}
-        if given["to_datetime"]:
+        if given["to_datetime"] is not None:
             return self._by_time(keys, parse_datetime_ms(given["to_datetime"]))
         return self._by_time(keys, int(time.time() * 1000) - parse_duration_ms(given["by_duration"]))
 
@@ -201,7 +201,7 @@ class Planner:
 def reset(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], timeout_s: float) -> int:
     """Compute the offsets and, with --execute, commit them; return exit code 1 if a group could not be reset."""
     from_file: Mapping[str, Mapping[TopicPartitionKey, int]] = {}
-    if given["from_file"]:
+    if given["from_file"] is not None:
         try:
             with open(given["from_file"], encoding="utf-8") as file:
                 from_file = read_plan(file.read(), names)

@@ -2,12 +2,53 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
 from gregor.broker.cli.errors import CommandError
-from gregor.broker.cli.groups.reset import clamp, parse_datetime_ms, parse_duration_ms, parse_scope, read_plan
+from gregor.broker.cli.groups.command import groups
+from gregor.broker.cli.groups.reset import (
+    check_combinations,
+    clamp,
+    parse_datetime_ms,
+    parse_duration_ms,
+    parse_scope,
+    read_plan,
+)
 
 MAY_FIRST_NOON_MS = 1_714_564_800_000
+
+
+def check(*arguments: str) -> None:
+    """Check the flags of `gregor groups --reset-offsets` of a group and a topic."""
+    given = ["--reset-offsets", "--group", "g", "--topic", "t", *arguments]
+    check_combinations(groups.make_context("groups", given).params)
+
+
+@pytest.mark.parametrize("scenario", [("--to-offset", "0"), ("--shift-by", "0"), ("--to-earliest",)])
+def test_one_scenario_is_accepted(scenario: tuple[str, ...]) -> None:
+    check(*scenario)
+
+
+@pytest.mark.parametrize(
+    "scenarios",
+    [
+        (),
+        ("--to-latest", "--to-offset", "0"),
+        ("--to-latest", "--shift-by", "0"),
+        ("--to-latest", "--from-file", ""),
+        ("--to-offset", "0", "--shift-by", "0"),
+    ],
+)
+def test_none_and_several_scenarios_are_refused(scenarios: tuple[str, ...]) -> None:
+    with pytest.raises(click.UsageError, match="exactly one of --to-earliest"):
+        check(*scenarios)
+
+
+@pytest.mark.parametrize("flag", ["--to-datetime", "--by-duration"])
+def test_an_empty_time_is_refused(flag: str) -> None:
+    with pytest.raises(CommandError, match="'' is not a"):
+        check(flag, "")
 
 
 @pytest.mark.parametrize(
