@@ -76,6 +76,22 @@ def test_consumer_with_a_group_commits_printed_records() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "level"),
+    [
+        ([], "read_uncommitted"),
+        (["--consumer-property", "isolation.level=read_committed"], "read_committed"),
+        (["--isolation-level", "read_committed"], "read_committed"),
+        (
+            ["--consumer-property", "isolation.level=read_committed", "--isolation-level", "read_uncommitted"],
+            "read_uncommitted",
+        ),
+    ],
+)
+def test_the_isolation_level_of_the_client_settings_counts_without_the_flag(arguments: list[str], level: str) -> None:
+    assert consumer_settings(*arguments)["isolation.level"] == level
+
+
+@pytest.mark.parametrize(
     ("arguments", "cause"),
     [
         (["--from-beginning"], "exactly one of --topic and --include"),
