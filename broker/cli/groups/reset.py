@@ -99,7 +99,8 @@ def parse_scope(texts: Iterable[str]) -> dict[str, list[int] | None]:
 
 
 def read_plan(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
-    """Parse the output of --export: topic,partition,offset for one group, group,topic,partition,offset for several."""
+    """Parse the output of --export: topic,partition,offset for one group, group,topic,partition,offset for several, or
+    for all of --all-groups."""
     plan: dict[str, dict[TopicPartitionKey, int]] = {}
     try:
         rows = list(csv.reader(io.StringIO(text)))
@@ -108,7 +109,7 @@ def read_plan(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition
     for number, row in enumerate(rows, start=1):
         if not row:
             continue
-        group, *rest = row if len(row) == 4 else [groups[0], *row]
+        group, *rest = row if len(row) == 4 or len(groups) > 1 else [groups[0], *row]
         if len(rest) != 3 or not _PLAN_NUMBERS.fullmatch(f"{rest[1].strip()},{rest[2].strip()}"):
             raise CommandError(f"line {number} of --from-file is not [group,]topic,partition,offset: {','.join(row)}")
         plan.setdefault(group, {})[rest[0], int(rest[1].strip())] = int(rest[2].strip())
@@ -191,7 +192,8 @@ class Planner:
         return clamp(wanted, self._log(wanted, OffsetSpec.earliest()), self._log(wanted, OffsetSpec.latest()))
 
     def _by_time(self, keys: Sequence[TopicPartitionKey], timestamp_ms: int) -> dict[TopicPartitionKey, int]:
-        found = self._log(keys, OffsetSpec.for_timestamp(timestamp_ms))
+        # No record is older than 1970; to the broker a time below 0 is the name of an offset, such as that of the end.
+        found = self._log(keys, OffsetSpec.for_timestamp(max(0, timestamp_ms)))
         later = [key for key, offset in found.items() if offset < 0]
         for topic, partition in later:
             print(f"{topic}-{partition} has no record at or after that time; using its end offset.", file=sys.stderr)
@@ -207,6 +209,10 @@ def reset(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], ti
                 from_file = read_plan(file.read(), names)
         except OSError as error:
             raise CommandError(f"cannot read {given['from_file']}: {error.strerror}.") from None
+        except UnicodeDecodeError as error:
+            raise CommandError(
+                f"{given['from_file']} is not UTF-8, as the files of --export are: byte {error.start} is not."
+            ) from None
     if not given["execute"] and not given["dry_run"]:
         print("This is a dry run; --execute commits the offsets.", file=sys.stderr)
     described = describe_groups(admin, names, given["bootstrap"], given["config_file"], timeout_s)
@@ -228,7 +234,7 @@ def reset(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], ti
         rows += [(name, topic, partition, offset) for (topic, partition), offset in sorted(plan.items())]
     if given["export"]:
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerows(row[1:] if len(names) == 1 else row for row in rows)
+        writer.writerows(row[1:] if len(given["groups"]) == 1 else row for row in rows)
     elif rows:
         if not on_terminal():
             print()
