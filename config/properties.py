@@ -15,6 +15,7 @@ from __future__ import annotations
 
 _BLANK = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPED = str.maketrans({"\\": "\\\\", **{char: f"\\{name}" for name, char in _ESCAPES.items()}})
 
 
 class PropertiesError(ValueError):
@@ -93,3 +94,13 @@ def _unescape(text: str) -> str:
         else:
             parts.append(_ESCAPES.get(escaped, escaped))
     return "".join(parts)
+
+
+def escape_value(text: str) -> str:
+    """Return the text of a value that Java, which reads Latin-1, and `parse_properties` read as this value."""
+    escaped = text.translate(_ESCAPED)
+    if escaped[:1] == " ":  # blanks before a value are skipped
+        escaped = f"\\{escaped}"
+    units = escaped.encode("utf-16-be", "surrogatepass")
+    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    return "".join([chr(code) if code < 128 else f"\\u{code:04x}" for code in codes])

@@ -149,7 +149,10 @@ class SyncConnection:
 
 
 def _opened(host: str, port: int, timeout_s: float, security: ChannelSecurity) -> socket.socket:
-    opened = socket.create_connection((host, port), timeout=timeout_s)
+    try:
+        opened = socket.create_connection((host, port), timeout=timeout_s)
+    except UnicodeError:  # a label is empty or longer than 63 characters
+        raise socket.gaierror(socket.EAI_NONAME, f"{host} is not the name of a host") from None
     if security.tls_context is None:
         return opened
     try:

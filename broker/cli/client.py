@@ -54,10 +54,19 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     addresses = []
     for item in text.split(","):
         host, colon, port = item.strip().rpartition("://")[2].rpartition(":")
-        if not colon or not host.strip("[]") or len(port) > 5 or not port.isdecimal() or not 0 < int(port) < 65536:
+        is_port = len(port) <= 5 and port.isdecimal() and 0 < int(port) < 65536
+        if not colon or not is_port or not _is_host(host.strip("[]")):
             raise CommandError(f"'{item.strip()}' is not an address of a broker; give HOST:PORT, e.g. localhost:9092.")
         addresses.append((host.strip("[]"), int(port)))
     return addresses
+
+
+def _is_host(text: str) -> bool:
+    """Return whether sockets accept the text as a host: none of its labels is empty or has more than 63 characters."""
+    try:
+        return bool(text.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def check_reachable(bootstrap: str, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -111,13 +120,20 @@ def client_settings(
         _RENAMED.get(key, key): value.strip() for key, value in given.items() if key not in _JAVA_ONLY
     }
     if "buffer.memory" in settings:  # bytes for Java, KiB for librdkafka
-        settings["queue.buffering.max.kbytes"] = max(1, int(settings.pop("buffer.memory")) // 1024)
+        settings["queue.buffering.max.kbytes"] = max(1, _bytes("buffer.memory", settings.pop("buffer.memory")) // 1024)
     settings["bootstrap.servers"] = bootstrap
     settings.setdefault("client.id", client_id)
     settings["logger"] = _SILENT
     if (callback := token_callback(own)) is not None:
         settings["oauth_cb"] = callback
     return settings
+
+
+def _bytes(key: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise CommandError(f"{key}={text} is not a number of bytes; correct this client setting.") from None
 
 
 def make_client(kind: Callable[[dict[str, Any]], V], settings: dict[str, Any]) -> V:

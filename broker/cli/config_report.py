@@ -112,9 +112,8 @@ def describe(client: WireClient, entity: Entity, *, everything: bool) -> None:
             raise CommandError(f"the {kind.one} '{entity.name}' does not exist or has no settings of its own.")
     for name in names:
         found = settings(client, Entity(kind, name))
-        if not everything and kind in _ALTERED:
-            altered = Source.DYNAMIC_DEFAULT_BROKER_CONFIG if name == BROKER_DEFAULT else _ALTERED[kind]
-            found = [setting for setting in found if setting.config_source == altered]
+        if not everything:
+            found = altered(Entity(kind, name), found)
         if name == BROKER_DEFAULT:
             title = f"Default configs for {kind} in the cluster are:"
         else:
@@ -150,6 +149,14 @@ def settings(client: WireClient, entity: Entity) -> list[Setting]:
         check_code(result.error_code, result.error_message)
         return list(result.configs)
     return []
+
+
+def altered(entity: Entity, found: list[Setting]) -> list[Setting]:
+    """Return those of the settings that were altered on the entity itself; of loggers all."""
+    if entity.kind not in _ALTERED:
+        return found
+    source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG if entity.name == BROKER_DEFAULT else _ALTERED[entity.kind]
+    return [setting for setting in found if setting.config_source == source]
 
 
 def show(title: str, found: list[Setting]) -> None:

@@ -4,7 +4,7 @@ kafka-configs.sh."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import click
@@ -128,6 +128,9 @@ def serve_quotas(action: str, given: dict[str, Any], parts: list[quota_configs.P
             return
         request = quota_configs.alteration(parts, changes)
         with WireClient(given["bootstrap"], given["config_file"]) as client:
+            if None in changes.values():
+                found = quota_configs.limits(client, parts)
+                check_deletions(changes, [key for _, of_entity in found for key in of_entity])
             quota_configs.alter(client, parts, request)
         return
     _check_no_changes(given)
@@ -225,8 +228,21 @@ def parse_settings(text: str) -> dict[str, str]:
     return settings
 
 
+def check_deletions(changes: Mapping[str, str | None], existing: Collection[str]) -> None:
+    """Raise CommandError if a setting that is to be deleted is not among those of the entity."""
+    missing = [key for key, value in changes.items() if value is None and key not in existing]
+    if missing:
+        raise CommandError(
+            f"Invalid config(s): {', '.join(missing)}. The entity has no such setting of its own, and nothing was "
+            "altered; --describe shows those that it has."
+        )
+
+
 def alter(client: WireClient, entity: Entity, changes: dict[str, str | None]) -> None:
-    """Alter the settings: all of them, or none if the broker refuses one."""
+    """Alter the settings: all of them, or none if one that is to be deleted is not there, or the broker refuses one."""
+    if None in changes.values():
+        found = config_report.altered(entity, config_report.settings(client, entity))
+        check_deletions(changes, [setting.name for setting in found])
     request = IncrementalAlterConfigsRequest(
         resources=[
             IncrementalAlterConfigsRequest.AlterConfigsResource(

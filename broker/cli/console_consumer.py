@@ -55,8 +55,9 @@ null.literal (null), key.deserializer, value.deserializer, headers.deserializer
 @click.option("--timeout-ms", type=int, help="End when no record has arrived for this time.")
 @click.option("--group", metavar="ID", help="Consumer group; by default a new one that commits no offsets.")
 @click.option(
-    "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
-    show_default=True, help="read_committed: only records of committed transactions.",
+    "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]),
+    help="read_committed: only records of committed transactions; default: isolation.level of the client settings, else"
+    " read_uncommitted.",
 )  # fmt: skip
 @click.option(
     "--formatter-property", "--property", "formatter_properties", type=KEY_VALUE, multiple=True,
@@ -150,7 +151,8 @@ def consumer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     else:
         settings["group.id"] = f"console-consumer-{random.randrange(100_000)}"
         settings.setdefault("enable.auto.commit", False)
-    settings["isolation.level"] = given["isolation_level"]
+    # The default of Kafka's tool; that of the client library is read_committed.
+    settings["isolation.level"] = given["isolation_level"] or settings.get("isolation.level", "read_uncommitted")
     settings.setdefault("allow.auto.create.topics", True)  # as the Java client does
     # Only offsets of printed records may be committed.
     settings["enable.auto.offset.store"] = False

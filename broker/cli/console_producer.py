@@ -11,11 +11,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from gregor.broker.cli.client import START_TIMEOUT_S, check_reachable, client_settings, load_file, make_client
 from gregor.broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, check_class, command_config_option, run
-from gregor.broker.cli.errors import explain
+from gregor.broker.cli.errors import explain, kafka_error
 from gregor.broker.cli.line_reader import LineReader, LineRecord
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DELIVERY_TIMEOUT_MS = 120_000
+MAX_REQUEST_BYTES = 1_048_576
 
 EPILOG = """\b
 Examples:
@@ -110,9 +111,11 @@ def producer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     properties.update({_SETTINGS[name]: str(given[name]) for name in _SETTINGS if given[name] is not None})
     properties["compression.type"] = given["compression_codec"]
     settings = client_settings(given["bootstrap"], given["config_file"], properties, "console-producer")
-    # Defaults of the Java producer, so that a key goes to the same partition and a record is written once.
+    # Defaults of the Java producer, so that a key goes to the same partition, and a record is written once and accepted
+    # up to the same size.
     settings.setdefault("partitioner", "murmur2_random")
     settings.setdefault("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)
+    settings.setdefault("message.max.bytes", MAX_REQUEST_BYTES)
     if settings.get("acks", "all") in ("all", "-1") and "retries" not in settings:
         settings.setdefault("enable.idempotence", True)
     return settings
@@ -141,7 +144,8 @@ class Sender:
         self.failed = 0
 
     def send(self, record: LineRecord) -> None:
-        """Queue the record; with sync, wait for the broker and raise its error."""
+        """Queue the record; with sync, wait for the broker and raise its error. A record that the client itself refuses
+        as too large counts as not delivered, as one that a broker refuses."""
         while True:
             try:
                 self._producer.produce(
@@ -151,6 +155,12 @@ class Sender:
                     headers=list(record.headers),
                     on_delivery=self._delivered,
                 )
+                break
+            except KafkaException as problem:
+                error = kafka_error(problem)
+                if self._sync or error is None or error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise
+                self._note_failure(error)
                 break
             except BufferError:  # the queue is full until records are delivered
                 self._producer.poll(0.1)
@@ -169,8 +179,10 @@ class Sender:
             )
 
     def _delivered(self, error: KafkaError | None, message: Message[Any, Any]) -> None:
-        if error is None:
-            return
+        if error is not None:
+            self._note_failure(error)
+
+    def _note_failure(self, error: KafkaError) -> None:
         self.failed += 1
         self._sync_error = error
         if not self._sync and error.name() not in self._reported:

@@ -24,7 +24,9 @@ _REMEDIES = {
     KafkaError.GROUP_ID_NOT_FOUND: "`gregor groups --list` shows the groups that exist.",
     KafkaError.NON_EMPTY_GROUP: "Stop the group's consumers first.",
     KafkaError.UNKNOWN_MEMBER_ID: "Stop the group's consumers first.",
-    KafkaError.MSG_SIZE_TOO_LARGE: "Raise max.message.bytes of the topic, or send smaller records.",
+    KafkaError.MSG_SIZE_TOO_LARGE: (
+        "Raise max.request.size of the client and max.message.bytes of the topic, or send smaller records."
+    ),
     KafkaError._MSG_TIMED_OUT: "Check that the leader of the partition is up; `gregor topics --describe` shows it.",
     KafkaError._TIMED_OUT: _CHECK_ADDRESS,
     KafkaError._TIMED_OUT_QUEUE: _CHECK_ADDRESS,

@@ -98,6 +98,19 @@ def _number(key: str, text: str | None) -> float:
 
 def describe(client: WireClient, parts: list[Part]) -> None:
     """Print the quotas of the entities that match and have no other part, as kafka-configs.sh does."""
+    found = limits(client, parts)
+    if on_terminal():
+        columns = [Column("ENTITY"), Column("QUOTA"), Column("LIMIT")]
+        print_table(
+            columns, [[title, key, f"{limit:.15g}"] for title, of_one in found for key, limit in of_one.items()]
+        )
+        return
+    for title, of_one in found:
+        print(f"Quota configs for {title} are {', '.join(f'{key}={limit}' for key, limit in of_one.items())}")
+
+
+def limits(client: WireClient, parts: list[Part]) -> list[tuple[str, dict[str, float]]]:
+    """Return the entities that match and have no other part, with their quotas by key."""
     filters = [
         DescribeClientQuotasRequest.ComponentData(
             entity_type=part.kind,
@@ -109,21 +122,13 @@ def describe(client: WireClient, parts: list[Part]) -> None:
     request = DescribeClientQuotasRequest(components=filters, strict=True)
     answer: DescribeClientQuotasResponse = client.send(request)
     check_code(answer.error_code, answer.error_message)
-    found = sorted(
+    return sorted(
         (
             ", ".join(_text(part.entity_type, part.entity_name) for part in entry.entity),
             {value.key: value.value for value in sorted(entry.values, key=lambda value: value.key)},
         )
         for entry in answer.entries or ()
     )
-    if on_terminal():
-        columns = [Column("ENTITY"), Column("QUOTA"), Column("LIMIT")]
-        print_table(
-            columns, [[title, key, f"{limit:.15g}"] for title, limits in found for key, limit in limits.items()]
-        )
-        return
-    for title, limits in found:
-        print(f"Quota configs for {title} are {', '.join(f'{key}={limit}' for key, limit in limits.items())}")
 
 
 def _text(kind: str, name: str | None) -> str:

@@ -117,7 +117,10 @@ def hold_folder(folder: str) -> FolderLock:
 
 
 def config_file_of(given: argparse.Namespace, settings: Mapping[str, str]) -> Path:
-    """Return the settings file of the server: the given one, or a new one in the data folder. Raise NotStarted."""
+    """Return the settings file of the server: the given one, or a new one in the data folder, which this user alone can
+    read. Raise NotStarted."""
+    from gregor.config.properties import escape_value
+
     folder = Path(settings["dataDir"])
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,7 +128,12 @@ def config_file_of(given: argparse.Namespace, settings: Mapping[str, str]) -> Pa
             return Path(given.file)
         file = folder / "zoo.cfg"
         lines = {**settings, "dataDir": str(folder.absolute())}
-        file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        # The passwords of stores may be among the settings.
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w", encoding="ascii") as written:
+            if hasattr(os, "fchmod"):
+                os.fchmod(descriptor, 0o600)  # also where an earlier release made the file
+            written.write("".join(f"{escape_value(key)}={escape_value(value)}\n" for key, value in lines.items()))
     except OSError as error:
         raise NotStarted(f"the data folder {folder} cannot be used: {error.strerror}") from None
     return file

@@ -33,7 +33,12 @@ _ZERO_ELSEWHERE = "0 on brokers that are not the controller"
 FAMILIES = (
     Family(f"{_REPLICAS}partitioncount", GAUGE, (), "Replicas on this broker."),
     Family(f"{_REPLICAS}leadercount", GAUGE, (), "Partitions that this broker leads."),
-    Family(f"{_REPLICAS}underreplicatedpartitions", GAUGE, (), "Led partitions with a replica that is not in sync."),
+    Family(
+        f"{_REPLICAS}underreplicatedpartitions",
+        GAUGE,
+        (),
+        "Led partitions with fewer replicas in sync than are assigned, without those that a reassignment is adding.",
+    ),
     Family(
         f"{_REPLICAS}underminisrpartitioncount",
         GAUGE,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LABELS = ("topic", "partition")
 _AT_LEADER = "shown by the leader"
+_NOT_ADDED = f"without those that a reassignment is adding, {_AT_LEADER}"
 
 LOG_FAMILIES = (
     Family("kafka_log_log_size", GAUGE, _LABELS, "Bytes of the log of a replica, shown by each broker with one."),
@@ -29,9 +30,14 @@ LOG_FAMILIES = (
     Family("kafka_log_log_numlogsegments", GAUGE, _LABELS, "Segments of the log of a replica."),
 )
 LEADER_FAMILIES = (
-    Family("kafka_cluster_partition_replicascount", GAUGE, _LABELS, f"Assigned replicas, {_AT_LEADER}."),
+    Family("kafka_cluster_partition_replicascount", GAUGE, _LABELS, f"Assigned replicas, {_NOT_ADDED}."),
     Family("kafka_cluster_partition_insyncreplicascount", GAUGE, _LABELS, f"Replicas in sync, {_AT_LEADER}."),
-    Family("kafka_cluster_partition_underreplicated", GAUGE, _LABELS, f"1 if a replica is not in sync, {_AT_LEADER}."),
+    Family(
+        "kafka_cluster_partition_underreplicated",
+        GAUGE,
+        _LABELS,
+        f"1 if fewer replicas are in sync than are assigned, {_NOT_ADDED}.",
+    ),
     Family(
         "kafka_cluster_partition_underminisr",
         GAUGE,
@@ -168,7 +174,7 @@ class PartitionLines:
         self._of_led.put(led, led_rows)
 
 
-_State = tuple[tuple[int, ...], "Log | None", list[int], list[int], dict[int, "FollowerState"]]
+_State = tuple[tuple[int, ...], "Log | None", list[int], int, list[int], dict[int, "FollowerState"]]
 
 
 def _states(partitions: Sequence[Partition]) -> list[_State | None]:
@@ -181,6 +187,7 @@ def _states(partitions: Sequence[Partition]) -> list[_State | None]:
             log.figures(),
             partition.leadership.log,
             partition.replicas,
+            partition.replication_factor,
             (in_sync := partition.in_sync).isr,
             in_sync.followers,
         )
@@ -202,12 +209,11 @@ def _values(partition: Partition, log: Log) -> tuple[int, ...]:
     """Return the values in the order of LEADER_FAMILIES. They are made of what `_states` returns."""
     offsets, in_sync = log.offsets, partition.in_sync
     replicas, isr = len(partition.replicas), len(in_sync.isr)
-    under_replicated = int(isr < replicas)
     min_isr = in_sync.effective_min_isr(log)
     return (
-        replicas,
+        partition.replication_factor,
         isr,
-        under_replicated,
+        int(isr < partition.replication_factor),
         int(isr < min_isr),
         int(isr == min_isr),
         offsets.high_watermark - log.last_stable_offset,
@@ -217,5 +223,5 @@ def _values(partition: Partition, log: Log) -> tuple[int, ...]:
         replicas,
         isr,
         int(partition.replicas[:1] == [partition.local_id]),
-        under_replicated,
+        int(isr < replicas),
     )

@@ -56,6 +56,7 @@ class Partition:
         "partition",
         "partition_epoch",
         "replicas",
+        "replication_factor",
         "topic",
         "topic_id",
         "traffic",
@@ -83,6 +84,8 @@ class Partition:
         self.partition_epoch = -1
         self.controller_epoch = -1
         self.replicas: list[int] = []
+        self.replication_factor = 0
+        """The number of replicas without those that a reassignment is adding."""
         self.in_sync = InSyncReplicas(local_id, lag_time_max_ms, is_alive)
         self._sole_leader = False
         """Leader of a partition with no other replica: the HW is always the log end offset."""
@@ -340,6 +343,7 @@ class Partition:
         self.controller_epoch = state.controller_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas = list(state.replicas)
+        self.replication_factor = len(set(state.replicas).difference(state.adding_replicas))
 
     def isr_decided(self, isr: list[int], partition_epoch: int, now_ms: int) -> None:
         """Apply the ISR that the controller committed, unless a newer partition epoch overtook it."""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gregor.config.properties import PropertiesError, load_properties, parse_properties
+from gregor.config.properties import PropertiesError, escape_value, load_properties, parse_properties
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,13 @@ def test_any_text(text: str) -> None:
         parse_properties(text)
     except PropertiesError:
         assert "\\u" in text
+
+
+@pytest.mark.parametrize("value", ["", "a", "C:\\zoo\\data\\", " a b ", "\t\n\r\f", "\u00e4\u20ac=:#!", "\\u00e4"])
+def test_escaped_values_are_read_as_they_were(value: str) -> None:
+    escaped = escape_value(value)
+    assert escaped.isascii()
+    assert parse_properties(f"a={escaped}\nb=1\n") == {"a": value, "b": "1"}
 
 
 @pytest.mark.jvm

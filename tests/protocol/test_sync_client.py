@@ -117,3 +117,9 @@ def test_versions_of_a_broker() -> None:
 def test_versions_of_a_broker_that_knows_only_the_first_request_for_them() -> None:
     with broker(versions_response(1, 0, 35), versions_response(2, 0, 0)) as connection:
         assert connection.api_versions("me", "1").api_keys[0].max_version == 4
+
+
+@pytest.mark.parametrize("host", ["kafka..example", "h" * 64])
+def test_a_text_that_is_no_host_is_an_unknown_one(host: str) -> None:
+    with pytest.raises(socket.gaierror, match=f"{host} is not the name of a host"):
+        SyncConnection(host, 9092, None, 1, 1)

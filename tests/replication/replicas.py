@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +24,9 @@ LAG = 10_000
 TOPIC_ID = bytes(range(16))
 
 
-def state(leader: int, epoch: int, isr: list[int], replicas: list[int], partition_epoch: int = 0) -> Any:
+def state(
+    leader: int, epoch: int, isr: list[int], replicas: list[int], partition_epoch: int = 0, adding: Sequence[int] = ()
+) -> Any:
     """Return the state of partition 0 in a LeaderAndIsr request."""
     return SimpleNamespace(
         partition_index=0,
@@ -33,6 +36,7 @@ def state(leader: int, epoch: int, isr: list[int], replicas: list[int], partitio
         isr=isr,
         partition_epoch=partition_epoch,
         replicas=replicas,
+        adding_replicas=adding,
     )
 
 

@@ -9,9 +9,11 @@ from enum import IntEnum
 from typing import Any
 
 from gregor.broker.cli.log_dirs import UNKNOWN_BYTES, size_text
+from gregor.broker.cli.reassignments import Reassignment, replication_factor
 from gregor.config.listeners import address_text
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeConfigsResponse, DescribeLogDirsResponse, MetadataResponse
+from gregor.protocol.topic_partition import TopicPartitionKey
 
 AUTHORIZER = "authorizer.class.name"
 AHEAD_MS = 10_000
@@ -107,6 +109,8 @@ class ObservedCluster:
     brokers: list[ObservedBroker] = field(default_factory=list)
     min_isr: Mapping[str, int] = field(default_factory=dict)
     """min.insync.replicas of topics with a replica that is not in sync."""
+    reassignments: Mapping[TopicPartitionKey, Reassignment] = field(default_factory=dict)
+    """Those that are under way, by partition."""
     newest_ms: Mapping[str, int] = field(default_factory=dict)
     """The largest timestamp of the records of each partition."""
     transactions: Sequence[Finding] = ()
@@ -236,9 +240,10 @@ def check_partitions(seen: ObservedCluster) -> list[Finding]:
         for partition in topic.partitions:
             count += 1
             name = f"{topic.name}-{partition.partition_index}"
+            reassignment = seen.reassignments.get((topic.name or "", partition.partition_index))
             if partition.leader_id < 0:
                 offline.append(name)
-            elif len(partition.isr_nodes) < len(partition.replica_nodes):
+            elif len(partition.isr_nodes) < replication_factor(partition.replica_nodes, reassignment):
                 behind.append(name)
                 if len(partition.isr_nodes) < least:
                     refused.append(name)

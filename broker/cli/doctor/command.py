@@ -34,6 +34,7 @@ from gregor.broker.cli.doctor.zookeeper import (
     read_registered,
 )
 from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.reassignments import list_reassignments
 from gregor.broker.cli.tables import on_terminal
 from gregor.broker.cli.wire import WireClient
 from gregor.broker.cli.zookeeper_security import security_of_file, security_of_texts, zk_tls_config_option
@@ -228,6 +229,7 @@ def observe_cluster(bootstrap: str, config_file: str | None) -> ObservedCluster:
                     _observe_broker(client, broker)
                 except CommandError as error:
                     broker.trouble = str(error).rstrip(".")
+        seen.reassignments = list_reassignments(client)
         seen.min_isr = _min_isr(client, metadata)
         mute = {broker.node_id for broker in seen.brokers if broker.trouble}
         seen.newest_ms = _newest(client, metadata, mute)

@@ -7,17 +7,20 @@ from gregor.broker.cli.doctor.checks import Finding, Level, ObservedCluster, som
 
 
 def check_replicas(seen: ObservedCluster) -> list[Finding]:
-    """Name each broker that has a replica and is not in the cluster, or whose replicas are not in sync."""
+    """Name each broker that has a replica and is not in the cluster, or whose replicas are not in sync, but for those
+    that a reassignment is adding."""
     live = {broker.node_id: broker for broker in seen.brokers}
     down: dict[int, list[str]] = {}
     behind: dict[int, list[str]] = {}
     for topic in seen.metadata.topics:
         for partition in topic.partitions:
             name = f"{topic.name}-{partition.partition_index}"
+            reassignment = seen.reassignments.get((topic.name or "", partition.partition_index))
+            adding = () if reassignment is None else reassignment.adding
             for broker_id in partition.replica_nodes:
                 if broker_id not in live:
                     down.setdefault(broker_id, []).append(name)
-                elif broker_id not in partition.isr_nodes:
+                elif broker_id not in partition.isr_nodes and broker_id not in adding:
                     behind.setdefault(broker_id, []).append(name)
     found = []
     for broker_id, names in sorted(down.items()):

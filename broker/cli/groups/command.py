@@ -98,6 +98,7 @@ Examples:
 def groups(**given: Any) -> int:
     """List, describe and delete consumer groups; reset their offsets."""
     action = only_one(ACTIONS, given)
+    given["groups"] = tuple(dict.fromkeys(given["groups"]))  # one that is named twice is meant once
     check_combinations(action, given)
     timeout_s = given["timeout_ms"] / 1000
     if action == "--validate-regex":

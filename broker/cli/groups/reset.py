@@ -43,7 +43,7 @@ _DURATION = re.compile(
 
 def check_combinations(given: Mapping[str, Any]) -> None:
     """Raise UsageError unless there is one scenario, a scope, and at most one of --dry-run and --execute."""
-    chosen = [name for name in SCENARIOS if given[_key(name)] not in (None, False)]
+    chosen = [name for name in SCENARIOS if given[_key(name)] is not None and given[_key(name)] is not False]
     if len(chosen) != 1:
         raise click.UsageError(f"--reset-offsets needs exactly one of {', '.join(SCENARIOS)}.")
     if given["dry_run"] and given["execute"]:
@@ -52,9 +52,9 @@ def check_combinations(given: Mapping[str, Any]) -> None:
         raise click.UsageError("--topic and --all-topics contradict each other.")
     if chosen != ["--from-file"] and not given["topics"] and not given["all_topics"]:
         raise click.UsageError("--reset-offsets needs --topic or --all-topics.")
-    if given["to_datetime"]:
+    if given["to_datetime"] is not None:
         parse_datetime_ms(given["to_datetime"])
-    if given["by_duration"]:
+    if given["by_duration"] is not None:
         parse_duration_ms(given["by_duration"])
 
 
@@ -99,7 +99,8 @@ def parse_scope(texts: Iterable[str]) -> dict[str, list[int] | None]:
 
 
 def read_plan(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
-    """Parse the output of --export: topic,partition,offset for one group, group,topic,partition,offset for several."""
+    """Parse the output of --export: topic,partition,offset for one group, group,topic,partition,offset for several, or
+    for all of --all-groups."""
     plan: dict[str, dict[TopicPartitionKey, int]] = {}
     try:
         rows = list(csv.reader(io.StringIO(text)))
@@ -108,7 +109,7 @@ def read_plan(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition
     for number, row in enumerate(rows, start=1):
         if not row:
             continue
-        group, *rest = row if len(row) == 4 else [groups[0], *row]
+        group, *rest = row if len(row) == 4 or len(groups) > 1 else [groups[0], *row]
         if len(rest) != 3 or not _PLAN_NUMBERS.fullmatch(f"{rest[1].strip()},{rest[2].strip()}"):
             raise CommandError(f"line {number} of --from-file is not [group,]topic,partition,offset: {','.join(row)}")
         plan.setdefault(group, {})[rest[0], int(rest[1].strip())] = int(rest[2].strip())
@@ -143,7 +144,7 @@ class Planner:
     def plan(self, from_file: Mapping[str, Mapping[TopicPartitionKey, int]]) -> dict[TopicPartitionKey, int]:
         """Return the new offset of each partition in scope."""
         given = self._given
-        if given["from_file"]:
+        if given["from_file"] is not None:
             if self._group not in from_file:
                 raise CommandError(f"{given['from_file']} has no offsets for group '{self._group}'.")
             return self._clamped(from_file[self._group])
@@ -165,7 +166,7 @@ class Planner:
             without = [key for key in keys if key not in self._committed]
             known = {key: self._committed[key] for key in keys if key in self._committed}
             return {**known, **self._log(without, OffsetSpec.latest())}
-        if given["to_datetime"]:
+        if given["to_datetime"] is not None:
             return self._by_time(keys, parse_datetime_ms(given["to_datetime"]))
         return self._by_time(keys, int(time.time() * 1000) - parse_duration_ms(given["by_duration"]))
 
@@ -191,7 +192,8 @@ class Planner:
         return clamp(wanted, self._log(wanted, OffsetSpec.earliest()), self._log(wanted, OffsetSpec.latest()))
 
     def _by_time(self, keys: Sequence[TopicPartitionKey], timestamp_ms: int) -> dict[TopicPartitionKey, int]:
-        found = self._log(keys, OffsetSpec.for_timestamp(timestamp_ms))
+        # No record is older than 1970; to the broker a time below 0 is the name of an offset, such as that of the end.
+        found = self._log(keys, OffsetSpec.for_timestamp(max(0, timestamp_ms)))
         later = [key for key, offset in found.items() if offset < 0]
         for topic, partition in later:
             print(f"{topic}-{partition} has no record at or after that time; using its end offset.", file=sys.stderr)
@@ -201,12 +203,16 @@ class Planner:
 def reset(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], timeout_s: float) -> int:
     """Compute the offsets and, with --execute, commit them; return exit code 1 if a group could not be reset."""
     from_file: Mapping[str, Mapping[TopicPartitionKey, int]] = {}
-    if given["from_file"]:
+    if given["from_file"] is not None:
         try:
             with open(given["from_file"], encoding="utf-8") as file:
                 from_file = read_plan(file.read(), names)
         except OSError as error:
             raise CommandError(f"cannot read {given['from_file']}: {error.strerror}.") from None
+        except UnicodeDecodeError as error:
+            raise CommandError(
+                f"{given['from_file']} is not UTF-8, as the files of --export are: byte {error.start} is not."
+            ) from None
     if not given["execute"] and not given["dry_run"]:
         print("This is a dry run; --execute commits the offsets.", file=sys.stderr)
     described = describe_groups(admin, names, given["bootstrap"], given["config_file"], timeout_s)
@@ -228,7 +234,7 @@ def reset(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], ti
         rows += [(name, topic, partition, offset) for (topic, partition), offset in sorted(plan.items())]
     if given["export"]:
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerows(row[1:] if len(names) == 1 else row for row in rows)
+        writer.writerows(row[1:] if len(given["groups"]) == 1 else row for row in rows)
     elif rows:
         if not on_terminal():
             print()

@@ -2,11 +2,13 @@
 
 A block is as many partitions of a topic as one step handles. Its sums, its windows and the text of its lines are made
 anew only where a committed offset or the end of a log has changed since the scrape before; only ages and statuses
-change without that.
+change without that, and the times of first unread records. Those are read again within a minute: retention,
+DeleteRecords and compaction remove records, at other leaders unseen.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 OFFSET, LAG = "kafka_consumergroup_current_offset", "kafka_consumergroup_lag"
 EXPORTED_LAG, LAG_SECONDS = "kafka_consumergroup_group_lag", "kafka_consumergroup_group_lag_seconds"
 PARTITION_STATUS = "gregor_consumergroup_partition_status"
+MAX_AGE_MS = 60_000
+"""Of the time of a first unread record: then it is read again."""
 
 EndsOf = Callable[[Sequence[TopicPartitionKey]], list[int | None]]
 """Returns the high watermarks of partitions, None where it is not known."""
@@ -39,7 +43,7 @@ Key = tuple[str, str, int]
 class Series:
     """Of a group in a partition: the window of its positions, and the time of its first unread record."""
 
-    __slots__ = ("key", "labels", "leader_epoch", "offset", "time_ms", "topic_id", "window")
+    __slots__ = ("is_due", "key", "labels", "leader_epoch", "offset", "time_ms", "topic_id", "window")
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -52,17 +56,24 @@ class Series:
         self.leader_epoch = NO_EPOCH
         self.time_ms: int | None = None
         """As FirstUnread.time_ms."""
+        self.is_due = True
+        """Whether the time must be read, at a position below the end."""
 
     def needs_time(self, offset: int, topic_id: Uuid, leader_epoch: int) -> bool:
         """Note the position of a group that is behind; return whether the time must be read."""
         if offset != self.offset or leader_epoch != self.leader_epoch or topic_id != self.topic_id:
             self.offset, self.topic_id, self.leader_epoch = offset, topic_id, leader_epoch
-            self.time_ms = None
-        return self.time_ms is None or self.time_ms == NO_RECORD
+            self.time_ms, self.is_due = None, True
+        return self.is_due
 
     def learn(self, time_ms: int | None) -> None:
-        """Note the time of the first unread record."""
-        self.time_ms = time_ms
+        """Note the time of the first unread record, None if it could not be read."""
+        if time_ms is not None:
+            self.time_ms, self.is_due = time_ms, time_ms == NO_RECORD
+
+    def expire(self) -> None:
+        """Have the time read again; it stays until then."""
+        self.is_due = True
 
     @property
     def position(self) -> Position:
@@ -86,7 +97,10 @@ class Block:
         self._known: list[Series] = []
         """Those with a known end: all others have an offset alone."""
         self._waiting: list[Series] = []
-        """Those that are behind, without a known time of the first unread record."""
+        """Those that are behind, and whose time of the first unread record must be read."""
+        self._renewed_ms = float("-inf")
+        """When the times of all that are behind were due last, or up to half of MAX_AGE_MS before: blocks whose times
+        were read in one scrape are due again in several."""
         self._times_ms: list[int] = []
         """Those of the first unread records: the arguments of `_seconds`."""
         self._seconds = ""
@@ -144,6 +158,9 @@ class Block:
         if has_moved or self._has_commits or self._ends != self._noted_ends:
             self._has_changed, self._noted_ends = True, self._ends
             self._note(times)
+        # By the distance: a clock that was set back does not keep times for longer.
+        if abs(times.latest_ms - self._renewed_ms) >= MAX_AGE_MS:
+            self._renew(times)
         return [one.position for one in self._waiting]
 
     def _note_leaders(self, topic: TopicState | None) -> bool:
@@ -175,6 +192,13 @@ class Block:
             elif series.needs_time(offset, topic_id, leader_epoch):
                 self._waiting.append(series)
 
+    def _renew(self, times: SampleTimes) -> None:
+        """Have the times of all that are behind read again."""
+        self._renewed_ms = times.latest_ms - random.uniform(0, MAX_AGE_MS / 2)
+        self._waiting = [one for one, lag in zip(self._known, self.lags, strict=True) if lag]
+        for series in self._waiting:
+            series.expire()
+
     # -- what a scrape shows ---------------------------------------------------------------------------------------
 
     def show(self, page: Page, time_ms_of: Callable[[Position], int | None], times: SampleTimes) -> None:
@@ -200,7 +224,7 @@ class Block:
         """Note the times that were read, and make the lines of the lag in seconds."""
         for series in self._waiting:
             series.learn(time_ms_of(series.position))
-        self._waiting = [one for one in self._waiting if one.time_ms is None or one.time_ms == NO_RECORD]
+        self._waiting = [one for one in self._waiting if one.is_due]
         times_ms = [one.time_ms for one in self._known]
         self._times_ms = [time_ms for time_ms in times_ms if time_ms is not None and time_ms != NO_RECORD]
         begin = f"{LAG_SECONDS}{{group"

@@ -1,9 +1,9 @@
 """The times of first unread records: where a group is behind, the record at its committed offset, or the next one.
 
 Only the header of the record's batch is read, from the log or, where another broker leads, from a fetch of that batch:
-the time is that of the batch's first record, right within one batch. It is kept for as long as the group stands at the
-position, so that each position costs one read. The fetches name the replica id of debugging tools, which gregor's
-leaders do not count as reads of consumers.
+the time is that of the batch's first record, right within one batch. Nothing is kept here for longer than a scrape but
+what another leader answers too late for it: that is for the next one. The fetches name the replica id of debugging
+tools, which gregor's leaders do not count as reads of consumers.
 """
 
 from __future__ import annotations
@@ -90,6 +90,9 @@ class FirstUnread:
         self._image = image
         self._background = background
         self._times: dict[Position, int | None] = {}
+        """Those that `time_ms` returns."""
+        self._received: dict[Position, int | None] = {}
+        """Those that were read since the last refresh ended."""
         self._requests: LeaderRequests[Position] = LeaderRequests(
             config, image, background, "first-unread", self._exchange, security
         )
@@ -99,23 +102,24 @@ class FirstUnread:
         return self._times.get(position)
 
     async def refresh(self, positions: Iterable[Position]) -> None:
-        """Read the times that are not known, those of other leaders for at most a second. Others are forgotten."""
+        """Read the times at these positions, those of other leaders for at most a second. Others are forgotten."""
         await self._background.search(self._read(positions))
         await self._requests.wait(MAX_WAIT_S)
+        self._times, self._received = self._received, {}
 
     def close(self) -> None:
         self._requests.close()
 
     def _read(self, positions: Iterable[Position]) -> Steps[None]:
-        known, self._times = self._times, {}
+        answered, self._received = self._received, {}
         for count, position in enumerate(positions, 1):
             key = position.topic, position.partition
-            if known.get(position, NO_RECORD) != NO_RECORD:
-                self._times[position] = known[position]
+            if answered.get(position, NO_RECORD) != NO_RECORD:
+                self._received[position] = answered[position]
             elif (own := self._replicas.get(*key)) is not None and own.is_leader:
                 found = yield from time_in_log(own, position.offset, leader_only=True)
                 if found is not None:
-                    self._times[position] = found
+                    self._received[position] = found
             else:
                 self._request(key, position)
             if not count % ITEMS_PER_STEP:
@@ -162,7 +166,7 @@ class FirstUnread:
                 requested = waiting.get((found.topic, part.partition_index))
                 if requested is not None:
                     offset = offsets[requested]
-                    following = self._received(requested, offset, part)
+                    following = self._keep(requested, offset, part)
                     if following == _LOG_START:
                         removed.append(requested)
                     elif following is not None and (following != offset or len(offsets) > 1):
@@ -181,7 +185,7 @@ class FirstUnread:
         found = [part for one in response.topics for part in one.partitions]
         return found[0].offset if len(found) == 1 and found[0].error_code == ErrorCode.NONE else -1
 
-    def _received(self, position: Position, offset: int, part: FetchResponse.PartitionData) -> int | None:
+    def _keep(self, position: Position, offset: int, part: FetchResponse.PartitionData) -> int | None:
         """Keep the time of the batch in a response. Return the offset to fetch alone, where that is necessary, or
         _LOG_START where the records at the offset were removed."""
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -189,7 +193,7 @@ class FirstUnread:
         if part.error_code != ErrorCode.NONE:
             return None
         if offset >= part.high_watermark:
-            self._times[position] = NO_RECORD
+            self._received[position] = NO_RECORD
             return None
         records = memoryview(cast(bytes, part.records or b""))
         if len(records) < RECORD_BATCH_OVERHEAD:
@@ -199,7 +203,7 @@ class FirstUnread:
             return None
         if batch.is_control:
             return batch.next_offset
-        self._times[position] = batch.time_ms
+        self._received[position] = batch.time_ms
         return None
 
 

@@ -29,6 +29,7 @@ from tests.support.processes import free_port
         ("a:1, b:2", [("a", 1), ("b", 2)]),
         ("[::1]:9092", [("::1", 9092)]),
         ("PLAINTEXT://a:1", [("a", 1)]),
+        ("a.example.:1,\u00e4.example:2", [("a.example.", 1), ("\u00e4.example", 2)]),
     ],
 )
 def test_bootstrap_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
@@ -36,7 +37,11 @@ def test_bootstrap_addresses(text: str, addresses: list[tuple[str, int]]) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["", "localhost", ":9092", "a:b", "a:0", "a:70000", "a:1,,b:2", "a:-1", "[]:1", "a:" + "9" * 5000]
+    "text",
+    [
+        *("", "localhost", ":9092", "a:b", "a:0", "a:70000", "a:1,,b:2", "a:-1", "[]:1", "a:" + "9" * 5000),
+        *("kafka..example:9092", ".a:1", "h" * 64 + ".a:1", "\u00e4..a:1"),
+    ],
 )
 def test_text_that_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="not an address"):
@@ -65,6 +70,11 @@ def test_files_that_cannot_be_read(tmp_path: pathlib.Path) -> None:
     broken.write_text("a=\\u00zz")
     with pytest.raises(CommandError, match="broken"):
         client_settings("a:1", str(broken))
+
+
+def test_memory_that_is_no_number_is_named() -> None:
+    with pytest.raises(CommandError, match="buffer.memory=abc is not a number of bytes"):
+        client_settings("a:1", None, {"buffer.memory": "abc"})
 
 
 def test_settings_that_the_client_refuses() -> None:

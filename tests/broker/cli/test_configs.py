@@ -10,6 +10,17 @@ from gregor.broker.cli import configs
 from gregor.broker.cli.config_report import Entity, EntityType, source_name, value_text
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.quota_configs import Part, quota_parts
+from gregor.protocol.messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tests.broker.cli.fake_client import FakeClient
 
 FLAGS = ("topic", "broker", "broker_logger", "client_metrics", "group", "user", "client", "ip")
 
@@ -112,3 +123,70 @@ def test_words() -> None:
     assert source_name(1) == "DYNAMIC_TOPIC_CONFIG" and source_name(99) == "UNKNOWN"
     assert value_text(None, True) == "(hidden)" and value_text(None, False) == "" and value_text("v", True) == "v"
     assert EntityType.CLIENT_METRICS.one == "client-metric" and EntityType.BROKER_LOGGERS.resource_type == 8
+
+
+def client_with(*settings: tuple[str, int]) -> FakeClient:
+    """A cluster in which every entity has these settings, each with its source."""
+    found = [DescribeConfigsResponse.DescribeConfigsResourceResult(name=key, config_source=at) for key, at in settings]
+    described = DescribeConfigsResponse(results=[DescribeConfigsResponse.DescribeConfigsResult(configs=found)])
+    return FakeClient(
+        {
+            DescribeConfigsRequest: lambda _request, _node: described,
+            IncrementalAlterConfigsRequest: lambda _request, _node: IncrementalAlterConfigsResponse(),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("entity", "source", "other"),
+    [
+        (Entity(EntityType.TOPICS, "t"), 1, 3),
+        (Entity(EntityType.BROKERS, "1"), 2, 3),
+        (Entity(EntityType.BROKERS, ""), 3, 4),
+        (Entity(EntityType.CLIENT_METRICS, "m"), 7, 5),
+        (Entity(EntityType.GROUPS, "g"), 8, 5),
+    ],
+)
+def test_only_a_setting_of_the_entity_itself_is_deleted(
+    entity: Entity, source: int, other: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = client_with(("a", source), ("b", other))
+    with pytest.raises(CommandError, match=r"Invalid config\(s\): b, c\. The entity has no such setting of its own"):
+        configs.alter(client, entity, {"a": None, "b": None, "c": None, "d": "1"})
+    assert client.requests(IncrementalAlterConfigsRequest) == [] and capsys.readouterr().out == ""
+    configs.alter(client, entity, {"a": None, "d": "1"})
+    assert len(client.requests(IncrementalAlterConfigsRequest)) == 1
+
+
+def test_a_logger_that_is_there_may_be_deleted() -> None:
+    client = client_with(("gregor", 6), ("gregor.net", 5))
+    entity = Entity(EntityType.BROKER_LOGGERS, "1")
+    configs.alter(client, entity, {"gregor.net": None})
+    with pytest.raises(CommandError, match=r"Invalid config\(s\): gregor\.none"):
+        configs.alter(client, entity, {"gregor.none": None})
+
+
+def test_settings_are_added_without_the_right_to_describe() -> None:
+    client = client_with()
+    configs.alter(client, Entity(EntityType.TOPICS, "t"), {"a": "1"})
+    assert client.requests(DescribeConfigsRequest) == []
+
+
+def test_only_a_quota_of_the_entity_itself_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = DescribeClientQuotasResponse
+    entry = make.EntryData(
+        entity=[make.EntityData(entity_type="user", entity_name="a")], values=[make.ValueData(key="x", value=1.0)]
+    )
+    client = FakeClient(
+        {
+            DescribeClientQuotasRequest: lambda _request, _node: make(entries=[entry]),
+            AlterClientQuotasRequest: lambda _request, _node: AlterClientQuotasResponse(),
+        }
+    )
+    monkeypatch.setattr(configs, "WireClient", lambda *_: client)
+    assert configs.main(["--alter", "--user", "a", "--delete-config", "x,y"]) == 1
+    assert client.requests(AlterClientQuotasRequest) == []
+    assert configs.main(["--alter", "--user", "a", "--delete-config", "x"]) == 0
+    assert len(client.requests(AlterClientQuotasRequest)) == 1
+    (described, _) = client.requests(DescribeClientQuotasRequest)
+    assert described.strict and [(one.entity_type, one.match) for one in described.components] == [("user", "a")]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
 
 from gregor.broker.cli import console_consumer, console_producer
+from gregor.broker.cli.line_reader import LineRecord
 
 
 def producer_settings(*arguments: str) -> dict[str, object]:
@@ -26,6 +28,7 @@ def test_producer_defaults_are_those_of_the_java_client() -> None:
     assert settings["enable.idempotence"] is True
     assert settings["compression.type"] == "none"
     assert settings["client.id"] == "console-producer"
+    assert settings["message.max.bytes"] == 1_048_576
 
 
 @pytest.mark.parametrize(
@@ -39,6 +42,7 @@ def test_producer_defaults_are_those_of_the_java_client() -> None:
         (["--command-property", "linger.ms=3", "--timeout", "4"], "linger.ms", "4"),
         (["--request-required-acks", "1"], "acks", "1"),
         (["--socket-buffer-size", "9"], "socket.send.buffer.bytes", "9"),
+        (["--producer-property", "max.request.size=9"], "message.max.bytes", "9"),
     ],
 )
 def test_producer_flags(arguments: list[str], key: str, value: str) -> None:
@@ -48,6 +52,44 @@ def test_producer_flags(arguments: list[str], key: str, value: str) -> None:
 @pytest.mark.parametrize("arguments", [["--request-required-acks", "1"], ["--message-send-max-retries", "0"]])
 def test_a_producer_that_may_lose_records_is_not_idempotent(arguments: list[str]) -> None:
     assert "enable.idempotence" not in producer_settings(*arguments)
+
+
+class FakeProducer:
+    """A client that refuses values above four bytes."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    def produce(self, _topic: str, *, value: bytes, **_others: object) -> None:
+        if len(value) > 4:
+            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "Message size too large"))
+        self.values.append(value)
+
+    def poll(self, _timeout_s: float) -> None:
+        """There is nothing to serve."""
+
+    def flush(self) -> None:
+        """There is nothing to wait for."""
+
+
+def test_the_records_after_one_that_is_too_large_are_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    producer: Any = FakeProducer()
+    sender = console_producer.Sender(producer, "t", sync=False)
+    for value in (b"a", b"large", b"larger", b"b"):
+        sender.send(LineRecord(None, value, []))
+    sender.finish()
+    assert producer.values == [b"a", b"b"]
+    assert sender.failed == 2
+    first, last = capsys.readouterr().err.splitlines()
+    assert "too large" in first and "Raise max.request.size of the client" in first
+    assert last == "gregor console-producer: 2 records were not delivered to t."
+
+
+def test_with_sync_a_record_that_is_too_large_ends_the_command() -> None:
+    producer: Any = FakeProducer()
+    sender = console_producer.Sender(producer, "t", sync=True)
+    with pytest.raises(KafkaException):
+        sender.send(LineRecord(None, b"large", []))
 
 
 def test_lines_keep_everything_but_their_ends(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,6 +115,22 @@ def test_consumer_with_a_group_commits_printed_records() -> None:
     assert settings["auto.offset.reset"] == "earliest"
     assert settings["isolation.level"] == "read_committed"
     assert consumer_settings("--consumer-property", "group.id=h")["group.id"] == "h"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "level"),
+    [
+        ([], "read_uncommitted"),
+        (["--consumer-property", "isolation.level=read_committed"], "read_committed"),
+        (["--isolation-level", "read_committed"], "read_committed"),
+        (
+            ["--consumer-property", "isolation.level=read_committed", "--isolation-level", "read_uncommitted"],
+            "read_uncommitted",
+        ),
+    ],
+)
+def test_the_isolation_level_of_the_client_settings_counts_without_the_flag(arguments: list[str], level: str) -> None:
+    assert consumer_settings(*arguments)["isolation.level"] == level
 
 
 @pytest.mark.parametrize(

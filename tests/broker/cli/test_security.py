@@ -83,10 +83,42 @@ def test_dynamic_passwords_of_the_broker_are_encrypted(tmp_path: Path, capsys: p
     assert len(set(secrets)) == 2 and min(len(secret) for secret in secrets) >= 32
 
 
-def test_folder_in_use_and_strange_names_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "ca.key").write_text("a key in use")
     assert main(["security", "init", str(tmp_path)]) == 1
     assert "is not empty" in capsys.readouterr().err
-    assert main(["security", "init", str(tmp_path / "new"), "--user", 'a"b']) == 1
-    assert "give a name of letters" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        (["--user", 'a"b'], "give a name of 1 to 64 letters"),
+        (["--user", ".."], "give a name of"),
+        (["--user", "u" * 65], "give a name of"),
+        (["--user", "ca.pem"], "give a name of"),
+        (["--user", "\u00e4"], "give a name of"),
+        (["--host", ""], "give an IP address, or a name"),
+        (["--host", "\u00e4"], "give an IP address, or a name"),
+        (["--host", "kafka..example"], "give an IP address, or a name"),
+        (["--host", "h" * 64], "give an IP address, or a name"),
+        (["--host", "*.example"], "give an IP address, or a name"),
+        (["--port", "65536"], "is not in the range"),
+    ],
+)
+def test_strange_names_are_refused_before_a_folder_is_made(
+    arguments: list[str], cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["security", "init", str(tmp_path / "new"), *arguments]) == 1
+    assert cause in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_a_host_may_be_longer_than_a_common_name(tmp_path: Path) -> None:
+    host = "broker-0.kafka." + "n" * 60 + ".svc.cluster.example"
+    folder = tmp_path / "secrets"
+    assert main(["security", "init", str(folder), "--host", host, "--host", "*.kafka.example", "--host", "::1"]) == 0
+    server = server_context(TlsSettings.of_listener(BrokerConfig.load(str(folder / "broker.properties")), "SASL_SSL"))
+    client = security_of_client(load_properties(str(folder / "admin/client.properties")))
+    assert client.tls_context is not None
+    for one in (host, "b1.kafka.example", "::1"):
+        handshake(server, client.tls_context(), one)

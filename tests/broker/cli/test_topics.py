@@ -6,7 +6,8 @@ import pytest
 
 from gregor.broker.cli import topics
 from gregor.broker.cli.errors import CommandError
-from gregor.broker.cli.topic_report import PartitionReport, TopicReport, url_safe
+from gregor.broker.cli.reassignments import Reassignment
+from gregor.broker.cli.topic_report import PartitionReport, TopicReport, print_report, url_safe
 
 NAMES = ["orders", "orders-eu", "returns", "__consumer_offsets"]
 
@@ -73,21 +74,22 @@ HEALTHY = PartitionReport(0, leader=1, replicas=[1, 2], isr=[1, 2])
 SHRUNK = PartitionReport(1, leader=1, replicas=[1, 2], isr=[1])
 ORPHAN = PartitionReport(2, leader=None, replicas=[3], isr=[3])
 STRANDED = PartitionReport(3, leader=9, replicas=[9, 1], isr=[9, 1])
+GROWING = PartitionReport(4, leader=1, replicas=[1, 2, 3], isr=[1, 2], reassignment=Reassignment([1, 2, 3], [3], [2]))
 
 
 @pytest.mark.parametrize(
     ("filters", "shown"),
     [
-        ([], [0, 1, 2, 3]),
+        ([], [0, 1, 2, 3, 4]),
         (["--under-replicated-partitions"], [1]),
         (["--unavailable-partitions"], [2, 3]),
         (["--under-min-isr-partitions"], [1, 2]),
-        (["--at-min-isr-partitions"], [0, 3]),
+        (["--at-min-isr-partitions"], [0, 3, 4]),
         (["--unavailable-partitions", "--under-replicated-partitions"], [1, 2, 3]),
     ],
 )
 def test_filters(filters: list[str], shown: list[int]) -> None:
-    partitions = [HEALTHY, SHRUNK, ORPHAN, STRANDED]
+    partitions = [HEALTHY, SHRUNK, ORPHAN, STRANDED, GROWING]
     assert [part.number for part in partitions if part.wanted(filters, {1, 2, 3}, min_isr=2)] == shown
 
 
@@ -96,6 +98,20 @@ def test_summary_is_kafkas_line() -> None:
     assert report.summary() == (
         "Topic: t\tTopicId: CsXamG2hT0yZ_JtBCyqytg\tPartitionCount: 2\tReplicationFactor: 2\tConfigs: a=1,b=2"
     )
+
+
+def test_summary_counts_the_replicas_without_those_that_are_being_added() -> None:
+    report = TopicReport("t", "", [GROWING], {}, False, 1)
+    assert report.summary() == "Topic: t\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: "
+
+
+def test_replicas_that_are_being_added_and_removed_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    print_report(TopicReport("t", "", [HEALTHY, GROWING], {}, False, 1), [HEALTHY, GROWING], summary=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: N/A\tLastKnownElr: N/A",
+        "\tTopic: t\tPartition: 4\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2\tAdding Replicas: 3\tRemoving Replicas: 2"
+        "\tElr: N/A\tLastKnownElr: N/A",
+    ]
 
 
 @pytest.mark.parametrize(

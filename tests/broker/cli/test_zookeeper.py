@@ -57,6 +57,20 @@ def test_a_file_alone_is_used_as_it_is(tmp_path: Path) -> None:
     assert load_properties(str(made)) == {"dataDir": f"{tmp_path}/data", "clientPort": "2182"}
 
 
+def test_others_cannot_read_the_passwords_in_the_file_of_the_server(tmp_path: Path) -> None:
+    file, made = tmp_path / "zoo.properties", tmp_path / "data" / "zoo.cfg"
+    file.write_text(
+        f"dataDir={tmp_path}/data\nclientPort=2181\nssl.keyStore.password=a\\\\b\u00e4\n", encoding="latin-1"
+    )
+    made.parent.mkdir()
+    made.write_text("# of an earlier release, for all to read\n")
+    given = make_parser().parse_args([str(file), "--client-port", "2182"])
+    assert config_file_of(given, settings_of(given)) == made
+    assert made.stat().st_mode & 0o777 == 0o600
+    assert load_properties(str(made))["ssl.keyStore.password"] == "a\\b\u00e4"
+    assert made.read_bytes().isascii()
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [

@@ -6,6 +6,8 @@ import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,9 @@ from gregor.broker.metrics.table import FAMILIES
 from gregor.protocol.turns import run_all
 from gregor.replication.partition.replica_manager import ReplicaManager
 from tests.broker.harness import batch, running
+from tests.replication.replicas import NOW, leader_of, state
+from tests.storage.logs import open_log
+from tests.storage.memory_files import MemoryFiles
 
 PARTITIONS = 150
 """More than two blocks."""
@@ -70,3 +75,29 @@ def test_kept_lines_of_partitions_are_those_that_would_be_made_anew(tmp_path: Pa
         for _ in range(3):
             harness.produce("t", batch(b"a"), partition=PARTITIONS - 1)
             assert shown(kept) == slow_twin(replicas)
+
+
+def test_replicas_that_a_reassignment_is_adding_are_not_missing() -> None:
+    partition = leader_of(open_log(MemoryFiles()), [0, 1])
+    replicas: Any = SimpleNamespace(partitions={("t", 0): partition})
+    lines = PartitionLines(replicas)
+
+    def values() -> tuple[str, str, str, str, int]:
+        text, figures = shown(lines)
+        found = dict(line.rsplit(" ", 1) for line in text.decode().splitlines() if 'topic="t"' in line)
+        labels = '{topic="t",partition="0"}'
+        return (
+            found[f"kafka_cluster_partition_replicascount{labels}"],
+            found[f"kafka_cluster_partition_underreplicated{labels}"],
+            found[f"kafka_topic_partition_replicas{labels}"],
+            found[f"kafka_topic_partition_under_replicated_partition{labels}"],
+            figures["under_replicated"],
+        )
+
+    assert values() == ("2", "0", "2", "0", 0)
+    partition.become_leader(state(0, 0, [0, 1], [0, 2, 1], partition_epoch=1, adding=[2]), NOW)
+    assert values() == ("2", "0", "3", "1", 0), "Apache Kafka's own count, and that of kafka_exporter"
+    partition.become_leader(state(0, 0, [0], [0, 2, 1], partition_epoch=2, adding=[2]), NOW)
+    assert values() == ("2", "1", "3", "1", 1)
+    partition.become_leader(state(0, 0, [0, 2], [0, 2, 1], partition_epoch=3), NOW)
+    assert values() == ("3", "1", "3", "1", 1)

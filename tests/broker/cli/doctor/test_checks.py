@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gregor.broker.cli.doctor.checks import AHEAD_MS, Finding, Level, ObservedBroker, ObservedCluster, check
+from gregor.broker.cli.reassignments import Reassignment
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeLogDirsResponse, MetadataResponse
 
@@ -140,3 +141,10 @@ def test_records_from_the_future(ahead_ms: int, level: Level) -> None:
 
 def test_without_records_there_is_no_finding_about_the_clock() -> None:
     assert not any("future" in one.text for one in check(seen(newest_ms={"t-0": -1})))
+
+
+def test_replicas_that_a_reassignment_is_adding_are_not_out_of_sync() -> None:
+    partitions = [partition(0, 1, [1, 2]), partition(1, 1, [1, 2])]
+    moving = {("t", 0): Reassignment([1, 2, 3], [3], []), ("t", 1): Reassignment([1, 2, 4], [4], [])}
+    (found,) = not_ok(check(seen(partitions=partitions, reassignments=moving)))
+    assert found.text == "1 partition (t-1) with replicas that are not in sync", "the other reassignment has ended"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gregor.broker.cli.doctor.checks import ObservedBroker, ObservedCluster
 from gregor.broker.cli.doctor.replicas import check_replicas
+from gregor.broker.cli.reassignments import Reassignment
 from gregor.protocol.messages import MetadataResponse
 from tests.broker.cli.findings import wrong
 
@@ -44,3 +45,9 @@ def test_broker_that_does_not_answer_is_reported_by_its_address_alone() -> None:
 
 def test_cluster_in_sync_has_no_finding() -> None:
     assert check_replicas(seen([[0, 1, 2]], [0, 1, 2])) == []
+
+
+def test_replica_that_a_reassignment_is_adding_does_not_count() -> None:
+    observed = seen([[0, 1], [0, 1]], [0, 1, 2])
+    observed.reassignments = {("t", 0): Reassignment([0, 1, 2], [2], [])}
+    assert texts(observed) == ["broker 2 is up, and its replicas of 1 partition (t-1) do not keep up with the leaders"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from gregor.broker.metrics.lag.blocks import MAX_AGE_MS
 from gregor.broker.metrics.lag.first_unread import NO_RECORD, Position
 from gregor.broker.metrics.lag.groups import GroupView
 from gregor.broker.metrics.page import Page
@@ -155,3 +156,29 @@ def test_the_time_is_read_again_where_another_record_may_be_at_the_offset() -> N
             assert lag_s() == f"{age_ms / 1000:.3f}"
         scraped.lead(1, epoch=9, topic_id=OTHER_ID)
         assert scraped.text(scraped.kept)[1] == [], "another partition has a new leader"
+
+
+def test_the_time_is_read_again_after_a_minute_as_its_record_may_be_gone() -> None:
+    """By retention, DeleteRecords or compaction, which another leader does not show."""
+    with Context() as context:
+        context.commit_offset(5)
+        scraped = Scraped(context)
+        scraped.own["t", 0] = 8
+        position = scraped.position(0, 5)
+        scraped.times[position] = 990_000
+        scraped.text(scraped.kept)
+        scraped.times[position] = 998_000
+        scraped.now_ms += MAX_AGE_MS / 2 - 1
+        text, unread = scraped.text(scraped.kept)
+        assert unread == [] and 'partition="0"} 39.999\n' in text
+        scraped.now_ms += MAX_AGE_MS / 2 + 1
+        del scraped.times[position]
+        for _ in range(2):
+            text, unread = scraped.text(scraped.kept)
+            assert unread == [position] and 'partition="0"} 70.000\n' in text, "it stays until it is read"
+            scraped.own["t", 0] += 1
+        scraped.times[position] = 998_000
+        assert 'partition="0"} 62.000\n' in scraped.text(scraped.kept)[0]
+        assert scraped.text(scraped.kept)[1] == []
+        scraped.now_ms -= 10 * MAX_AGE_MS
+        assert scraped.text(scraped.kept)[1] == [position], "the clock was set back"

@@ -14,7 +14,7 @@ from gregor.broker.fetch import sessions as fetch_sessions
 from gregor.broker.fetch.session_cache import FINAL_EPOCH, INITIAL_EPOCH
 from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.metrics.lag import clients
-from gregor.broker.metrics.lag.clients import FETCHES_MS, KEPT_MS, ClientLagLines, ClientPositions
+from gregor.broker.metrics.lag.clients import FETCHES_MS, KEPT_MS, MAX_CLIENT_ID, ClientLagLines, ClientPositions
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.table import FAMILIES
 from gregor.broker.server import Server
@@ -157,6 +157,13 @@ def test_without_room_for_a_session_a_client_is_shown_as_well() -> None:
     subject = Subject(slots=0)
     assert subject.fetch("java", ("t", 0, 40)) == 0
     assert subject.lags() == {"java t-0": 60}
+
+
+def test_a_client_does_not_choose_the_size_of_the_page() -> None:
+    subject = Subject()
+    subject.fetch("c" * 32_000, ("t", 0, 97), session=SESSIONLESS, connection=object())
+    subject.fetch("d" * 32_000, ("t", 0, 98))
+    assert set(subject.shown(LAG)) == {f"{'c' * MAX_CLIENT_ID} t-0", f"{'d' * MAX_CLIENT_ID} t-0"}
 
 
 def test_of_one_client_id_the_position_furthest_behind_is_shown() -> None:

@@ -1,4 +1,4 @@
-"""The times of first unread records: read from own logs and from other leaders, kept per position, or missing."""
+"""The times of first unread records: read from own logs and from other leaders, or missing."""
 
 from __future__ import annotations
 
@@ -53,6 +53,8 @@ class FakePeer:
     fetched: list[list[tuple[int, int]]]
     """Partition and offset of each fetch."""
     unreachable = False
+    answering: asyncio.Event | None = None
+    """If there is one, fetches wait for it."""
 
     def __init__(self, host: str, port: int, *_others: object, security: object = None) -> None:
         self.address = host, port
@@ -60,6 +62,8 @@ class FakePeer:
     async def send(self, request: Any, newest: int | None = None) -> Any:
         if self.unreachable:
             raise PeerError("nothing listens there")
+        if self.answering is not None:
+            await self.answering.wait()
         if isinstance(request, ListOffsetsRequest):
             (listed,) = request.topics
             (wanted,) = listed.partitions
@@ -107,6 +111,7 @@ Run = Callable[[Callable[[Subject], Coroutine[Any, Any, None]]], None]
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     FakePeer.logs, FakePeer.starts, FakePeer.fetched, FakePeer.unreachable = {}, {}, [], False
+    monkeypatch.setattr(FakePeer, "answering", None)
     monkeypatch.setattr(peer_queue, "Peer", FakePeer)
     monkeypatch.setattr(first_unread, "MAX_WAIT_S", LIMIT_S)
 
@@ -134,20 +139,34 @@ def test_the_time_is_that_of_the_batch_at_the_position(run: Run) -> None:
     run(test)
 
 
-def test_a_position_is_fetched_once(run: Run) -> None:
+def test_each_refresh_reads_what_is_there_now(run: Run) -> None:
     FakePeer.logs = {0: [(1, stored(0, 1000)), (3, stored(2, 2000))]}
 
     async def test(subject: Subject) -> None:
-        for _ in range(3):
-            assert await subject.times((0, 0)) == [1000]
-        assert FakePeer.fetched == [[(0, 0)]]
-        other_leader, other_topic = Position("t", 0, 0, leader_epoch=1), Position("t", 0, 0, topic_id=b"i" * 16)
-        for number, position in enumerate((other_leader, other_topic), 1):
-            FakePeer.logs[0][0] = 1, stored(0, 5000 * number)
-            await subject.unread.refresh([position])
-            assert subject.unread.time_ms(position) == 5000 * number, "another record is there"
+        assert await subject.times((0, 0)) == [1000]
+        FakePeer.logs[0][0] = 1, stored(0, 5000)
+        assert await subject.times((0, 0)) == [5000], "another record is there"
         assert await subject.times((0, 2)) == [2000]
-        assert subject.unread.time_ms(Position("t", 0, 0)) is None, "forgotten: no group stands there any more"
+        assert subject.unread.time_ms(Position("t", 0, 0)) is None, "forgotten: the refresh did not concern it"
+
+    run(test)
+
+
+def test_a_late_answer_is_that_of_the_next_refresh(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakePeer.logs = {0: [(1, stored(0, 1000))]}
+
+    async def test(subject: Subject) -> None:
+        FakePeer.answering = asyncio.Event()
+        monkeypatch.setattr(first_unread, "MAX_WAIT_S", 0)
+        assert await subject.times((0, 0)) == [None]
+        monkeypatch.setattr(first_unread, "MAX_WAIT_S", LIMIT_S)
+        FakePeer.answering.set()
+        for _ in range(20):  # the answer comes between the two
+            await asyncio.sleep(0)
+        assert await subject.times((0, 0)) == [1000]
+        assert FakePeer.fetched == [[(0, 0)]]
+        assert await subject.times((0, 0)) == [1000]
+        assert len(FakePeer.fetched) == 2, "it counts once"
 
     run(test)
 
