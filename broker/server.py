@@ -91,7 +91,7 @@ async def _serve(
     manager.status("starting")
     if not await started_unless_stopped(server, stop):
         logger.info("stopped before the start was over")
-        return 0
+        return int(server.failed)
     try:
         manager.ready(ready_status(server.info))
         if on_ready is not None:

@@ -288,11 +288,12 @@ def test_a_start_that_fails_leaves_nothing_behind(run: Any, tmp_path: Path) -> N
     run(test())
 
 
-@pytest.mark.parametrize("write", [3, 9])
+@pytest.mark.parametrize("write", [3, 9, 18])
 def test_a_metadata_store_that_fails_during_the_start_fails_the_broker(
     write: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While data folders are opened, and while the settings are read."""
+    """While data folders are opened, the settings are read, and the controller is elected, which does not end the start
+    itself."""
     writes = 0
 
     class Connection(sqlite3.Connection):
