@@ -197,7 +197,7 @@ class Node:
             self._logs,
             self._background,
             now_ms,
-            lambda topic, index: base.replicas.get(topic, index) is not None,
+            base.replicas.has,
             lambda topic, index: (found := base.replicas.get(topic, index)) is not None and found.is_leader,
             self._producer_clients.text_of,
             coordinators.timeouts.of,
@@ -264,7 +264,7 @@ class Node:
             self._background.spawn(remove_expired_tokens(base.tokens, interval_ms))
         if self._member is not None:
             self._member.start()
-        self.cleaner = LogCleaner(self._config, self._logs, self._background, now_ms)
+        self.cleaner = LogCleaner(self._config, self._logs, self._background, now_ms, base.replicas.has)
         self.cleaner.start()
         clients = ClientPositions(self.broker.fetch_sessions, base.replicas, base.image, now_ms)
         self.control = Control(
@@ -276,7 +276,7 @@ class Node:
             now_ms,
             self.loop_lag,
             clients.described,
-            base.replicas.traffic.repeats.read,
+            base.replicas,
         )
         self._background.remove_later(self._logs.pop_unlinkable(), 0)
         if self.loading.is_over:

@@ -89,10 +89,6 @@ class _Context:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
-    def raise_epoch(self, leader_epoch: int) -> None:
-        """Note that this broker leads the partition in this epoch; an older one changes nothing."""
-        self.leader_epoch = max(self.leader_epoch, leader_epoch)
-
     def outcome_of(self, awaitable: Awaitable[ValueT]) -> Deferred[ValueT]:
         outcome: Deferred[ValueT] = Deferred()
 
@@ -197,11 +193,14 @@ class CoordinatorRuntime(Generic[S]):
     # --- which partitions
 
     def elect(self, partition: int, epoch: int) -> asyncio.Task[None] | None:
-        """This broker leads the partition now: load it. Returns the load, or None if there is nothing to load."""
+        """This broker leads the partition now: load it. Returns the load, or None if there is nothing to load.
+
+        A partition that this broker coordinates in an older epoch is loaded again: in between another one may have led,
+        of which this broker did not learn, and it refuses the markers of the older epoch.
+        """
         owned = self._owned.get(partition)
         if owned is not None:
-            owned.context.raise_epoch(epoch)
-            if owned.error is not ErrorCode.NOT_COORDINATOR:
+            if epoch <= owned.context.leader_epoch and owned.error is not ErrorCode.NOT_COORDINATOR:
                 return None
             self.resign(partition)
         owned = self._owned[partition] = OwnedPartition()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gregor.broker.jobs.maintenance import Maintenance
     from gregor.config.broker import BrokerConfig
     from gregor.protocol.turns import Steps
-    from gregor.replication.repeated_batches import RepeatedBatches
+    from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.storage.folders.manager import LogManager
     from gregor.storage.log.compaction import DirtyRange
     from gregor.storage.log.log import Log
@@ -64,10 +64,11 @@ class Control:
         clock_ms: Callable[[], int],
         lag: LagMeter,
         clients: Callable[[], Steps[list[dict[str, Any]]]],
-        repeats: Callable[[], list[RepeatedBatches]],
+        replicas: ReplicaManager,
     ) -> None:
-        """`clients` reads the positions in the fetches of consumers, `repeats` the batches of clients that retry."""
-        self._repeats = repeats
+        """`clients` reads the positions in the fetches of consumers. Logs of partitions that `replicas` does not have
+        are left alone: they do not have their topic's settings yet."""
+        self._replicas = replicas
         self._clients = clients
         self._lag = lag
         self._config = config
@@ -87,12 +88,14 @@ class Control:
                 yield position
             return
         if isinstance(order, dict) and order.get("command") == "repeats":
-            for repeated in self._repeats():
+            for repeated in self._replicas.traffic.repeats.read():
                 yield repeated._asdict()
             return
         if not isinstance(order, dict) or order.get("command") not in ("compact", "retention"):
             raise OrderRefused("unknown order: are the command and the broker of the same version?")
-        chosen = self._chosen(order)
+        chosen, unserved = self._chosen(order)
+        for log in unserved:
+            yield _left_alone(log, explain=bool(order.get("explain")))
         now_ms = self._clock_ms()
         if order["command"] == "retention":
             for log in chosen:
@@ -118,14 +121,15 @@ class Control:
             async for answer in self._compact(chosen, now_ms, roll=bool(order.get("roll", True))):
                 yield answer
 
-    def _chosen(self, order: dict[str, Any]) -> list[Log]:
+    def _chosen(self, order: dict[str, Any]) -> tuple[list[Log], list[Log]]:
+        """Return the logs that an order concerns: those that are served, and those that are not."""
         topic, partition = order.get("topic"), order.get("partition")
         if topic is None:
             if not order.get("explain"):
                 raise OrderRefused("name the topic with --topic")
             logs = list(self._logs.logs.values())
             if order["command"] == "compact":
-                logs = [log for log in logs if log.config.compact]
+                logs = [log for log in logs if log.config.compact and self._replicas.has(log.topic, log.partition)]
         else:
             logs = [log for (name, _), log in self._logs.logs.items() if name == topic]
             if not logs:
@@ -134,11 +138,13 @@ class Control:
             logs = [log for log in logs if log.partition == partition]
             if not logs:
                 raise OrderRefused(f"this broker has no partition {partition} of '{topic}'")
-        if topic is not None and order["command"] == "compact" and not logs[0].config.compact:
+        logs.sort(key=lambda log: (log.topic, log.partition))
+        served = [log for log in logs if self._replicas.has(log.topic, log.partition)]
+        if topic is not None and order["command"] == "compact" and served and not served[0].config.compact:
             raise OrderRefused(
-                f"'{topic}' is not compacted: its cleanup.policy is {','.join(sorted(logs[0].config.cleanup_policy))}"
+                f"'{topic}' is not compacted: its cleanup.policy is {','.join(sorted(served[0].config.cleanup_policy))}"
             )
-        return sorted(logs, key=lambda log: (log.topic, log.partition))
+        return served, [log for log in logs if not self._replicas.has(log.topic, log.partition)]
 
     async def _compact(self, logs: list[Log], now_ms: int, *, roll: bool) -> AsyncIterator[dict[str, Any]]:
         for log in logs:
@@ -217,6 +223,15 @@ class Control:
         except (KafkaError, OSError) as error:
             return answer | {"when": "unknown", "why": str(error)}
         return answer | {"when": when, "why": why, "size_bytes": log.size_bytes, "segments": log.segments_count}
+
+
+def _left_alone(log: Log, *, explain: bool) -> dict[str, Any]:
+    answer: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
+    why = (
+        "the broker does not know the topic's settings yet: the controller has not assigned the partition to it since "
+        "its start, or the topic was deleted meanwhile"
+    )
+    return answer | ({"when": "unknown", "why": why} if explain else {"done": False, "reason": why})
 
 
 class ControlSocket:

@@ -1,14 +1,16 @@
 """Isolation: ZooKeeper has not answered this broker for longer than its session lasts.
 
 Either no broker reaches ZooKeeper: then no other leaders can be elected, and the broker continues to serve. Or this
-broker alone is cut off: the cluster considers it dead, other brokers lead its partitions, and records that it appends
-with acks=1 would be lost. The other brokers' metadata shows which of the two it is: a broker that is missing in it
-stops leading at once.
+broker is cut off: the cluster considers it dead, other brokers lead its partitions, and records that it appends with
+acks=1 would be lost. The metadata of the first other broker that answers decides which of the two it is: a broker that
+is missing in it stops leading at once. That broker may be cut off as well: then its metadata is old and still has this
+one, which continues to lead, and what it appends with acks=1 is lost.
 
 From the moment at which the connection to ZooKeeper is lost until another broker answers that it knows this one, other
 brokers may lead and this one cannot know it: the session ends, at the earliest, a third of its timeout later. Meanwhile
 the group coordinator returns no committed offsets, which a newer coordinator may have replaced: a client with
-transactions that begins at old offsets would process records twice. The transaction coordinator confirms no end.
+transactions that begins at old offsets would process records twice. The transaction coordinator confirms no end. An
+answer from old metadata ends this too early.
 """
 
 from __future__ import annotations

@@ -81,6 +81,7 @@ class Member:
             store,
             state.handler,
             replicas,
+            image,
             background,
             registration=registration,
             session_timeout_ms=session_timeout_ms,

@@ -4,8 +4,8 @@ The registration lasts as long as the session. That of a broker that was killed 
 its next process (gregor.broker.session_watcher); where neither could close it, a broker that starts again waits until
 it ends. A broker whose session ended while it ran (it was suspended, or cut off) is dead for the cluster, which has
 elected other leaders: it stops leading at once and registers again with another broker epoch, upon which the controller
-sends it the partitions that it leads. gregor.broker.cluster.isolation handles the time in which ZooKeeper does not
-answer.
+sends it the partitions that it leads, and all topics; those that were deleted meanwhile leave its metadata.
+gregor.broker.cluster.isolation handles the time in which ZooKeeper does not answer.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
 from gregor.replication.store.metadata_store import SessionExpired, StoreError
-from gregor.replication.store.nodes import broker_path
+from gregor.replication.store.nodes import TOPICS, broker_path
 from gregor.replication.store.registration import BrokerIdInUse, register
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
-    from gregor.replication.partition.metadata_image import MetadataImage
+    from gregor.replication.partition.metadata_image import MetadataImage, TopicState
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.metadata_store import MetadataStore, WatchEvent
     from gregor.replication.store.nodes import BrokerRegistration
@@ -100,6 +101,7 @@ class Membership:
         store: MetadataStore,
         local: ControllerRequestHandler,
         replicas: ReplicaManager,
+        image: MetadataImage,
         background: Background,
         *,
         registration: Callable[[], BrokerRegistration],
@@ -109,6 +111,7 @@ class Membership:
         self._store = store
         self._local = local
         self._replicas = replicas
+        self._image = image
         self._background = background
         self._registration = registration
         self._session_timeout_ms = session_timeout_ms
@@ -149,9 +152,10 @@ class Membership:
             await resigning
         while True:
             try:
+                known = list(self._image.topics())
                 await self._register()
                 logger.info("registered again, with epoch %d", self._local.broker_epoch)
-                return
+                break
             except BrokerIdInUse as error:
                 self._end(str(error))
                 return
@@ -160,3 +164,20 @@ class Membership:
             except StoreError as error:
                 logger.warning("broker.id cannot be registered: %s; the broker tries again", error)
                 await asyncio.sleep(_TRY_AGAIN_S)
+        await self._remove_deleted(known)
+
+    async def _remove_deleted(self, known: list[TopicState]) -> None:
+        """Remove the topics from the metadata that were `known` before the registration, and are deleted.
+
+        The controller reports the deletions that are complete once it knows of the registration to the brokers of that
+        time alone. Later ones it reports to this broker, so that the nodes are read after its first update.
+        """
+        updated = asyncio.Event()
+        self._image.on_update.append(updated.set)
+        try:
+            await updated.wait()
+        finally:
+            self._image.on_update.remove(updated.set)
+        with suppress(SessionExpired):  # this follows the next registration, too
+            names = frozenset(await self._store.children(TOPICS))
+            self._image.remove([topic for topic in known if topic.name not in names])

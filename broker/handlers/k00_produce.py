@@ -133,17 +133,25 @@ class _Commits(Deferred["ProduceResponse | None"]):
         self._waiting[id(answer)] = answer
         partition.leadership.when_committed(offset, partial(self._decide, id(answer), answer))
 
-    def wait_for_flush(self, broker: ProduceContext, log: Log, offset: int, answer: _PartAnswer) -> None:
-        """Wait for a flush on the flush thread (flush.messages)."""
+    def wait_for_flush(
+        self, broker: ProduceContext, partition: Partition, log: Log, offset: int, answer: _PartAnswer
+    ) -> None:
+        """Wait for a flush of the partition's log on the flush thread (flush.messages). If the log is replaced by its
+        copy in another data folder before its flush, that of the copy counts."""
         key = -id(answer)
         self._waiting[key] = answer
 
         async def flush() -> None:
-            error = ErrorCode.NONE
-            try:
-                await flush_to(log, offset, broker.background, broker.now_ms())
-            except KafkaError as failure:
-                error = failure.code
+            flushed, error = log, ErrorCode.NONE
+            while True:
+                try:
+                    await flush_to(flushed, offset, broker.background, broker.now_ms())
+                except KafkaError as failure:
+                    if partition.log is not None and partition.log is not flushed:
+                        flushed = partition.log
+                        continue
+                    error = failure.code
+                break
             self._decide(key, answer, error)
 
         broker.background.spawn(flush())
@@ -378,7 +386,7 @@ class _Appends:
         )
         log = partition.log
         if log is not None and log.offsets.unflushed_messages >= log.config.flush_messages:
-            self._pending().wait_for_flush(broker, log, info.last_offset + 1, answer)
+            self._pending().wait_for_flush(broker, partition, log, info.last_offset + 1, answer)
         if acks == -1 and not partition.commits_at_once:
             self._pending().wait_for(partition, info.last_offset + 1, answer)
         return answer

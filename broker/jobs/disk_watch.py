@@ -94,7 +94,7 @@ class DiskWatch:
             return
         if is_full(error) and (log is None or not log.offline):
             self.full(folder, error.strerror or str(error))
-        elif error.errno in OF_THE_PROCESS:
+        elif error.errno in OF_THE_PROCESS and (log is None or not log.offline):
             logger.error("%s: %s", folder.path if log is None else log.directory, error)
         elif error.errno in BROKEN:
             self._fail_folder(folder, error)
@@ -179,7 +179,7 @@ class DiskWatch:
         polls = 0
         while True:
             if polls % _RETAIN_EVERY == 0:
-                await self._retain()
+                await self._retain_on(folder)
             self._background.remove_now()
             polls += 1
             await asyncio.sleep(_POLL_EVERY_S)
@@ -192,6 +192,14 @@ class DiskWatch:
         await self._background.run(folder.keep_reserve)
         self._replicas.resume(aside)
         await self.notify_controller()  # it may have sent partitions whose logs could not be created
+
+    async def _retain_on(self, folder: DataFolder) -> None:
+        try:
+            await self._retain()
+        except Exception:  # a bug: the wait for room must end all the same, and with it the suspensions
+            logger.exception(
+                "retention on the full %s failed; it runs again in %.0f s", folder.path, _RETAIN_EVERY * _POLL_EVERY_S
+            )
 
     async def _keep_reserves(self) -> None:
         for folder in self._logs.online_folders():

@@ -76,11 +76,21 @@ class _Trouble(NamedTuple):
 
 
 class LogCleaner:
-    """The compaction of one broker, from `start()` until the background is closed."""
+    """The compaction of one broker, from `start()` until the background is closed.
+
+    `is_served` returns whether a partition is one of a known topic. The others are not compacted: their logs do not
+    have their topic's settings yet, which may keep every record.
+    """
 
     def __init__(
-        self, config: BrokerConfig, logs: LogManager, background: Background, clock_ms: Callable[[], int]
+        self,
+        config: BrokerConfig,
+        logs: LogManager,
+        background: Background,
+        clock_ms: Callable[[], int],
+        is_served: Callable[[str, int], bool],
     ) -> None:
+        self._is_served = is_served
         self._config = config
         self._logs = logs
         self._background = background
@@ -188,7 +198,7 @@ class LogCleaner:
     def _load_ages(self, now_ms: int) -> Steps[None]:
         """Load the ages of segments that are needed, so that the loop need not wait for the disk."""
         for count, log in enumerate(self._with_room(), 1):
-            if log.config.compact and not log.offline:
+            if log.config.compact and not log.offline and self._is_served(log.topic, log.partition):
                 yield from log.prefetching(partial(log.dirty_range, now_ms, waits_for_disk=False))
             if not count % ITEMS_PER_STEP:
                 yield None
@@ -205,7 +215,7 @@ class LogCleaner:
         key = TopicPartition(log.topic, log.partition)
         if not log.config.compact or log.offline or not log.work.lets_clean or key in self._running:
             return False
-        if now_ms < self._not_before_ms.get(key, 0):
+        if now_ms < self._not_before_ms.get(key, 0) or not self._is_served(*key):
             return False
         trouble = self._trouble.get(key)
         if trouble is not None and trouble.log is log and (trouble.retry_at_ms is None or now_ms < trouble.retry_at_ms):
@@ -281,6 +291,8 @@ class LogCleaner:
         return result
 
     async def _clean(self, log: Log, process: CleanerProcess) -> CleaningResult:
+        if not self._is_served(log.topic, log.partition):
+            return CleaningResult(False, "the settings of its topic are not known yet")
         if log.work.moving:
             return CleaningResult(False, "nothing to compact: the partition is being moved to another data folder")
         started_s = time.monotonic()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from gregor.storage.fs.throttle import Pace
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.config.broker import BrokerConfig
+    from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.folders.manager import LogManager
@@ -85,7 +86,10 @@ class LogMover:
         if partition is None or log is None:
             self._logs.moves.prefer(key, folder)
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"this broker has no replica of {topic}-{index}")
-        if under_way is not None or self._logs.folder_of(log) == folder.path:
+        if under_way is not None:
+            return
+        if self._logs.folder_of(log) == folder.path:
+            self._remove(self._logs.moves.cancel(key))  # an interrupted one that was not resumed yet
             return
         if len(self._logs.online_folders()) < len(self._logs.folders):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "nothing is moved while a data folder has failed")
@@ -99,8 +103,18 @@ class LogMover:
         self._background.spawn(self._run(key, move))
 
     def resume(self) -> None:
-        """Resume the moves that were interrupted."""
-        for key, folder in self._logs.moves.pop_wishes().items():
+        """Resume the moves that were interrupted: each as soon as its partition has its log. In a cluster that is when
+        the controller has assigned the partition to this broker again."""
+        self._replicas.on_leadership.append(lambda leaders, followers: self._resume([*leaders, *followers]))
+        self._resume(self._replicas.partitions.values())
+
+    def _resume(self, partitions: Iterable[Partition]) -> None:
+        if not self._logs.moves.wishes:
+            return
+        for partition in partitions:
+            key = TopicPartition(partition.topic, partition.partition)
+            if partition.log is None or (folder := self._logs.moves.pop_wish(key)) is None:
+                continue
             try:
                 self.move(*key, folder)
             except KafkaError as error:

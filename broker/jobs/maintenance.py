@@ -7,7 +7,6 @@ Each job walks the logs in turns with other work (gregor.protocol.turns); calls 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -165,12 +164,11 @@ class Maintenance:
         """Run retention over all logs, now."""
         self.next_retention_ms = self._clock_ms() + self._config["log.retention.check.interval.ms"]
         await self._background.search(self._logs.prefetching_ages(self._clock_ms()))
-        delays_ms = {log.directory: log.config.file_delete_delay_ms for log in self._all()}
         passes = self._logs.retention_pass(self._clock_ms(), self._is_served)
-        for paths in await self._background.run_steps(collect(passes)):
+        for paths, delay_ms in await self._background.run_steps(collect(passes)):
             if paths:
                 logger.info("retention removes %s", ", ".join(paths))
-                self._background.remove_later(paths, delays_ms[os.path.dirname(paths[0])])
+                self._background.remove_later(paths, delay_ms)
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write the checkpoints of high watermarks."""

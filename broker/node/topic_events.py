@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -34,7 +34,6 @@ class TopicEvents:
         groups: GroupCoordinator,
         transactions: Coordinator,
     ) -> None:
-        self._replicas = replicas
         self._image = image
         self._configs = configs
         self._groups = groups
@@ -44,7 +43,7 @@ class TopicEvents:
         }
         replicas.on_leadership.append(self._leaders_changed)
         replicas.on_stopped.append(self._stopped)
-        configs.on_topics_changed.append(self._settings_changed)
+        configs.on_topics_changed.append(replicas.settings_changed)
         image.on_topics_moved.append(self._topics_moved)
 
     def _leaders_changed(self, leaders: list[Partition], followers: list[Partition]) -> None:
@@ -59,13 +58,6 @@ class TopicEvents:
         for partition in partitions:
             if (coordinator := self._coordinators.get(partition.topic)) is not None:
                 coordinator.on_resigned(partition.partition)
-
-    def _settings_changed(self, topics: Collection[str]) -> Iterator[None]:
-        for partition in list(self._replicas.partitions.values()):
-            if partition.topic in topics and partition.log is not None:
-                partition.log.configure(self._configs.log_config(partition.topic))
-            yield
-        self._replicas.settings_changed()
 
     def _topics_moved(self, topics: Collection[str]) -> None:
         gone = frozenset(name for name in topics if self._image.topic(name) is None)

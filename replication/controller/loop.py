@@ -198,7 +198,7 @@ class ControllerLoop:
     async def elect(self, keys: Collection[TopicPartition], unclean: bool) -> dict[TopicPartition, int | KafkaError]:
         """Elect leaders; return the new leader of each partition, or why there is none (see elect_leaders). On a broker
         that is not the controller: NOT_CONTROLLER for each."""
-        return await controller_orders.elect(self, keys, unclean)
+        return await controller_orders.elect(self, self._writes, keys, unclean)
 
     async def reassign(
         self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, keep_factor: bool = False

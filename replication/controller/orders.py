@@ -1,5 +1,9 @@
 """Elections and moves of partitions that clients request of the controller. Each is handled between two events, on a
-context that does not change meanwhile."""
+context that does not change meanwhile.
+
+A controller that was deposed without its knowledge must not answer from its old context that all is as requested: the
+term is confirmed also where nothing is written.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,9 @@ class Controller(Protocol):
     async def in_turn(self, work: Callable[[Cluster, Step], Awaitable[ResultT]]) -> ResultT: ...
 
 
-async def elect(controller: Controller, keys: Collection[TopicPartition], unclean: bool) -> Elections:
+async def elect(
+    controller: Controller, writes: ControllerWrites, keys: Collection[TopicPartition], unclean: bool
+) -> Elections:
     """See ControllerLoop.elect."""
 
     async def work(cluster: Cluster, step: Step) -> Elections | None:
@@ -49,6 +55,7 @@ async def elect(controller: Controller, keys: Collection[TopicPartition], unclea
                 wanted.add(key)
             else:
                 results[key] = refusal
+        await writes.confirm_term()
         if not wanted:
             return results
         after = await step((UncleanElection if unclean else PreferredElection)(frozenset(wanted)))
@@ -83,6 +90,7 @@ async def reassign(
         if wanted:
             # The latest request counts: one that an old tool left in the node is dropped.
             await writes.drop_reassignments(dict.fromkeys(wanted))
+            await writes.confirm_term()
             if await step(Reassigned(wanted)) is None:
                 return None
         return results

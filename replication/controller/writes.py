@@ -76,8 +76,14 @@ class ControllerWrites:
 
     async def guarded(self, operations: list[Operation]) -> None:
         """Do operations as one multi that checks the controller epoch. Raises Fenced, and what the store raises."""
-        if not operations:
-            return
+        if operations:
+            await self._checked(operations)
+
+    async def confirm_term(self) -> None:
+        """Raise Fenced if another controller was elected: for answers that may need no write."""
+        await self._checked([])
+
+    async def _checked(self, operations: list[Operation]) -> None:
         try:
             await self._store.multi([Check(nodes.CONTROLLER_EPOCH, self.epoch_version), *operations])
         except (BadVersion, NoNode) as error:

@@ -146,6 +146,21 @@ class MetadataImage:
         self.controller_epoch = request.controller_epoch
         self.controller_id = request.controller_id
         self.brokers = brokers
+        if changed:
+            self.expects_topics = False
+        self._replace(changed, moved)
+        return UpdateMetadataResponse()
+
+    def remove(self, topics: Collection[TopicState]) -> None:
+        """Remove topics that no longer exist, though no update reported it. Those that an update has changed stay."""
+        gone = [topic for topic in topics if self._topics.get(topic.name) is topic]
+        if gone:
+            self._replace({topic.name: TopicState(topic.name, topic.topic_id, {}) for topic in gone})
+
+    def _replace(self, changed: dict[str, TopicState], moved: Collection[str] | None = None) -> None:
+        """Put these topics into the image, where one without partitions is deleted, and call the listeners.
+
+        `moved`: those that are new, deleted, or have other partitions or replicas; by default all."""
         for name, state in changed.items():
             self._forget(name)
             if not state.partitions:
@@ -157,15 +172,13 @@ class MetadataImage:
                 self._topics[name] = state
                 if state.topic_id != ZERO_UUID:
                     self._names[state.topic_id] = name
-        if changed:
-            self.expects_topics = False
         self.version += 1
+        moved = changed.keys() if moved is None else moved
         if moved:
             for moved_listener in self.on_topics_moved:
                 moved_listener(moved)
         for listener in self.on_update:
             listener()
-        return UpdateMetadataResponse()
 
     def _updated(
         self, update: UpdateMetadataRequest.UpdateMetadataTopicState, before: TopicState | None

@@ -261,7 +261,7 @@ class Partition:
     # -- leadership --------------------------------------------------------------------------------------------
 
     def become_leader(self, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState, now_ms: int) -> bool:
-        """Lead the partition as the controller's `state` describes it. True if this broker did not lead it before.
+        """Lead the partition as the controller's `state` describes it. True if this broker did not lead it just before.
 
         The partition has a log. A state with an older partition epoch than ours is ignored: our own ISR change
         overtook it.
@@ -270,7 +270,9 @@ class Partition:
             return False
         log = self.log
         assert log is not None
-        newly_leader = not self.is_leader
+        # In a leader epoch that this broker has not received another one may have led, and the followers may have
+        # truncated their logs to that one's: what is known of them holds no more. (Apache Kafka keeps it.)
+        newly_leader = not self.is_leader or state.leader_epoch > self.leader_epoch + 1
         # Also where this broker led in this epoch before its log was offline for a time.
         begins = newly_leader or state.leader_epoch > self.leader_epoch
         self._set_assignment(state)

@@ -6,7 +6,7 @@ The controller sends LeaderAndIsr and StopReplica (Kafka 3.9, ZooKeeper mode) to
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -88,6 +88,11 @@ class ReplicaManager:
 
     def get(self, topic: str, partition: int) -> Partition | None:
         return self.partitions.get((topic, partition))
+
+    def has(self, topic: str, partition: int) -> bool:
+        """Return whether the controller has assigned this partition to this broker since the start. Only then does its
+        log have its topic's settings; until then it has the broker's defaults."""
+        return (topic, partition) in self.partitions
 
     def get_by_id(self, topic_id: Uuid, partition: int) -> Partition | None:
         return self.by_topic_id.get((topic_id, partition))
@@ -311,8 +316,14 @@ class ReplicaManager:
         """Refuse the requests of earlier controllers from now on, by their epoch."""
         self.controller_epoch = epoch
 
-    def settings_changed(self) -> None:
-        """Make produce routes void that were made under other settings of a topic."""
+    def settings_changed(self, topics: Collection[str]) -> Iterator[None]:
+        """Configure the logs of these topics, a step for each partition, and make produce routes void that were made
+        under other settings. Replicas that are not served now are included: what retention may delete on a full disk,
+        where they are suspended, is decided by these settings."""
+        for topic, index in list(self.partitions):
+            if topic in topics and (log := self._logs.get(topic, index)) is not None:
+                log.configure(self._topic_config(topic))
+            yield
         self.generation += 1
 
     def log_moved(self, log: Log) -> None:

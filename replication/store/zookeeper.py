@@ -462,6 +462,8 @@ class ZooKeeperStore:
 
     async def _found_done(self, operations: Sequence[Operation]) -> list[Result] | None:
         """Return the results, if the effect of the operations is there; None if it is not, or is not known."""
+        if all(isinstance(operation, Check) for operation in operations):
+            return None  # they have no effect, and fail now
         results: list[Result] = []
         for operation in operations:
             found = await self.get(operation.path)

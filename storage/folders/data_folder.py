@@ -37,7 +37,7 @@ from gregor.storage.folders.identity import (
     parse_partition_metadata,
 )
 from gregor.storage.folders.names import FolderKind, PartitionFolder, parse_folder_name
-from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.fs.disk_errors import OF_THE_PROCESS, is_full
 from gregor.storage.fs.folder_lock import FolderLock
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class DataFolder:
             self._files.write_atomically(path, b"", sync=False)
             self._files.unlink(path)
         except OSError as error:
-            return None if is_full(error) else error
+            return None if is_full(error) or error.errno in OF_THE_PROCESS else error
         return None
 
     @property

@@ -385,9 +385,10 @@ class LogManager:
 
     def retention_pass(
         self, now_ms: int, is_served: Callable[[str, int], bool] = lambda topic, partition: True
-    ) -> Iterator[list[str]]:
-        """Apply retention to one log a step; yields the paths that are to be unlinked after file.delete.delay.ms. A log
-        that fails is skipped with an error in the broker's log, one that is not served is skipped silently."""
+    ) -> Iterator[tuple[list[str], int]]:
+        """Apply retention to one log a step; yields the paths that are to be unlinked, and after how many ms
+        (file.delete.delay.ms). A log that fails is skipped with an error in the broker's log, one that is not served is
+        skipped silently."""
         for key, log in list(self.logs.items()):
             if self.logs.get(key) is not log or not is_served(*key):
                 continue  # moved or removed meanwhile
@@ -397,7 +398,7 @@ class LogManager:
                 if not is_full(error):
                     _log.error("%s: retention failed: %s", log.directory, error)
                 continue
-            yield paths
+            yield paths, log.config.file_delete_delay_ms
 
     def forget_removed(self) -> Steps[None]:
         """Remove the offsets of removed partitions from the checkpoint files."""

@@ -412,7 +412,7 @@ class LogMove:
                     copy.copied_bytes[slot] = end
             for slot, entries in enumerate(copy.pending_entries()):
                 if entries:
-                    targets[slot].truncate(copy.copied_bytes[slot])  # an earlier attempt may have put them there
+                    targets[slot].truncate(copy.copied_bytes[slot])  # as in _copy
                     _write_all(targets[slot], entries)
             self._finish_transaction_index(copy)
         epochs = LeaderEpochs(self._files, self.directory)
@@ -515,7 +515,8 @@ class LogMove:
 
 
 def _copy(source: File, target: File, start: int, end: int) -> None:
-    """Append these bytes of one file, which must be held, to another. May run on a thread if both are held."""
+    """Copy these bytes of one file, which must be held, to the end of another. May run on a thread if both are held."""
+    target.truncate(start)  # an earlier attempt may have put pending index entries there
     descriptor = source.fileno()
     while start < end:
         try:

@@ -137,10 +137,9 @@ class LogMoves:
             move.folder.remove_partition()
         return move
 
-    def pop_wishes(self) -> dict[TopicPartition, DataFolder]:
-        """Return the interrupted moves, once: the caller resumes them."""
-        wishes, self.wishes = self.wishes, {}
-        return wishes
+    def pop_wish(self, key: TopicPartition) -> DataFolder | None:
+        """Return the target of an interrupted move, once: the caller resumes it. None without one."""
+        return self.wishes.pop(key, None)
 
     def leave_wishes(self) -> None:
         """Suspend the moves at a stop: the next start resumes them."""

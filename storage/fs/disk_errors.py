@@ -17,6 +17,10 @@ BROKEN = frozenset(
 OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
 """A limit of this process or machine: the disk is as good as before."""
 
+NOT_OPENED = frozenset({errno.EMFILE, errno.ENFILE})
+"""There was no descriptor to open a file with. Of a sync this proves that it has not begun; one that fails for lack of
+memory may have lost what it was to sync."""
+
 
 def error_text(error: OSError, path: str = "") -> str:
     """Describe the error, with the file that it names, or else with `path`."""

@@ -275,8 +275,6 @@ class Appender:
                 self._write_run(view, run, markers)
                 run, run_bytes = [], 0
                 self._roller.make_room(size_bytes, batch.base_offset, last_offset, max_timestamp, now_ms)
-            if batch.leader_epoch >= 0 and batch.leader_epoch != self._epochs.latest:
-                self.assign_epoch(batch.leader_epoch, batch.base_offset)
             run.append(batch)
             run_bytes += size_bytes
         self._write_run(view, run, markers)
@@ -357,11 +355,22 @@ class Appender:
         if self._roller.indexes_full():
             self._limits.check_next()
         for batch in run:
+            if batch.leader_epoch >= 0 and batch.leader_epoch != self._epochs.latest:
+                self._begin_epoch(batch, segment, position + batch.position - start)
             if batch.attributes & CONTROL_BIT:
                 self._end_transaction(batch, markers[batch.base_offset], segment, position + batch.position - start)
             else:
                 self._producers.replay(batch)
             self._offsets.log_end_offset = batch.last_offset + 1
+
+    def _begin_epoch(self, batch: BatchHeader, segment: Segment, position: int) -> None:
+        """Note the leader epoch of a batch, which was written at this position but is not below the log end offset yet:
+        a batch that cannot be written must leave no epoch, as the same epoch would not begin again where it is written
+        later. If the epochs of a log without their file cannot be written, the batch is removed again."""
+        try:
+            self._epochs.assign_later(batch.leader_epoch, batch.base_offset)
+        except OSError as error:
+            self._undo_write(segment, position, error)
 
     def _add_transactional(self, view: memoryview, segment: Segment, position: int) -> None:
         """Add a batch of a transaction, or a marker, that was written at this position."""
@@ -395,11 +404,13 @@ class Appender:
         entry: ProducerEntry | None = None,
         lost_sequence: int = -1,
     ) -> NoReturn:
-        """Undo a write that has failed half way, of a batch of this producer with this first sequence."""
+        """Undo a write that has failed half way, of a batch of this producer with this first sequence. Where nothing
+        was written, nothing is undone: without a descriptor for the write there is none for a truncation either."""
         if entry is not None:
             entry.lose(lost_sequence)
         try:
-            segment.truncate_to(position, self._offsets.log_end_offset)
+            if segment.log.size_bytes() != position:
+                segment.truncate_to(position, self._offsets.log_end_offset)
         except OSError as second:
             self._health.take_offline(second)
             self._health.fail(second, "cannot undo a failed append")

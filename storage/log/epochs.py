@@ -8,10 +8,11 @@
 Epochs and start offsets both ascend strictly. (Kafka's LeaderEpochCheckpointFile and LeaderEpochFileCache, KIP-101.)
 
 Changes are synced only by the log's next flush, before its recovery point moves: a crash can only lose entries above
-the recovery point, where recovery reads them again from the batches. For the same reason a disk without room delays
-nothing: the next flush writes the entries that could not be written. And for the same reason `assign_later` leaves the
-whole write to that flush: to replace a file costs ext4 0.2 ms and more, as it sends the new content to the disk then,
-and when a broker is lost, each other one leads or follows hundreds of partitions in a new epoch at once.
+the recovery point, where recovery reads them again from the batches. For the same reason a disk without room, or a
+process without descriptors, delays nothing: the next flush writes the entries that could not be written. And for the
+same reason `assign_later` leaves the whole write to that flush: to replace a file costs ext4 0.2 ms and more, as it
+sends the new content to the disk then, and when a broker is lost, each other one leads or follows hundreds of
+partitions in a new epoch at once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.fs.disk_errors import OF_THE_PROCESS, is_full
 
 if TYPE_CHECKING:
     from gregor.storage.fs.files import Files
@@ -215,7 +216,7 @@ class LeaderEpochs:
             self._files.write_atomically(self.path, format_epochs(self.entries()), sync=False)
             self.unwritten, self.exists = False, True
         except OSError as error:
-            if not is_full(error):
+            if not is_full(error) and error.errno not in OF_THE_PROCESS:
                 raise
             self.unwritten = True
         self.dirty = True

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.fs.disk_errors import NOT_OPENED, is_full
 from gregor.storage.log.state import NEVER
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class FlushPlan:
     __slots__ = (
         "_files",
         "_held",
+        "active_base_offset",
         "directory",
         "done",
         "error",
@@ -53,6 +54,7 @@ class FlushPlan:
         paths: list[str],
         directory: str | None,
         offset: int,
+        active_base_offset: int,
         generation: int,
         planned_ms: int,
         rewritten: Sequence[tuple[Segment, int]] = (),
@@ -75,6 +77,8 @@ class FlushPlan:
         self.directory = directory
         """Named when files were created, renamed or deleted in it."""
         self.offset = offset
+        self.active_base_offset = active_base_offset
+        """Of the active segment when the flush was planned."""
         self.generation = generation
         """Of the content of the log: a truncation in between makes the plan void."""
         self.planned_ms = planned_ms
@@ -243,6 +247,7 @@ class Flusher:
                 paths,
                 segments.directory if segments.names_changed or paths else None,
                 max(target, offsets.recovery_point),
+                segments.active.base_offset,
                 segments.generation,
                 now_ms,
                 rewritten,
@@ -279,10 +284,12 @@ class Flusher:
     def flushed(self, plan: FlushPlan) -> None:
         """Release a plan after its run, and move the recovery point. If a sync failed, the content of the disk is
         unknown: KAFKA_STORAGE_ERROR is raised, and the log goes offline. Where there was no room the log is only
-        `distrusted`, until a later plan has written everything again."""
+        `distrusted`, until a later plan has written everything again; where there were no descriptors a later plan
+        syncs everything."""
         offsets, segments, health = self._offsets, self._segments, self._health
         plan.release()
-        if plan.error is not None and not is_full(plan.error):
+        not_opened = plan.error is not None and plan.error.errno in NOT_OPENED
+        if plan.error is not None and not not_opened and not is_full(plan.error):
             health.take_offline(plan.error)
             health.fail(plan.error, "cannot sync")
         if not plan.done or plan.generation != segments.generation:
@@ -292,16 +299,24 @@ class Flusher:
             self._producers.sync_failed([path for path in plan.paths if path != self._epochs.path])
             self._truncate_rewritten(plan)
             if plan.error is not None:
-                health.distrust()
+                if not not_opened:
+                    health.distrust()
                 self._set_flushes_soon()
                 health.fail(plan.error, "cannot sync")
             return
         self.last_flush_ms = max(self.last_flush_ms, plan.planned_ms)
         self.is_truncated = False
-        offsets.synced_below(plan.offset)
+        offsets.synced_below(plan.offset - self._was_rolled_at_end(plan))
         if offsets.recovery_point >= offsets.log_end_offset:
             health.rewritten()
         self._set_flushes_soon()
+
+    def _was_rolled_at_end(self, plan: FlushPlan) -> bool:
+        """Return whether a segment that begins where the plan ended was rolled during its run. Then the time index of
+        the segment before it has got its last entry since, which a later flush must sync."""
+        segments = self._segments
+        rolled = segments.active.base_offset != plan.active_base_offset
+        return rolled and plan.active_base_offset < plan.offset and plan.offset in segments.bases
 
     def _truncate_rewritten(self, plan: FlushPlan) -> None:
         """Truncate the rewritten segments again: the run may have written behind the end that a truncation has set

@@ -25,6 +25,7 @@ from gregor.protocol.records.scan import record_heads
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.segment.batches import APPEND_TIME_BIT, CODEC_MASK, HEADER_BYTES, BatchHeader
+from gregor.storage.segment.segment import OldMessageFormat
 
 if TYPE_CHECKING:
     from gregor.storage.log.state import LogHealth, LogOffsets, Segments
@@ -54,7 +55,8 @@ class Searcher:
     def offset_for_timestamp(self, timestamp_ms: int) -> Steps[Found | None]:
         """Return (timestamp, offset, leader epoch) of the first record that is at least as late; None without one.
 
-        (Kafka's UnifiedLog.fetchOffsetByTimestamp.) Raises KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE.
+        (Kafka's UnifiedLog.fetchOffsetByTimestamp.) Raises KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE and
+        UNSUPPORTED_FOR_MESSAGE_FORMAT.
         """
         return self._steadily(lambda segments: self._first_at_least(segments, timestamp_ms))
 
@@ -63,7 +65,8 @@ class Searcher:
         return self._steadily(self._first_of_latest)
 
     def _steadily(self, search: Callable[[list[Segment]], Steps[Found | None]]) -> Steps[Found | None]:
-        """Search, and start over when the segments were deleted or replaced meanwhile."""
+        """Search, and start over when the segments were deleted or replaced meanwhile. The offset of a message of an
+        old format is not found: clients treat the error as such."""
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             segments = list(self._segments.items)
             try:
@@ -71,6 +74,12 @@ class Searcher:
             except OSError as error:
                 if attempt == _MAX_ATTEMPTS or all(segment in self._segments.items for segment in segments):
                     self._health.fail(error, "cannot search by timestamp")
+            except OldMessageFormat:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                    f"{self._health.name} cannot be searched by timestamp: a segment holds messages from before Kafka "
+                    "0.11, which this broker does not serve",
+                ) from None
         return None
 
     def _first_at_least(self, segments: list[Segment], timestamp_ms: int) -> Steps[Found | None]:

@@ -311,6 +311,8 @@ class ProducerStates:
     def adopt(self, other: ProducerStates) -> None:
         """Continue with the state of another log, of which this one is a copy."""
         self.entries, self.transactions, self.verifications = other.entries, other.transactions, other.verifications
+        self.awaited, self.led_since_ms, self.knows_all = other.awaited, other.led_since_ms, other.knows_all
+        self.recalled_from = other.recalled_from
 
     # Snapshots
 

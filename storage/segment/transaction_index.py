@@ -103,9 +103,10 @@ class TransactionIndex:
             self._content += entry
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries whose marker lies at the offset or behind it, and what is no entry."""
+        """Remove the entries whose marker lies at the offset or behind it, and what is no entry. A power cut may leave
+        zeros behind the synced entries, so the order of all entries is checked."""
         content = self._load()
-        size_bytes = self._position_of(content, offset)
+        size_bytes = _ascending_bytes(content, offset)
         del content[size_bytes:]
         self._file.truncate(size_bytes)
 
@@ -142,6 +143,18 @@ class TransactionIndex:
         unpack_from, size = _LAST_OFFSET.unpack_from, ENTRY_BYTES
         slot = bisect_left(slots, offset, key=lambda slot: unpack_from(content, slot * size + _LAST_OFFSET_POSITION)[0])
         return slot * size
+
+
+def _ascending_bytes(content: bytearray, offset: int) -> int:
+    """Return the size of the first entries whose markers ascend and lie below the offset. A marker never has offset 0,
+    as a batch of its transaction lies before it."""
+    size_bytes = last_marker = 0
+    for _, _, _, marker, _ in _ENTRY.iter_unpack(content):
+        if not last_marker < marker < offset:
+            break
+        last_marker = marker
+        size_bytes += ENTRY_BYTES
+    return size_bytes
 
 
 class TransactionTrail:

@@ -128,6 +128,24 @@ def test_writes_wait_and_reads_go_on(harness: Harness, disk: Path, caplog: pytes
     assert lines(caplog, "is full") == 2
 
 
+def test_writing_resumes_though_retention_fails(
+    harness: Harness, disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.create_topic("orders")
+
+    def fail(now_ms: int) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(harness.broker.logs, "prefetching_ages", fail)
+    fill(disk)
+    while not harness.produce("orders", bytes(5000)).error_code:
+        pass
+    harness.until(lambda: lines(caplog, "retention on the full") == 1)
+    make_room(disk)
+    harness.until(lambda: not is_full(harness), 10)
+    assert harness.produce("orders", b"after").error_code == 0
+
+
 def test_retention_makes_room_with_what_is_due_and_nothing_else(harness: Harness, disk: Path) -> None:
     harness.create_topic("due", segment_bytes="1048576", retention_bytes="2000000", file_delete_delay_ms="3600000")
     harness.create_topic("kept", segment_bytes="1048576", retention_bytes="-1", retention_ms="-1")

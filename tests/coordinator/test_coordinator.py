@@ -117,7 +117,8 @@ def test_groups_are_where_apache_kafka_looks_for_them(group: str, partition: int
         assert context.coordinator.partition_for(group) == partition
 
 
-def test_whoever_waits_is_sent_away_when_the_partition_goes() -> None:
+@pytest.mark.parametrize("comes_back", [False, True], ids=["gone", "led again, in an epoch after one of another"])
+def test_whoever_waits_is_sent_away_when_the_partition_goes(comes_back: bool) -> None:
     with Context() as context:
         _, join = context.new_member()
         context.stable_group(2, group="other", session_ms=100_000)
@@ -128,7 +129,10 @@ def test_whoever_waits_is_sent_away_when_the_partition_goes() -> None:
         assert sync_join.done
         sync = context.sync(follower, 1, group="third")
         _, late = context.new_member(group="fourth")
-        context.resign()
+        if comes_back:
+            context.elect(context.leader_epoch + 2)
+        else:
+            context.resign()
         assert join.error is ErrorCode.NONE
         assert [call.error for call in (rejoin, sync, late)] == [ErrorCode.NOT_COORDINATOR] * 3
 

@@ -346,11 +346,45 @@ def test_old_news_is_ignored() -> None:
         bench.runtime.resign(0, 5)
         bench.runtime.resign(7)
         assert bench.elect(epoch=4) is None
-        assert bench.elect(epoch=6) is None
-        bench.runtime.resign(0, 6)
+        assert bench.elect(epoch=5) is None
         assert bench.runtime.shard(0) is shard
-        bench.runtime.resign(0, 7)
+        bench.runtime.resign(0, 6)
         assert shard.unloaded == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_a_partition_is_loaded_again_in_a_newer_epoch() -> None:
+    with Bench() as bench:
+        before = bench.load(epoch=5)
+        bench.write("a")
+        bench.log.held = True
+        waiting = bench.write("b")
+        assert bench.elect(epoch=7) is not None
+        bench.settle(1)
+        assert (waiting.done(), before.unloaded) == (True, [ErrorCode.NOT_COORDINATOR])
+        with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
+            waiting.result()
+        shard = bench.runtime.shard(0)
+        assert shard is not before
+        assert [key for _, key, _ in shard.replayed] == ["a", "b"]
+        assert shard.context.leader_epoch == 7
+        bench.log.commit()
+        assert bench.elect(epoch=7) is None
+
+
+def test_a_load_begins_again_in_a_newer_epoch() -> None:
+    with Bench() as bench:
+        bench.load()
+        bench.write("a")
+        bench.runtime.resign(0)
+        bench.log.load_gate = asyncio.Event()
+        first = bench.elect(epoch=5)
+        bench.settle()
+        second = bench.elect(epoch=7)
+        assert first is not None and second is not None
+        bench.log.load_gate.set()
+        bench.settle(1)
+        assert (first.cancelled(), bench.shards[1].loaded_at) == (True, [])
+        assert bench.runtime.shard(0).context.leader_epoch == 7
 
 
 def test_a_load_stops_when_the_partition_goes() -> None:

@@ -285,16 +285,7 @@ def test_a_shard_that_is_unloaded_submits_nothing() -> None:
         assert keys(old) == keys(new) == []
 
 
-# --- leader epoch, awaited values
-
-
-def test_the_leader_epoch_is_the_newest() -> None:
-    with Bench() as bench:
-        shard = bench.load(epoch=3)
-        assert shard.context.leader_epoch == 3
-        bench.elect(epoch=5)
-        bench.elect(epoch=4)
-        assert shard.context.leader_epoch == 5
+# --- awaited values
 
 
 def test_a_value_from_outside_is_awaited() -> None:

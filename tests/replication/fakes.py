@@ -25,6 +25,10 @@ class CountingLog:
     refuse: KafkaError | None = None
     awaited: dict[int, tuple[int, int]] = field(default_factory=dict)
     led_since_ms: int | None = None
+    configured: Any = None
+
+    def configure(self, config: Any) -> None:
+        self.configured = config
 
     def await_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
         self.awaited[producer_id] = epoch, sequence

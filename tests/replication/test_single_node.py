@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ class Node:
             is_alive=self.image.is_alive,
             folder_removed=self.removed.append,
         )
-        self.configs.on_topics_changed.append(self.settings_changed)
+        self.configs.on_topics_changed.append(self.replicas.settings_changed)
         local = ControllerRequestHandler(self.replicas, self.image, self.configs, gate)
         endpoint = Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT")
         local.registered(await register(self.store, BrokerRegistration(0, (endpoint,), timestamp_ms=clock_ms())))
@@ -88,12 +88,6 @@ class Node:
         )
         await self.controller.start()
         self.admin = Admin(self.store, self.config, 0, self.controller, self.image, self.configs, gate)
-
-    def settings_changed(self, topics: Collection[str]) -> Iterator[None]:
-        for partition in self.replicas.partitions.values():
-            if partition.topic in topics and partition.log is not None:
-                partition.log.configure(self.configs.log_config(partition.topic))
-            yield
 
     async def stop(self) -> None:
         await self.controller.stop()

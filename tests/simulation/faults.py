@@ -10,6 +10,7 @@ from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import Create
 from gregor.replication.store.nodes import ReplicaAssignment
 from tests.simulation.ambush import Ambush
+from tests.simulation.election_ambush import ElectionAmbush
 from tests.simulation.node import host_of
 from tests.simulation.transaction_ambush import TransactionAmbush
 
@@ -39,6 +40,12 @@ class Faults:
         self._transactions = TransactionAmbush(
             world, lambda: self.over, lambda: self._lossy is None, world.rng("transaction ambush")
         )
+        self._elections = ElectionAmbush(
+            world,
+            lambda: self.over,
+            lambda: self._lossy is None and not self._is_ambushed,
+            world.rng("election ambush"),
+        )
 
     @property
     def catches_verifications(self) -> bool:
@@ -53,9 +60,15 @@ class Faults:
         self._world.network.watcher = self._delay_s
         self._world.network.answer_watcher = self._transactions.answer_delay_s
         self._later(self._rng.random() * self._pace_s, self._next)
+        self._elections.begin()
+
+    @property
+    def _is_ambushed(self) -> bool:
+        """Whether a fault is in progress during which no other fault may happen."""
+        return any(one.is_under_way for one in (self._ambush, self._transactions, self._elections))
 
     def _delay_s(self, source: str, target: str, data: bytes) -> float:
-        return self._ambush.delay_s(source, target, data) + self._transactions.delay_s(source, target, data)
+        return sum(one.delay_s(source, target, data) for one in (self._ambush, self._transactions, self._elections))
 
     def _later(self, delay_s: float, call: Callable[[], None]) -> None:
         self._world.loop.call_later(delay_s, call)
@@ -81,7 +94,7 @@ class Faults:
         if self._lossy is not None and self._is_safe():
             self._lossy = None
             self._known_s = self._world.loop.time()
-        if self._lossy is None and not (self._ambush.is_under_way or self._transactions.is_under_way):
+        if self._lossy is None and not self._is_ambushed:
             fault()
         self._later(2 * self._pace_s * self._rng.random(), self._next)
 
@@ -152,7 +165,7 @@ class Faults:
         """
         world = self._world
         node = world.machines[broker_id].running
-        if node is None or self._lossy is not None or self._transactions.is_under_way:
+        if node is None or self._lossy is not None or self._transactions.is_under_way or self._elections.is_under_way:
             return False
         if not self._all_well_but(broker_id):
             return False

@@ -123,7 +123,11 @@ MUTANTS = (
     ),
     mutant(
         "a controller writes without looking whether it still is one",
-        Edit("replication", "guarded", "[Check(nodes.CONTROLLER_EPOCH, ANY), *operations]", "[*operations]"),
+        Edit("replication", "_checked", "Check(nodes.CONTROLLER_EPOCH, ANY)", "Check(nodes.CONTROLLER_EPOCH, -1)"),
+    ),
+    mutant(
+        "a leader that missed a leader epoch keeps its followers' positions",
+        Edit("replication", "become_leader", "not self.is_leader or state.leader_epoch > ANY", "not self.is_leader"),
     ),
     mutant("anybody is elected", Edit("replication", "elect_after_failures", "if unclean: ANY", "if True: ANY")),
     mutant(
@@ -310,7 +314,7 @@ MUTANTS = (
     ),
     mutant(
         "settings of a topic do not reach its logs",
-        Edit("broker", "_settings_changed", "partition.log.configure(ANY)", "None"),
+        Edit("replication", "settings_changed", "log.configure(ANY)", "None"),
     ),
     mutant(
         "a throttled follower does not fetch again",

@@ -155,6 +155,7 @@ class Node:
             self.store,
             self.local,
             self.replicas,
+            self.image,
             cast("Any", self),
             registration=self._registration,
             session_timeout_ms=config["zookeeper.session.timeout.ms"],
@@ -246,7 +247,7 @@ class Node:
         await self.controller.start()
         replicating.start()
         self.spawn(self._load_rest())
-        Cleaner(self.config, self.logs, cast("Any", self), self._clock_ms).on(self.files).start()
+        Cleaner(self.config, self.logs, cast("Any", self), self._clock_ms, self.replicas.has).on(self.files).start()
         self.spawn(AutoLeaderRebalance(self.controller, 0, BALANCE_S, self.gate).run())
         self.spawn(self._maintain())
         self.started = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import struct
 from typing import Any
 
@@ -47,6 +48,13 @@ def patched(data: bytes | bytearray, layout: str, position: int, *values: int) -
     if position != 17:
         struct.pack_into(">I", changed, 17, crc32c(memoryview(changed)[21:]))
     return changed
+
+
+def old_message(offset: int = 0, *, magic: int = 1, timestamp_ms: int = NOW_MS, size: int = 60) -> bytes:
+    """A message as Apache Kafka stored it before 0.11, in a message set of its own."""
+    timestamp = struct.pack(">q", timestamp_ms) if magic else b""
+    body = struct.pack(">bb", magic, 0) + timestamp + struct.pack(">ii", -1, size) + b"v" * size
+    return struct.pack(">qiI", offset, len(body) + 4, binascii.crc32(body)) + body
 
 
 def open_log(files: Files, directory: str = DIRECTORY, *, now_ms: int = NOW_MS, **settings: object) -> Log:

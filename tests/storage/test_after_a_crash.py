@@ -3,6 +3,8 @@ treat it as synced because it is visible."""
 
 from __future__ import annotations
 
+import pytest
+
 from gregor.storage.log.epochs import FILE_NAME as EPOCHS_FILE
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, read_offsets, sequenced
 from tests.storage.memory_files import MemoryFiles
@@ -140,3 +142,29 @@ def test_a_flush_after_a_roll_syncs_the_last_entry_of_the_time_index() -> None:
     log.flusher.flush(NOW_MS)
     files.crash()
     assert load(files, recovery_point=3)[0].segments[0].largest_timestamp_ms == NOW_MS + 5000
+
+
+@pytest.mark.parametrize("rolls", [1, 2])
+@pytest.mark.parametrize("flushed_before", [False, True])
+def test_a_roll_during_a_flush_leaves_the_last_entry_of_the_time_index_to_the_next_flush(
+    rolls: int, flushed_before: bool
+) -> None:
+    files = MemoryFiles()
+    log = open_log(files, segment_bytes=10_000)
+    for timestamp_ms in (NOW_MS, NOW_MS + 5000):
+        log.append_as_leader(batch(1, timestamp_ms=timestamp_ms), 0, NOW_MS)
+    if flushed_before:
+        log.flusher.flush(NOW_MS)
+        log.assign_epoch(1, 2)  # which a flush must sync, too
+    plan = log.flusher.plan(NOW_MS)
+    assert plan is not None
+    plan.run()
+    for _ in range(rolls):
+        log.roll(NOW_MS)
+        log.append_as_leader(batch(1), 1, NOW_MS)
+    log.flusher.flushed(plan)
+    assert (log.recovery_point, log.flusher.is_due(NOW_MS), log.flusher.flushes_soon) == (1, True, True)
+    log.flusher.flush(NOW_MS)
+    assert log.recovery_point == 2 + rolls
+    files.crash()
+    assert load(files, recovery_point=log.recovery_point)[0].segments[0].largest_timestamp_ms == NOW_MS + 5000

@@ -180,6 +180,23 @@ def test_a_follower_keeps_what_it_could_index() -> None:
     assert index_entries(follower) == index_entries(leader)
 
 
+def test_a_follower_notes_no_epoch_behind_a_marker_that_it_could_not_index() -> None:
+    leader = open_log(MemoryFiles())
+    transactional(leader, 7)
+    end(leader, 7, commit=False)
+    for epoch in (4, 5):
+        leader.append_as_leader(batch(), epoch, NOW_MS)
+    data = leader.read(0, 1 << 20, 4).read()
+    files = MemoryFiles()
+    follower = open_log(files)
+    files.fail("write", after=1, error=OSError(errno.ENOSPC, "no room"))
+    with pytest.raises(KafkaError):
+        follower.append_as_follower(data, NOW_MS)
+    assert (follower.log_end_offset, follower.epochs.entries()) == (1, [(0, 0)])
+    follower.append_as_follower(leader.read(1, 1 << 20, 4).read(), NOW_MS)
+    assert follower.epochs.entries() == leader.epochs.entries() == [(0, 0), (4, 2), (5, 3)]
+
+
 def test_a_follower_refuses_a_marker_that_it_cannot_read() -> None:
     log = open_log(MemoryFiles())
     damaged = build_batch([(b"\0", b"")], producer_id=7, producer_epoch=0, transactional=True, control=True)

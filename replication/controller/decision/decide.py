@@ -12,9 +12,10 @@ leaders that it believes alive), then LeaderAndIsr, then the metadata that sends
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from gregor.protocol.ids import ZERO_UUID, random_uuid
+from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid
+from gregor.protocol.messages import UpdateMetadataRequest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.context import NO_NODE, Cluster, LiveBroker, Partition, Topic
 from gregor.replication.controller.decision.deletions import TopicDeletions
@@ -288,13 +289,22 @@ class _Decision:
             request = leader_and_isr(cluster, id_, keys, draft.created, self._listener, shared_states)
             if request is not None:
                 actions.append(Send(id_, request))
-        topics = cluster.topics
-        deleted = [(name, topics[name].topic_id, sorted(topics[name].partitions)) for name in self._deletions.begun]
-        # One list for all brokers that know the rest, and one for those that know nothing yet.
-        changes = metadata_of(cluster, {**draft.changed_states, **draft.changed_metadata}, deleted)
-        whole = metadata_of(cluster, everything, deleted) if self._new_brokers else []
+        # One list for all brokers that know the rest, and one for those that have registered. The process of the latter
+        # may have lived on with what it knew: topics whose deletion began while it was away are in its metadata.
+        begun = _deleted(cluster, self._deletions.begun)
+        changes = metadata_of(cluster, {**draft.changed_states, **draft.changed_metadata}, begun)
+        whole: list[UpdateMetadataRequest.UpdateMetadataTopicState] = []
+        if self._new_brokers:
+            deleting = (name for name, topic in cluster.topics.items() if topic.deleting)
+            whole = metadata_of(cluster, everything, _deleted(cluster, deleting))
         for id_ in brokers:
             states = whole if id_ in self._new_brokers else changes
             if states:
                 actions.append(Send(id_, update_metadata(cluster, id_, states)))
         return actions
+
+
+def _deleted(cluster: Cluster, names: Iterable[str]) -> list[tuple[str, Uuid, Collection[int]]]:
+    """Return topics that are being deleted as `metadata_of` expects them."""
+    topics = ((name, cluster.topics[name]) for name in names)
+    return [(name, topic.topic_id, sorted(topic.partitions)) for name, topic in topics]

@@ -93,6 +93,30 @@ def test_explained_for_all_topics_or_one(harness: Harness) -> None:
     assert len(answers(harness, command="compact", topic="table", partition=0, explain=True)) == 1
 
 
+def test_a_partition_whose_topic_is_not_known_is_left_alone(harness: Harness) -> None:
+    """Its log has the broker's default settings, and not its topic's."""
+    logs, replicas = harness.broker.logs.logs, harness.broker.replicas
+    harness.create_topic("late", 2, cleanup_policy="compact", retention_bytes="0", internal_segment_bytes="500")
+    for number in range(10):
+        harness.produce("late", (b"key", b"%d" % number * 100), partition=1)  # type: ignore[arg-type]
+    assigned = replicas.partitions.pop(("late", 1))
+    segments = logs["late", 1].segments
+    try:
+        for command in ("compact", "retention"):
+            unserved, served = answers(harness, command=command, topic="late")
+            assert (unserved["partition"], unserved["done"], served["partition"]) == (1, False, 0)
+            assert unserved["reason"].startswith("the broker does not know the topic's settings yet")
+            (explained,) = answers(harness, command=command, topic="late", partition=1, explain=True)
+            assert (explained["when"], explained["why"]) == ("unknown", unserved["reason"])
+        assert logs["late", 1].segments == segments
+        everything = answers(harness, command="compact", explain=True)
+        assert ("late", 1) not in [(one["topic"], one["partition"]) for one in everything]
+        result = harness.run(harness.node.cleaner.compact_now(logs["late", 1]))
+        assert (result.cleaned, result.reason) == (False, "the settings of its topic are not known yet")
+    finally:
+        replicas.partitions["late", 1] = assigned
+
+
 def test_what_makes_no_sense_is_refused(harness: Harness) -> None:
     assert "name the topic" in refusal(harness, command="compact")
     assert "'events' is not compacted: its cleanup.policy is delete" in refusal(

@@ -10,6 +10,8 @@ import pytest
 from gregor.broker.cluster import membership
 from gregor.broker.cluster.membership import Membership, register_when_free, until_informed
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import UpdateMetadataRequest
+from gregor.protocol.turns import run_all
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.store import nodes
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
@@ -70,6 +72,7 @@ class Member:
             self.store,
             self.local,
             harness.broker.replicas,
+            harness.broker.metadata,
             harness.broker.background,
             registration=harness.broker.addresses.registration,
             session_timeout_ms=0,
@@ -117,6 +120,27 @@ def test_a_registration_that_ended_before_it_was_noted_has_no_effect(
         harness.run(member.membership.renew())
         harness.until(lambda: bool(noted))
         assert (noted, epochs) == ([8], [])
+
+
+def test_topics_that_were_deleted_while_the_broker_was_away_leave_its_metadata(tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        image = harness.broker.metadata
+        gone = UpdateMetadataRequest.UpdateMetadataTopicState(
+            topic_name="gone",
+            topic_id=b"g" * 16,
+            partition_states=[UpdateMetadataRequest.UpdateMetadataPartitionState(partition_index=0, leader=1)],
+        )
+        harness.create_topic("t")
+        # No update of its deletion comes, which another controller completed.
+        later = UpdateMetadataRequest(controller_epoch=image.controller_epoch, topic_states=[gone])
+        run_all(image.apply(later))
+        member = Member(harness)
+        deleted: list[str] = []
+        image.on_topics_moved.append(deleted.extend)
+        harness.run(member.store.delete("/brokers/ids/0"))
+        member.expire(harness)
+        harness.until(lambda: "gone" in deleted)
+        assert image.names() == {"t"}
 
 
 def test_an_id_that_another_broker_registered_meanwhile_ends_this_one(

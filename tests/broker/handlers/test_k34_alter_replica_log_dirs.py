@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from gregor.broker.jobs import log_mover
+from gregor.broker.jobs.background import Background
+from gregor.broker.jobs.maintenance import flush_to
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     AlterReplicaLogDirsRequest,
@@ -26,6 +28,7 @@ from gregor.storage.folders import move as log_move
 from gregor.storage.folders.move import CopyPlan
 from gregor.storage.fs.files import OsFiles
 from gregor.storage.fs.throttle import Pace
+from gregor.storage.log.log import Log
 from tests.broker.harness import Harness
 
 
@@ -166,6 +169,34 @@ def test_it_is_written_to_and_read_from_meanwhile(two: Two, gate: list[bool]) ->
     # The producer's state was moved, too: a repetition is recognised, and the next batch is appended.
     assert two.harness.produce("orders", expected[59], base_sequence=59, **sent).base_offset == 59
     assert two.harness.produce("orders", b"next", base_sequence=60, **sent).base_offset == 60
+
+
+def test_a_record_that_waits_for_its_flush_is_acknowledged_by_that_of_the_copy(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two.topic(records=0, flush_messages="1")
+    logs, replicas = two.harness.broker.logs, two.harness.broker.replicas
+    log = logs.logs["orders", 0]
+    move = logs.moves.begin(("orders", 0), logs.folders[1])
+    flushed: list[Log] = []
+
+    async def flush(one: Log, offset: int, background: Background, now_ms: int) -> None:
+        flushed.append(one)
+        if one is log:
+            while (plan := move.plan()) is not None:
+                plan.run()
+                move.copied(plan)
+            assert move.is_caught_up()
+            replicas.log_moved(logs.finish_move(move)[0])
+        await flush_to(one, offset, background, now_ms)
+
+    monkeypatch.setattr("gregor.broker.handlers.k00_produce.flush_to", flush)
+    answer = two.harness.produce("orders", b"while it is moved")
+    moved = logs.logs["orders", 0]
+    assert (answer.error_code, answer.base_offset) == (0, 0)
+    assert flushed == [log, moved]
+    assert moved.recovery_point == 1
+    assert two.values() == [b"while it is moved"]
 
 
 def test_retention_and_truncation_meanwhile(two: Two, gate: list[bool]) -> None:

@@ -167,6 +167,16 @@ def test_limits_of_the_process_take_nothing_offline(tmp_path: Path, ended: list[
     harness.stop()
 
 
+def test_a_log_that_a_limit_of_the_process_has_taken_offline_is_led_elsewhere(tmp_path: Path, ended: list[int]) -> None:
+    harness = filled(tmp_path)
+    log = harness.broker.logs.logs["orders", 0]
+    log.retire()  # as where a failed write could not be undone
+    harness.broker.logs.log_failed(log, OSError(errno.EMFILE, "Too many open files"))
+    harness.until(lambda: led(harness)[0] == (-1, [0]))
+    assert errors(harness) == {index: (FAILED, FAILED) if index == 0 else (0, 0) for index in range(4)}
+    harness.stop()
+
+
 def test_without_any_folder_left_the_broker_ends(tmp_path: Path, ended: list[int]) -> None:
     harness = filled(tmp_path)
     for name in ("a", "b"):

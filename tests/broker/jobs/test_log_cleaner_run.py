@@ -20,7 +20,7 @@ from gregor.protocol.records.batch import CorruptBatch
 from gregor.storage.cleaner.cleaner import CleanedGroup, CleaningJob, CleaningRun
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.log.log import Log
-from tests.storage.logs import NOW_MS, log_config, sequenced
+from tests.storage.logs import NOW_MS, log_config, read_offsets, sequenced
 from tests.storage.memory_files import MemoryFiles
 
 CONFIG = BrokerConfig({"log.dirs": "/data"})
@@ -60,23 +60,30 @@ class ProcessHere(CleanerProcess):
         return run.end_offset
 
 
-def attempt(
-    meanwhile: Callable[[MemoryFiles, Log], None], before: Callable[[Log], None] = lambda _log: None
-) -> tuple[ProcessHere, LogCleaner, Log]:
-    """A run over a log of two segments, `meanwhile` after its first step, `before` when its worker begins to read."""
-    files = MemoryFiles()
+def two_segments(files: MemoryFiles) -> tuple[LogManager, Log]:
     files.make_directory("/data")
     manager = LogManager(CONFIG, files, lambda: NOW_MS)
     log = manager.get_or_create("table", 0, random_uuid(), TABLE)
     append(log, 10)
     log.roll(NOW_MS)
     append(log, 1)
+    return manager, log
+
+
+def attempt(
+    meanwhile: Callable[[MemoryFiles, Log], None],
+    before: Callable[[Log], None] = lambda _log: None,
+    is_served: Callable[[str, int], bool] = lambda _topic, _partition: True,
+) -> tuple[ProcessHere, LogCleaner, Log]:
+    """A run over a log of two segments, `meanwhile` after its first step, `before` when its worker begins to read."""
+    files = MemoryFiles()
+    manager, log = two_segments(files)
     process = ProcessHere(files, log)
     process.before = lambda: before(log)
 
     async def run() -> LogCleaner:
         background = Background(LoopGate())
-        cleaner = LogCleaner(CONFIG, manager, background, lambda: NOW_MS)
+        cleaner = LogCleaner(CONFIG, manager, background, lambda: NOW_MS, is_served)
         task = asyncio.create_task(cleaner._attempt(log, cast(CleanerProcess, process)))
         await asyncio.sleep(0)
         meanwhile(files, log)
@@ -142,3 +149,25 @@ def test_a_log_that_is_truncated_while_a_worker_reads_it_is_compacted_another_ti
     assert cleaner.trouble(log) is None
     assert not log.work.cleaning
     assert log.offsets.cleaned_offset is None
+
+
+def test_a_log_is_left_alone_until_its_topic_is_known() -> None:
+    """It has the broker's default settings until then: the topic may keep every record."""
+    process, cleaner, log = attempt(lambda _files, _log: None, is_served=lambda _topic, _partition: False)
+    assert process.jobs == []
+    assert read_offsets(log, 0) == list(range(11))
+    assert cleaner.trouble(log) is None
+
+
+@pytest.mark.parametrize("is_served", [False, True])
+def test_only_a_log_of_a_known_topic_is_chosen(is_served: bool) -> None:
+    manager, log = two_segments(MemoryFiles())
+
+    async def dirtiest() -> Log | None:
+        background = Background(LoopGate())
+        cleaner = LogCleaner(CONFIG, manager, background, lambda: NOW_MS, lambda _topic, _partition: is_served)
+        found = await cleaner.dirtiest()
+        await background.close()
+        return found
+
+    assert asyncio.run(dirtiest()) is (log if is_served else None)

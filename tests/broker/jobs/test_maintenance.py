@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -15,17 +16,25 @@ from gregor.broker.jobs.background import Background
 from gregor.broker.jobs.maintenance import Maintenance, flush_log, flush_to
 from gregor.broker.jobs.open_transactions import GRACE_MS, OWN_GRACE_MS, OpenTransactions
 from gregor.broker.jobs.turns import LoopGate
+from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import (
     DeleteTopicsRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from gregor.protocol.turns import collect
+from gregor.protocol.turns import Steps, collect
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.log.log import Log
 from tests.broker.harness import Harness, batch, produce_request, running
+from tests.storage.folders.test_move import begun, copied
+from tests.storage.logs import NOW_MS, log_config
+from tests.storage.logs import batch as memory_batch
+from tests.storage.memory_files import MemoryFiles
+
+ResultT = TypeVar("ResultT")
 
 
 class Removals(Background):
@@ -270,6 +279,33 @@ def test_retention_by_size_with_the_topics_own_delay(
     assert all(os.path.dirname(path) == log.directory and path.endswith(".deleted") for path in paths)
     assert all(os.path.exists(path) for path in paths)
     assert [record.offset for record in harness.records(topic, 4)] == [4, 5]
+
+
+def test_a_move_that_ends_before_the_turn_of_retention_costs_no_round() -> None:
+    """The log lies in another folder then than when the round began."""
+    config = log_config(segment_bytes=300, retention_bytes=100, file_delete_delay_ms=1234)
+    manager, move = begun(MemoryFiles(), segment_bytes=300)
+    copied(move)
+    for log in (move.log, manager.get_or_create("u", 0, ZERO_UUID, config)):
+        log.configure(config)
+        while log.log_end_offset < 10:
+            log.append_as_leader(memory_batch(1), 0, NOW_MS)
+        log.offsets.restore_high_watermark(10)
+
+    class Busy(Removals):
+        async def run_steps(self, steps: Steps[ResultT]) -> ResultT:
+            manager.finish_move(move)
+            return await super().run_steps(steps)
+
+    async def test() -> list[tuple[str, int]]:
+        background = Busy()
+        await Maintenance(BrokerConfig({"log.dirs": "/home"}), manager, background, lambda: NOW_MS).retain()
+        await background.close()
+        return [(os.path.dirname(paths[0]), delay_ms) for paths, delay_ms in background.asked]
+
+    removed = asyncio.run(test())
+    assert removed == [(log.directory, 1234) for log in manager.logs.values()]
+    assert removed[0] == (f"{move.folder.path}/t-0", 1234)
 
 
 def test_retention_by_time(harness: Harness, jobs: Maintenance, background: Removals, topic: str) -> None:

@@ -44,7 +44,7 @@ def update(image: MetadataImage, partitions: dict[str, int], leader: int = 1) ->
 
 def test_only_topics_of_the_update_are_passed_on() -> None:
     image, groups, transactions, forgotten = MetadataImage(), Coordinator(), Coordinator(), list[str]()
-    replicas: Any = SimpleNamespace(on_leadership=[], on_stopped=[])
+    replicas: Any = SimpleNamespace(on_leadership=[], on_stopped=[], settings_changed=None)
     configs: Any = SimpleNamespace(on_topics_changed=[], forget=forgotten.append)
     TopicEvents(replicas, image, configs, cast("Any", groups), cast("Any", transactions))
     update(image, {"a": 1, "b": 2, GROUP_METADATA_TOPIC: 3})

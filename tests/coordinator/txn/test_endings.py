@@ -289,6 +289,23 @@ def test_refused_markers_end_the_work_of_this_coordinator(caplog: pytest.LogCapt
         assert "TRANSACTION_COORDINATOR_FENCED" in caplog.text
 
 
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_newer_leader_epoch_sends_the_markers_again(refused: bool) -> None:
+    with Context() as context:
+        producer = ongoing(context)
+        context.markers.hold()
+        context.start_end(*producer)
+        if refused:  # by a partition that has a marker of the coordinator in between
+            context.markers.refuse()
+        context.leader_epoch += 2
+        context.elect()
+        assert context.markers.sent[0].written.cancelled is not refused
+        assert context.markers.sent[1].marker.coordinator_epoch == context.leader_epoch
+        context.markers.waiting[:-1] = []
+        context.markers.write()
+        assert context.state() is TransactionState.COMPLETE_COMMIT
+
+
 def test_resignation_cancels_markers() -> None:
     with Context() as context:
         producer = ongoing(context)

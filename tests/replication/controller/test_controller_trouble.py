@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller import loop as controller_loop
 from gregor.replication.controller import writes as controller_writes
 from gregor.replication.store import nodes
-from gregor.replication.store.metadata_store import Create, Delete, NoNode, StoreFull, TooLarge
+from gregor.replication.store.metadata_store import Create, Delete, NoNode, Set, StoreFull, TooLarge
 from gregor.replication.store.nodes import PartitionState
 from tests.replication.controller_subject import Subject, running
 from tests.replication.fakes import on_loop
@@ -218,3 +219,29 @@ async def test_a_request_too_large_for_the_store_is_refused_and_the_controller_c
         monkeypatch.setattr(subject.store, "multi", real)
         await subject.settle()
         assert await subject.loop.reassign({("t", 0): (1, 2)}) == {("t", 0): None}
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        lambda controller: controller.reassign({("t", 0): (1, 2)}),
+        lambda controller: controller.elect([TopicPartition("t", 0)], False),
+    ],
+    ids=["reassign", "elect"],
+)
+@on_loop
+async def test_a_deposed_controller_does_not_answer_that_nothing_is_to_be_done(tmp_path: Path, order: Any) -> None:
+    async with running(tmp_path, 2) as subject:
+        await subject.create("t", (1, 2))
+        # Broker 2 was elected while this broker could not know it, and may have moved the partition.
+        await subject.store.lose_session()
+        found = await subject.store.get(nodes.CONTROLLER_EPOCH)
+        assert found is not None
+        elected = Create(nodes.CONTROLLER, nodes.encode_controller(2, 0))
+        await subject.store.multi(
+            [elected, Set(nodes.CONTROLLER_EPOCH, nodes.encode_controller_epoch(2), found[1].version)]
+        )
+        (refusal,) = (await order(subject.loop)).values()
+        assert isinstance(refusal, KafkaError) and refusal.code == ErrorCode.NOT_CONTROLLER
+        await subject.loop.until_idle(30_000)
+        assert not subject.loop.is_active

@@ -110,6 +110,47 @@ def test_many_small_batches_are_written_in_steps(leads: bool, monkeypatch: pytes
         assert leader.partition.high_watermark == 5
 
 
+def test_positions_from_before_a_leader_epoch_that_the_leader_missed_do_not_count() -> None:
+    first, second, third = Replica(0), Replica(1), Replica(2)
+    replicas = [0, 1, 2]
+    first.lead(0, replicas, replicas, 0)
+    for follower in (second, third):
+        follower.follow(0, 0, replicas, replicas, 0)
+    first.append(4)
+    for _ in range(2):
+        exchange(second, first)
+        exchange(third, first)
+    answers: list[ErrorCode] = []
+    first.append(3)
+    first.partition.leadership.when_committed(7, answers.append)
+    exchange(third, first)
+    exchange(third, first)
+    assert (first.partition.high_watermark, third.log.log_end_offset, second.log.log_end_offset) == (4, 7, 4)
+    # The first leader does not receive that the second leads; the third does, and truncates its log.
+    second.lead(1, replicas, replicas, 1)
+    third.follow(1, 1, replicas, replicas, 1)
+    while third.log.log_end_offset != 4:
+        exchange(third, second)
+    first.lead(2, [0, 2], replicas, 2)
+    assert (first.partition.high_watermark, answers) == (4, [])
+    third.follow(0, 2, [0, 2], replicas, 2)
+    while first.partition.high_watermark < 7:
+        exchange(third, first)
+    assert (third.log.log_end_offset, answers) == (7, [ErrorCode.NONE])
+    assert third.contents(7) == first.contents(7)
+
+
+def test_positions_last_while_the_leader_stays() -> None:
+    leader, follower = pair()
+    leader.append(3)
+    exchange(follower, leader)
+    exchange(follower, leader)
+    leader.append(2)
+    exchange(follower, leader)
+    leader.lead(1, [0], [0, 1], 1)
+    assert leader.partition.in_sync.followers[1].log_end_offset == 3
+
+
 def test_names_of_topics_that_are_gone_do_not_add_up() -> None:
     fetcher = Fetcher(FetcherSettings(1))
     for number in range(20):

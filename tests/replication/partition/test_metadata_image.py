@@ -149,6 +149,22 @@ def test_the_latest_deleted_names_are_remembered(monkeypatch: pytest.MonkeyPatch
     assert [image.pop_deleted(name) for name in "abc"] == [False, True, True]
 
 
+def test_topics_are_removed_unless_an_update_has_changed_them() -> None:
+    image = MetadataImage()
+    run_all(image.apply(update(("t", ID, {0: 1}), ("u", OTHER_ID, {0: 1}))))
+    known = list(image.topics())
+    run_all(image.apply(update(("u", OTHER_ID, {0: 1}))))
+    moved: list[str] = []
+    versions: list[int] = []
+    image.on_topics_moved.append(moved.extend)
+    image.on_update.append(lambda: versions.append(image.version))
+    image.remove(known)
+    assert (names(image), image.topic_name(ID), moved, versions) == (["u"], None, ["t"], [3])
+    assert image.pop_deleted("t")
+    image.remove(known)
+    assert versions == [3]
+
+
 def test_moved_topics_are_those_with_other_partitions_or_replicas() -> None:
     image = MetadataImage()
     moved: list[set[str]] = []

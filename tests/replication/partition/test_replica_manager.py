@@ -23,9 +23,11 @@ class Subject:
         self.logs = CountingLogs()
         self.removed: list[str] = []
         logs: Any = self.logs
-        config: Any = None
+        self.settings: dict[str, Any] = {"t": "before"}
         self.clock = HandClock()
-        self.manager = ReplicaManager(0, logs, lambda topic: config, self.clock, folder_removed=self.removed.append)
+        self.manager = ReplicaManager(
+            0, logs, self.settings.__getitem__, self.clock, folder_removed=self.removed.append
+        )
         self.leadership: list[tuple[list[int], list[int]]] = []
         self.manager.on_leadership.append(
             lambda leaders, followers: self.leadership.append(
@@ -106,6 +108,15 @@ def test_roles_are_taken_and_told_once(subject: Subject) -> None:
     assert (first.is_leader, second.is_leader) == (False, True)
 
 
+def test_a_leader_that_missed_an_epoch_leads_anew(subject: Subject) -> None:
+    subject.lead(0, epoch=0)
+    subject.lead(0, epoch=1)
+    assert subject.leadership == [([0], [])]
+    # Another broker may have led in epoch 2.
+    subject.lead(0, epoch=3)
+    assert subject.leadership == [([0], []), ([0], [])]
+
+
 def test_deleted_partitions_are_freed_without_a_collection(subject: Subject) -> None:
     def lead_follow_and_delete() -> None:
         verdicts: list[ErrorCode] = []
@@ -146,6 +157,21 @@ def test_what_is_set_aside_for_want_of_room_follows_again_afterwards(subject: Su
     assert subject.lead(1, epoch=4) == [0]
     assert subject.lead(1, 1, epoch=5) == [0, 0]
     assert subject.leadership == [([], [0]), ([], [0, 1])]
+
+
+def test_changed_settings_reach_the_logs_of_suspended_partitions_too(subject: Subject) -> None:
+    """A full disk has room again when retention deletes what a lower retention.bytes allows it to."""
+    subject.lead(1, 1)
+    subject.logs.get_or_create("t", 2, ID, None)
+    assert subject.manager.suspend([("t", 0)]) == [("t", 0)]
+    generation = subject.manager.generation
+    subject.settings["t"] = "after"
+    for topics in ({"u"}, {"t"}):
+        assert subject.logs.logs["t", 0].configured is None
+        assert len(list(subject.manager.settings_changed(topics))) == 2, "a step for each partition"
+    configured = [subject.logs.logs["t", index].configured for index in range(3)]
+    assert configured == ["after", "after", None], "the last one is not assigned to this broker"
+    assert subject.manager.generation > generation
 
 
 def test_what_was_refused_lately_is_awaited_by_who_leads_from_now_on(subject: Subject) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -128,10 +128,11 @@ async def test_writes_whose_answer_is_lost_are_done_once(zookeeper: ZooKeeperPro
 async def test_a_refusal_after_a_lost_answer_is_still_one_when_another_did_it(zookeeper: ZooKeeperProcess) -> None:
     async with opened(zookeeper) as store:
         await store.create("/a", b"x")
-        cases = [
+        cases: list[tuple[Callable[[], Awaitable[object]], type[StoreError]]] = [
             (lambda: store.create("/a", b"mine"), NodeExists),
             (lambda: store.create("/a", b"x", ephemeral=True), NodeExists),
             (lambda: store.set("/a", b"y", 7), BadVersion),
+            (lambda: store.multi([Check("/a", 7)]), BadVersion),
         ]
         for write, error in cases:
             store.proxy.lose_responses(1)

@@ -153,7 +153,7 @@ class TestReserve:
         folder, files = folder_with()
         assert folder.probe() is None
         assert files.list_directory(PATH) == []
-        for error, expected in ((errno.EIO, errno.EIO), (errno.ENOSPC, None)):
+        for error, expected in ((errno.EIO, errno.EIO), (errno.ENOSPC, None), (errno.EMFILE, None)):
             files.break_folder(PATH, OSError(error, "made to fail"))
             found = folder.probe()
             assert (found and found.errno) == expected

@@ -533,7 +533,7 @@ def test_retention_goes_a_log_a_step_and_past_failures(caplog: pytest.LogCapture
     files.fail("rename")
     passes = list(manager.retention_pass(NOW_MS + 2000))
     assert len(passes) == 2
-    assert all(path.endswith(".deleted") for paths in passes for path in paths)
+    assert all(path.endswith(".deleted") for paths, _ in passes for path in paths)
     assert "/data/t-0: retention failed" in caplog.text
     assert [manager.logs["t", partition].log_start_offset for partition in (1, 2)] == [9, 9]
 

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.records.control import EndTransaction
 from gregor.storage.folders.manager import LogManager
-from gregor.storage.folders.move import LogMove
+from gregor.storage.folders.move import LAST_BYTES, LogMove
 from gregor.storage.folders.move_progress import CopiedSegment, format_progress, parse_progress
 from gregor.storage.log.log import Log
 from gregor.storage.producers.transaction_checks import check_verified
@@ -84,6 +85,28 @@ def test_a_swap_that_is_tried_again_copies_nothing_twice(monkeypatch: pytest.Mon
     assert len(entries) == 14
     assert entries == sorted(set(entries))
     assert read_offsets(moved, 0) == list(range(15))
+
+
+@pytest.mark.parametrize("more", [0, LAST_BYTES])
+def test_a_swap_that_is_tried_again_with_room_copies_nothing_twice(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entries that came from memory are in the source's files by then. With many more bytes a plan copies them."""
+    files = MemoryFiles()
+    manager, move = begun(files)
+    copied(move)
+    with monkeypatch.context() as full:
+        full.setattr(SparseIndex, "write_pending", lambda index: None)
+        for number in range(1, 6):
+            move.log.append_as_leader(batch(1, timestamp_ms=NOW_MS + number), 0, NOW_MS)
+        files.fail("rename", error=OSError(errno.ENOSPC, "no room for a longer name", move.log.directory))
+        with pytest.raises(OSError, match="longer name"):
+            manager.finish_move(move)
+    if more:
+        move.log.append_as_leader(batch(1, timestamp_ms=NOW_MS, size=more), 0, NOW_MS)
+        copied(move)
+    moved, old = manager.finish_move(move)
+    for suffix in ("log", "index", "timeindex"):
+        copy, original = (files.read_bytes(f"{path}/{0:020d}.{suffix}") for path in (moved.directory, old))
+        assert copy == original
 
 
 def test_both_logs_of_a_move_are_freed_without_a_collection() -> None:
@@ -322,3 +345,36 @@ def test_transactions_move_with_their_log() -> None:
     append_marker(moved, EndTransaction(7, 0, 3, commit=False))
     moved.offsets.restore_high_watermark(moved.log_end_offset)
     assert aborted_entries(moved)[-1] == AbortedTransaction(7, 12, 13, 14)
+
+
+def moved_log(manager: LogManager) -> Log:
+    move = manager.moves.begin(("t", 0), manager.folders[1])  # type: ignore[arg-type]
+    copied(move)
+    return manager.finish_move(move)[0]
+
+
+def test_a_batch_that_is_sent_again_after_a_start_and_a_move_is_found_in_the_log() -> None:
+    files = MemoryFiles()
+    manager = loaded(files)
+    log = manager.get_or_create("t", 0, ZERO_UUID, log_config())
+    for sequence in range(5):
+        log.append_as_leader(sequenced(7, 0, sequence), 0, NOW_MS)
+    manager.close_all()
+    moved = moved_log(loaded(files))  # whose snapshot knows the last batch only
+    info = moved.append_as_leader(sequenced(7, 0, 2), 0, NOW_MS)
+    assert (info.first_offset, info.duplicate) == (2, True)
+
+
+def test_a_move_keeps_what_a_new_leader_waits_for() -> None:
+    manager = loaded(MemoryFiles())
+    log = manager.get_or_create("t", 0, ZERO_UUID, log_config())
+    log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
+    log.producers.begin_to_lead(NOW_MS, knows_all=True)
+    log.producers.await_sequence(8, 0, 0)
+    moved = moved_log(manager)
+    for producer_id, sequence in ((8, 1), (7, 2), (9, 1)):  # after a refusal here; after others by the leader before
+        with pytest.raises(KafkaError) as raised:
+            moved.append_as_leader(sequenced(producer_id, 0, sequence), 0, NOW_MS)
+        assert raised.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    for sequence in (0, 1):
+        moved.append_as_leader(sequenced(8, 0, sequence), 0, NOW_MS)

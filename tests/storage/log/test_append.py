@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from functools import partial
 
 import pytest
 
@@ -352,6 +353,25 @@ def test_failed_write_of_the_epoch_file_appends_nothing() -> None:
     assert open_log(files).epochs.entries() == [(3, 0)]
 
 
+@pytest.mark.parametrize("operation", ["write", "write_atomically"])
+def test_a_follower_notes_no_epoch_of_a_batch_that_it_could_not_write(operation: str) -> None:
+    """With the later epoch noted, the one before it would begin again where its batches are written at last."""
+    files = MemoryFiles()
+    log = open_log(files)
+    if operation == "write":  # the file of epochs is there: an append leaves a change of it to the next flush
+        log.append_as_follower(leaders_batches(5, epoch=3), NOW_MS)
+    before = log.log_end_offset, log.epochs.entries()
+    data = leaders_batches(2, first_offset=10, epoch=3) + leaders_batches(2, first_offset=20, epoch=4)
+    files.fail(operation, error=OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(KafkaError) as raised:
+        log.append_as_follower(data, NOW_MS)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.log_end_offset, log.epochs.entries(), log.offline) == (*before, False)
+    log.append_as_follower(data, NOW_MS)
+    assert log.epochs.entries() == [(3, 0 if operation == "write" else 10), (4, 20)]
+    assert read_offsets(log, 10) == [*range(10, 14), *range(20, 24)]
+
+
 @pytest.mark.parametrize("time_type", ["CreateTime", "LogAppendTime"])
 def test_batch_that_was_not_written_can_be_tried_again(time_type: str) -> None:
     files = MemoryFiles()
@@ -363,6 +383,27 @@ def test_batch_that_was_not_written_can_be_tried_again(time_type: str) -> None:
         log.append_as_leader(sent, 0, NOW_MS)
     sent[:8] = bytes(8)  # the offset it would have got
     assert log.append_as_leader(sent, 0, NOW_MS + 5).first_offset == 1
+
+
+@pytest.mark.parametrize("as_follower", [False, True])
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_write_that_could_not_begin_needs_no_truncation(count: int, as_follower: bool) -> None:
+    """Without a descriptor for the one there is none for the other."""
+    files = MemoryFiles()
+    log = open_log(files)
+    log.assign_epoch(0, 0)
+    for _ in range(count):
+        log.append_as_leader(batch(), 0, NOW_MS)
+    before = state_of(log)
+    append = log.append_as_follower if as_follower else partial(log.append_as_leader, leader_epoch=0)
+    for operation in ("write", "read", "truncate"):
+        files.fail(operation, error=OSError(errno.EMFILE, "Too many open files"))
+    with pytest.raises(KafkaError, match="Too many open files"):
+        append(leaders_batches(1, first_offset=count) if as_follower else batch(), now_ms=NOW_MS)
+    assert (state_of(log), log.offline) == (before, False)
+    files.clear_faults()
+    log.append_as_leader(batch(), 0, NOW_MS)
+    assert read_offsets(log, 0) == list(range(count + 1))
 
 
 def test_log_that_cannot_undo_a_write_goes_offline() -> None:

@@ -175,17 +175,18 @@ def test_changes_are_dirty_and_a_failed_one_is_none() -> None:
     assert epochs.dirty
 
 
-def test_a_disk_without_room_holds_nothing_up() -> None:
+@pytest.mark.parametrize("cause", [errno.ENOSPC, errno.EMFILE])
+def test_a_file_that_cannot_be_written_for_now_holds_nothing_up(cause: int) -> None:
     files = MemoryFiles()
     epochs = epochs_of([(1, 0)], files)
     for change in (lambda: epochs.assign(2, 10), lambda: epochs.truncate_from_start(12)):
-        files.fail("write_atomically", error=OSError(errno.ENOSPC, "full"))
+        files.fail("write_atomically", error=OSError(cause, "full"))
         change()
         assert epochs.unwritten
         assert epochs.dirty
     assert epochs.entries() == [(2, 12)]
     assert LeaderEpochs.load(files, "/d").entries() == [(1, 0)]
-    files.fail("write_atomically", error=OSError(errno.ENOSPC, "full"))
+    files.fail("write_atomically", error=OSError(cause, "full"))
     with pytest.raises(OSError, match="full"):
         epochs.write_unwritten()
     epochs.write_unwritten()

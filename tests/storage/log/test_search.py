@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import Record, build_batch
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps, run_all
+from gregor.storage.log.epochs import FILE_NAME as EPOCHS_FILE
 from gregor.storage.log.log import Log
-from tests.storage.logs import NOW_MS, log_config, open_log
+from gregor.storage.segment.segment import Segment
+from tests.storage.logs import DIRECTORY, NOW_MS, log_config, old_message, open_log
 from tests.storage.memory_files import MemoryFiles
 
 
@@ -147,3 +150,24 @@ def test_a_log_may_be_read_without_waiting() -> None:
         assert 0 < fetches < 5
         piece.release()
         twin.release()
+
+
+def test_messages_of_an_old_format_are_not_found_and_newer_ones_are() -> None:
+    """Apache Kafka leaves them in sealed segments, and starts do not read these."""
+    files = MemoryFiles()
+    files.make_directory(DIRECTORY)
+    old = Segment.create(files, DIRECTORY, 0, now_ms=NOW_MS)
+    old.log.write(b"".join(old_message(offset, timestamp_ms=NOW_MS + offset) for offset in range(5)))
+    old.time_index.maybe_append(NOW_MS + 4, 4)
+    old.write_indexes()
+    Segment.create(files, DIRECTORY, 5, now_ms=NOW_MS)
+    files.write_atomically(f"{DIRECTORY}/{EPOCHS_FILE}", b"0\n1\n0 5\n")
+    log = open_log(files)
+    log.append_as_leader(build_batch([(b"k", b"v")], timestamp_ms=NOW_MS + 10), 0, NOW_MS)
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="orders-0 cannot be searched by timestamp") as raised:
+            run_all(log.offset_for_timestamp(NOW_MS + 3))
+        assert raised.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        assert run_all(log.offset_for_timestamp(NOW_MS + 5)) == (NOW_MS + 10, 5, 0)
+        assert run_all(log.offset_of_max_timestamp()) == (NOW_MS + 10, 5, 0)
+        files.evict()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 import struct
 from typing import Any
 
@@ -18,7 +17,7 @@ from gregor.storage.recovery import recovery
 from gregor.storage.recovery.recovery import FolderLoader, LogCheckpoint, is_segment_name, unchecked_bytes
 from gregor.storage.segment import scan as segment_scan
 from gregor.storage.segment.segment import OldMessageFormat
-from tests.storage.logs import DIRECTORY, NOW_MS, batch, log_config, open_log, read_offsets, sequenced
+from tests.storage.logs import DIRECTORY, NOW_MS, batch, log_config, old_message, open_log, read_offsets, sequenced
 from tests.storage.memory_files import MemoryFiles
 from tests.storage.twins import indexes_of, valid_batches
 
@@ -325,9 +324,7 @@ def test_indexes_that_an_unclean_kafka_left_preallocated() -> None:
 
 
 def test_an_old_message_format_is_refused_and_left_as_it_is() -> None:
-    body = struct.pack(">bbqii", 1, 0, NOW_MS, -1, 3) + b"old"
-    message = struct.pack(">I", binascii.crc32(body)) + body
-    data = (struct.pack(">qi", 0, len(message)) + message).ljust(90, b"\0")
+    data = old_message()
     files = copy_of({f"{0:020d}.log": data})
     with pytest.raises(OldMessageFormat):
         load(files)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 import json
 import struct
 from collections.abc import Generator, Iterator, Sequence
@@ -20,7 +19,7 @@ from gregor.storage.segment.check import CheckedSegment, check_segment
 from gregor.storage.segment.producer_trail import ProducerTrail
 from gregor.storage.segment.scan import Scan
 from gregor.storage.segment.segment import OldMessageFormat, Segment
-from tests.storage.logs import DIRECTORY, NOW_MS, batch, header_fields, open_log, patched, sequenced
+from tests.storage.logs import DIRECTORY, NOW_MS, batch, header_fields, old_message, open_log, patched, sequenced
 from tests.storage.memory_files import MemoryFiles
 from tests.storage.twins import indexes_of, valid_batches
 
@@ -123,11 +122,8 @@ def test_an_offset_that_no_index_can_hold() -> None:
 
 
 def test_messages_of_an_old_format_are_not_taken_for_damage() -> None:
-    body = struct.pack(">bbqii", 1, 0, NOW_MS, -1, 3) + b"old"
-    message = struct.pack(">I", binascii.crc32(body)) + body
-    old = struct.pack(">qi", 7, len(message)) + message
     with pytest.raises(OldMessageFormat, match="format 1"):
-        check(folder_with(SMALL + old.ljust(80, b"\0")))
+        check(folder_with(SMALL + old_message(7)))
 
 
 shapes = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 300), st.integers(-50, 200)), min_size=1, max_size=20)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 import struct
 from unittest.mock import patch
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from gregor.protocol.records.batch import RecordBatch, iter_batches
 from gregor.storage.segment.check import check_segment
 from gregor.storage.segment.segment import LOCATE_BYTES, OldMessageFormat, Segment
-from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, patched, scanned
+from tests.storage.logs import DIRECTORY, NOW_MS, batch, old_message, open_log, patched, scanned
 from tests.storage.memory_files import MemoryFiles
 
 STEM = f"{DIRECTORY}/{0:020d}"
@@ -197,9 +196,7 @@ def test_scan_of_a_file_that_is_shorter_than_it_was_said_to_be() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_message_formats_are_refused_not_cut_off(magic: int) -> None:
-    body = struct.pack(">bb", magic, 0) + (struct.pack(">q", NOW_MS) if magic else b"") + struct.pack(">ii", -1, 60)
-    body += b"v" * 60
-    message = struct.pack(">qiI", 0, len(body) + 4, binascii.crc32(body)) + body
+    message = old_message(magic=magic)
     files = MemoryFiles()
     files.make_directory(DIRECTORY)
     files.create(f"{STEM}.log").write(message)

@@ -9,6 +9,7 @@ import pytest
 from gregor.protocol.records.batch import Record, RecordBatch, build_batch
 from gregor.storage.segment.transaction_index import (
     AbortedTransaction,
+    TransactionIndex,
     TransactionTrail,
     format_transaction,
     parse_transaction_index,
@@ -66,6 +67,38 @@ class World:
 
     def shape(self) -> list[tuple[int, int, bool]]:
         return [(one.base_offset, one.record_count, one.is_control) for one in all_batches(self.log)]
+
+
+TAILS = {
+    "nothing": b"",
+    "part of an entry": bytes(20),
+    "zeros": bytes(34),
+    "many zeros": bytes(5 * 34),
+    "an entry behind zeros": bytes(34) + format_transaction(AbortedTransaction(9, 2, 3, 4)),
+}
+
+
+@pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
+@pytest.mark.parametrize(("offset", "kept"), [(0, 0), (5, 0), (6, 1), (10, 2)])
+def test_a_truncation_removes_what_a_power_cut_has_left_behind_the_entries(tail: bytes, offset: int, kept: int) -> None:
+    files = MemoryFiles()
+    index = TransactionIndex(files, "/1.txnindex", create=True)
+    entries = [AbortedTransaction(7, 4, 5, 6), AbortedTransaction(8, 7, 9, 10)]
+    content = b"".join(format_transaction(entry) for entry in entries)
+    index.file.write(content + tail)
+    index.truncate_to(offset)
+    assert files.read_bytes("/1.txnindex") == content[: kept * 34]
+    assert index.entries() == entries[:kept]
+    index.append(AbortedTransaction(9, 10, 11, 12))
+    assert len(index.entries()) == kept + 1
+
+
+def test_a_truncation_keeps_no_zeros_at_all() -> None:
+    files = MemoryFiles()
+    index = TransactionIndex(files, "/0.txnindex", create=True)
+    index.file.write(bytes(34))
+    index.truncate_to(100)
+    assert files.read_bytes("/0.txnindex") == b""
 
 
 def test_an_aborted_record_never_takes_the_place_of_a_committed_one() -> None:
