@@ -12,8 +12,9 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from gregor.broker import log
 from gregor.broker.admin_socket.server import ControlSocket
@@ -90,7 +91,7 @@ async def _serve(
     manager.status("starting")
     if not await started_unless_stopped(server, stop):
         logger.info("stopped before the start was over")
-        return 0
+        return int(server.failed)
     try:
         manager.ready(ready_status(server.info))
         if on_ready is not None:
@@ -121,6 +122,15 @@ async def started_unless_stopped(server: Server, stop: asyncio.Event) -> bool:
         return False
     starting.result()
     return True
+
+
+async def _uncancelled(work: Coroutine[Any, Any, None]) -> None:
+    """Await the end of the work, also if this task is cancelled meanwhile."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait((task,))
+    task.result()
 
 
 class Server:
@@ -161,7 +171,7 @@ class Server:
             self._node.broker.early_requests.serve_all()
         except BaseException:
             self.listeners.close()
-            await self._node.close()
+            await _uncancelled(self._node.close())
             if self.metrics is not None:
                 self.metrics.close()
             raise

@@ -128,7 +128,6 @@ class Node:
         self._history: RebalanceHistory | None = None
         self._access: AccessControl | None = None
         self._mover: LogMover | None = None
-        self._opened = False
         self.failed = False
         self.loop_lag = LoopLag()
         self._lifetimes = AsyncExitStack()
@@ -145,7 +144,6 @@ class Node:
             store = await self._open_store()
             self._lifetimes.push_async_callback(self._background.close)
             self._lifetimes.push_async_callback(self.scan_helper.close)
-            self._opened = True
             await self.loading.begin(_LOAD_BEFORE_SERVING_S)
             if logs.progress.partitions_total:
                 await pass_over_producer_ids(store, config.broker_id, now_ms())
@@ -489,10 +487,7 @@ class Node:
             self._mover.close()
 
     def _close_logs(self) -> None:
-        if self._opened:
-            self._logs.close_all(-1 if self._base is None else self._base.local.broker_epoch)
-        else:
-            self._logs.unlock()
+        self._logs.close_all(-1 if self._base is None else self._base.local.broker_epoch)
 
 
 def end_in_order(

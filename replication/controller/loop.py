@@ -245,9 +245,9 @@ class ControllerLoop:
                 self._resign()
                 self._put(_Read(nodes.CONTROLLER))
             except StoreFull:
-                # The watch over the disk logs it. The decision that was being carried out is void.
+                # The watch over the disk logs it. The decision that was being carried out, or the election, is void.
                 await asyncio.sleep(FULL_DELAY_S)
-                self._put(_Read("/"))
+                self._put(_Read("/" if self.is_active else nodes.CONTROLLER))
             except StoreFailed:
                 _log.exception("The controller stops: the metadata store failed")
                 self._resign()

@@ -308,11 +308,7 @@ class DelegationTokens:
     async def _write(self, token: Token, write: Create | Set | Delete) -> bool:
         """Write the node of a token with the notice about it. False if another broker has removed the node."""
         while not await changed_with_notice(self._store, write, self._notice(token)):
-            exists = await self._store.exists(write.path) is not None
-            if isinstance(write, Create):
-                if exists:  # made by an earlier try, whose answer was lost
-                    return True
-            elif not exists:
+            if not isinstance(write, Create) and await self._store.exists(write.path) is None:
                 return False
         return True
 

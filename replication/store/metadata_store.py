@@ -130,7 +130,8 @@ class Delete(NamedTuple):
 
 Operation = Check | Create | Set | Delete
 Result = str | Stat | None
-"""Of a Create the created path, of a Set the new Stat, of the others None."""
+"""Of a Create the created path, of a Set the new Stat, of the others None. In a multi also of a sequential Create whose
+first answer was lost."""
 
 
 class MetadataStore(Protocol):

@@ -461,19 +461,23 @@ class ZooKeeperStore:
         return transaction.commit_async()
 
     async def _found_done(self, operations: Sequence[Operation]) -> list[Result] | None:
-        """Return the results, if the effect of the operations is there; None if it is not, or is not known."""
-        if all(isinstance(operation, Check) for operation in operations):
-            return None  # they have no effect, and fail now
+        """Return the results, if the effect of the operations is there; None if it is not, or is not known.
+
+        A sequential Create is not found, as its name is not known: as part of a multi it was done with the others, and
+        its result is None.
+        """
+        if all(isinstance(one, Check) or _is_sequential(one) for one in operations):
+            return None  # checks have no effect, and fail now
         results: list[Result] = []
         for operation in operations:
+            if isinstance(operation, Check) or _is_sequential(operation):
+                results.append(None)
+                continue
             found = await self.get(operation.path)
             match operation:
-                case Check():
-                    results.append(None)
-                    continue
-                case Create(path, data, ephemeral, sequential):
+                case Create(path, data, ephemeral):
                     owner = self.session_id if ephemeral else 0
-                    if sequential or found is None or found[0] != data or found[1].ephemeral_owner != owner:
+                    if found is None or found[0] != data or found[1].ephemeral_owner != owner:
                         return None
                     results.append(path)
                 case Set(_, data, version):
@@ -541,6 +545,10 @@ def _complete(answered: asyncio.Future[Any], result: Any) -> None:
         answered.set_result(result.value)
     else:
         answered.set_exception(result.exception)
+
+
+def _is_sequential(operation: Operation) -> bool:
+    return isinstance(operation, Create) and operation.sequential
 
 
 def _size_of(operations: Iterable[Operation]) -> int:

@@ -408,7 +408,19 @@ class LogManager:
 
     def close_all(self, broker_epoch: int = -1) -> None:
         """Stop cleanly: sync and close every log, then write the checkpoints, and last of all the marker by which the
-        next start trusts them. A data folder where an operation failed gets no marker. Raises nothing."""
+        next start trusts them. A data folder where an operation failed gets no marker. Where `load` has not listed all
+        folders they stay as the last stop, or a crash, has left them. Raises nothing."""
+        # Before, the checkpoint files have offsets of partitions that are not known yet; `load` removed the markers.
+        clean = self._close_logs() if self.listed else [one for one in self.online_folders() if one.was_clean]
+        for folder in clean:
+            try:
+                folder.put_clean_marker(broker_epoch)
+            except OSError as error:
+                self._stop_is_not_clean(folder, error)
+        self.unlock()
+
+    def _close_logs(self) -> list[DataFolder]:
+        """Close every log and write the checkpoints; returns the folders where nothing failed."""
         self.moves.leave_wishes()
         failed = close_all_cleanly(list(self.logs.values()), self._files, self._clock_ms())
         unclean = {self._table.homes[TopicPartition(log.topic, log.partition)].path for log in failed}
@@ -416,14 +428,13 @@ class LogManager:
         unclean.update(self._table.homes[key].path for key in self.failed)
         errors = self.checkpoints.write_all()
         for folder in self.online_folders():
-            try:
-                if (failure := errors.get(folder.path)) is not None:
-                    raise failure
-                if folder.path not in unclean:
-                    folder.put_clean_marker(broker_epoch)
-            except OSError as error:
-                _log.error("%s: the stop is not clean, the next start checks its logs: %s", folder.path, error)
-        self.unlock()
+            if (failure := errors.get(folder.path)) is not None:
+                self._stop_is_not_clean(folder, failure)
+        return [folder for folder in self.online_folders() if folder.path not in unclean | errors.keys()]
+
+    @staticmethod
+    def _stop_is_not_clean(folder: DataFolder, error: OSError) -> None:
+        _log.error("%s: the stop is not clean, the next start checks its logs: %s", folder.path, error)
 
 
 def _storage_error(doing: str, error: Exception | None) -> KafkaError:

@@ -76,7 +76,7 @@ def load_contents(
         epochs = _load_epochs(files, directory, segments, offsets)
     if producers is None:
         producers = ProducerStates(files, directory, producer_expiration_ms)
-        _load_producers(producers, files, directory, segments, offsets, now_ms)
+        _load_producers(producers, files, directory, segments, offsets)
     return LogContents(segments, producers, epochs, offsets, is_new)
 
 
@@ -134,10 +134,9 @@ def _load_producers(
     directory: str,
     segments: list[Segment],
     offsets: LogOffsets,
-    now_ms: int,
 ) -> None:
     producers.list_snapshots(entry.name for entry in files.list_directory(directory))
     producers.remove_stray_snapshots(segment.base_offset for segment in segments)
     # Without a single snapshot, the log was closed by a Kafka that did not know of producers yet.
     if producers.snapshot_offsets:
-        replay_producers(producers, segments, offsets.log_start_offset, offsets.log_end_offset, now_ms)
+        replay_producers(producers, segments, offsets.log_start_offset, offsets.log_end_offset)

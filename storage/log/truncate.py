@@ -53,7 +53,7 @@ class Truncation:
             elif offset < self._segments.bases[0]:
                 self.restart_at(offset, now_ms)
             else:
-                self._truncate(offset, now_ms)
+                self._truncate(offset)
         except OSError as error:
             self._health.take_offline(error)
             self._health.fail(error, "cannot truncate")
@@ -84,7 +84,7 @@ class Truncation:
         if 0 <= first.base_offset < self._offsets.log_end_offset <= first.last_offset:
             self.restart_at(first.base_offset, now_ms)
 
-    def _truncate(self, offset: int, now_ms: int) -> None:
+    def _truncate(self, offset: int) -> None:
         offsets, segments, producers = self._offsets, self._segments, self._producers
         self._swap.forget()
         self._unlink_segments(segments.index_of(offset) + 1)
@@ -96,9 +96,7 @@ class Truncation:
         offsets.truncate_to(offset)
         producers.delete_snapshots_above(offset)
         if producers.entries or producers.transactions is not None:
-            replay_producers(
-                producers, segments.items, offsets.log_start_offset, offset, now_ms, offsets.high_watermark
-            )
+            replay_producers(producers, segments.items, offsets.log_start_offset, offset, offsets.high_watermark)
         self._finish()
 
     def _unlink_segments(self, kept: int) -> None:

@@ -27,11 +27,10 @@ def replay_producers(
     segments: Sequence[Segment],
     log_start_offset: int,
     log_end_offset: int,
-    now_ms: int,
     high_watermark: int = 0,
 ) -> None:
     """Bring the producers to their state at the log end offset. `high_watermark` as in ProducerStates.replay."""
-    from_offset = producers.load(log_start_offset, log_end_offset, now_ms)
+    from_offset = producers.load(log_start_offset, log_end_offset)
     for _ in replay_batches(producers, segments, from_offset, log_end_offset, high_watermark):
         pass
 

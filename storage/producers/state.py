@@ -321,11 +321,12 @@ class ProducerStates:
         stems = (name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX))
         self.snapshot_offsets = sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
-    def load(self, log_start_offset: int, end_offset: int, now_ms: int) -> int:
+    def load(self, log_start_offset: int, end_offset: int) -> int:
         """Replace the state by that of the newest valid snapshot at or below `end_offset`.
 
         Returns the offset from which batches must be replayed; `log_start_offset` when there is no snapshot. Deletes
-        snapshots beyond `end_offset`, and any that is damaged.
+        snapshots beyond `end_offset`, and any that is damaged. Producers that have expired are loaded, too: at the
+        start of a broker a dynamic producer.id.expiration.ms is not known yet.
         """
         self.clear()
         for offset in reversed(self.snapshot_offsets.copy()):
@@ -334,7 +335,7 @@ class ProducerStates:
                     break
                 entries = self._read_snapshot(offset)
                 if entries is not None:
-                    self._load_entries(entry for entry in entries if not self._expired(entry, now_ms))
+                    self._load_entries(entries)
                     self.recalled_from = offset if self.entries else None
                     return offset
             self.delete_snapshot(offset)

@@ -294,7 +294,7 @@ class FolderLoader:
         """Load the newest snapshot, then replay the batches behind it: below the offset where checking began by their
         headers, from there on by those that the check has kept."""
         self._producers.remove_stray_snapshots(segment.base_offset for segment in self._segments)
-        from_offset = self._producers.load(self._log_start_offset, log_end_offset, self._now_ms)
+        from_offset = self._producers.load(self._log_start_offset, log_end_offset)
         trail, segments, high_watermark = self._trail, self._segments, self._high_watermark
         if self._indexed_to < NO_INDEX:
             for segment in segments:

@@ -6,20 +6,27 @@ import asyncio
 import gc
 import os
 import random
+import signal
 import socket
+import sqlite3
 import struct
+import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 import uvloop
 
+from gregor.broker import log
 from gregor.broker.net import open_listeners
 from gregor.broker.net.listening import bind
 from gregor.broker.node.store import StartError
 from gregor.broker.server import Server, started_unless_stopped
+from gregor.broker.server import run as run_broker
 from gregor.config.broker import BrokerConfig
 from gregor.config.listeners import Listener
 from gregor.protocol.messages import (
@@ -279,3 +286,32 @@ def test_a_start_that_fails_leaves_nothing_behind(run: Any, tmp_path: Path) -> N
                 assert (await (await again.client()).ask(ApiVersionsRequest(), 0)).error_code == 0
 
     run(test())
+
+
+@pytest.mark.parametrize("write", [3, 9, 18])
+def test_a_metadata_store_that_fails_during_the_start_fails_the_broker(
+    write: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While data folders are opened, the settings are read, and the controller is elected, which does not end the start
+    itself."""
+    writes = 0
+
+    class Connection(sqlite3.Connection):
+        def executemany(self, *arguments: Any) -> sqlite3.Cursor:
+            nonlocal writes
+            writes += 1
+            if writes > 2 * write:  # each has two statements
+                raise sqlite3.OperationalError("disk I/O error")
+            return super().executemany(*arguments)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Connection))
+    monkeypatch.setattr(log, "configure", lambda **given: None)
+    monkeypatch.setattr(sys, "setswitchinterval", lambda interval: None)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    try:
+        assert run_broker(BrokerConfig(settings), on_ready=lambda info: pytest.fail("the start was over")) == 1
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert "metadata-store" not in [thread.name for thread in threading.enumerate()]

@@ -24,6 +24,7 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     DeleteTopicsRequest,
     FindCoordinatorRequest,
+    IncrementalAlterConfigsRequest,
     JoinGroupRequest,
     ListGroupsRequest,
     OffsetCommitRequest,
@@ -282,6 +283,31 @@ def test_parts_of_a_broker_end_in_the_order_that_they_need(tmp_path: Path, monke
         *("Connections", "LogManager", "GroupCoordinator", "ControllerLoop", "ScanHelper", "Background"),
         *("EmbeddedStore", "LogManager", "LogMover", "LogManager"),
     ]
+
+
+def test_producers_are_known_after_a_start_for_as_long_as_a_dynamic_setting_has_it(tmp_path: Path) -> None:
+    day_ms = 86_400_000
+    alteration = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=4,
+        resource_name="",
+        configs=[
+            IncrementalAlterConfigsRequest.AlterableConfig(
+                name="producer.id.expiration.ms", config_operation=0, value=str(7 * day_ms)
+            )
+        ],
+    )
+    offsets = []
+    for life in range(2):
+        with running(tmp_path) as harness:
+            if life == 0:
+                harness.create_topic("t")
+                harness.ask(IncrementalAlterConfigsRequest(resources=[alteration]), 1)
+            two_days_ago_ms = harness.broker.now_ms() - 2 * day_ms
+            written = harness.produce(
+                "t", b"x", producer_id=5, producer_epoch=0, base_sequence=0, timestamp_ms=two_days_ago_ms
+            )
+            offsets.append(written.base_offset)
+    assert offsets == [0, 0]  # the second is the first one again
 
 
 def test_start_that_fails_ends_the_parts_that_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

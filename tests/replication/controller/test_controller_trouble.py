@@ -13,7 +13,7 @@ from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller import loop as controller_loop
 from gregor.replication.controller import writes as controller_writes
 from gregor.replication.store import nodes
-from gregor.replication.store.metadata_store import Create, Delete, NoNode, Set, TooLarge
+from gregor.replication.store.metadata_store import Create, Delete, NoNode, Set, StoreFull, TooLarge
 from gregor.replication.store.nodes import PartitionState
 from tests.replication.controller_subject import Subject, running
 from tests.replication.fakes import on_loop
@@ -73,6 +73,27 @@ async def test_an_epoch_that_cannot_be_read_is_read_again_later(
         await subject.store.set(nodes.CONTROLLER_EPOCH, b"4")
         await until(subject, lambda: subject.loop.is_active)
         assert subject.loop.cluster is not None and subject.loop.cluster.epoch == 5
+
+
+@on_loop
+async def test_an_election_for_which_the_disk_has_no_room_is_held_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_loop, "FULL_DELAY_S", 0)
+    async with running(tmp_path, 2) as subject:
+        create = subject.store.create
+        refused: list[str] = []
+
+        async def full_once(path: str, *given: Any, **options: Any) -> str:
+            if not refused:
+                refused.append(path)
+                raise StoreFull(path)
+            return await create(path, *given, **options)
+
+        monkeypatch.setattr(subject.store, "create", full_once)
+        await subject.store.multi([Delete(nodes.CONTROLLER), Delete(nodes.CONTROLLER_EPOCH)])
+        await until(subject, lambda: refused and subject.loop.is_active)
+        assert refused == [nodes.CONTROLLER_EPOCH]
 
 
 @pytest.mark.parametrize("path", [nodes.ISR_CHANGE_NOTIFICATIONS, nodes.LOG_DIR_EVENTS, nodes.DELETE_TOPICS])

@@ -258,23 +258,6 @@ async def test_a_change_makes_the_parent_of_notices_anew(tmp_path: Path) -> None
 
 
 @on_loop
-async def test_a_token_whose_creation_was_done_without_an_answer_is_created_once(tmp_path: Path) -> None:
-    class AnswerLost(EmbeddedStore):
-        async def multi(self, operations: Iterable[Operation]) -> list[Result]:
-            operations = list(operations)
-            await super().multi(operations)
-            return await super().multi(operations)  # as the store of ZooKeeper does after a lost connection
-
-    store = AnswerLost(str(tmp_path / FILE_NAME))
-    await store.start()
-    one = await started(store)
-    token = await one.tokens.create(ALICE, ALICE, (), -1)
-    assert await store.children(TOKENS) == [token.token_id]
-    assert one.tokens.of_owners(None) == [token]
-    await store.close()
-
-
-@on_loop
 async def test_a_token_that_is_removed_while_it_is_hashed_stays_removed(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     mine, other = await started(store), Subject(store)

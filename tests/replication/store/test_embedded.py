@@ -190,6 +190,24 @@ class Disk:
 
 
 @on_loop
+async def test_each_commit_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    levels: list[int] = []
+
+    class Connection(sqlite3.Connection):
+        def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
+            if statement == "COMMIT":
+                levels.extend(super().execute("PRAGMA synchronous").fetchone())
+            return super().execute(statement, *arguments)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Connection))
+    store = await opened(tmp_path)
+    await store.create("/a")
+    await store.close()
+    full = 2  # the log is synced by each commit, and not only before it is written to the file
+    assert levels == [full, full]
+
+
+@on_loop
 async def test_a_broken_disk_ends_writing_for_good_and_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,17 +122,29 @@ async def test_writes_whose_answer_is_lost_are_done_once(zookeeper: ZooKeeperPro
         store.proxy.lose_responses(answers)
         await store.delete("/b")
         assert sorted(await store.children("/")) == ["a", "e"]
+        # With a node whose name the server completes, as changes with a notice have it.
+        await store.create("/changes")
+        notice = Create("/changes/change_", b"a", sequential=True)
+        writes = (Set("/a", b"z", 1), Create("/c", b"x"), Delete("/c", 0))
+        for count, write in enumerate(writes, 1):
+            store.proxy.lose_responses(answers)
+            assert len(await store.multi([write, notice])) == 2
+            assert len(await store.children("/changes")) == count
+        assert sorted(await store.children("/")) == ["a", "changes", "e"]
 
 
 @on_loop
 async def test_a_refusal_after_a_lost_answer_is_still_one_when_another_did_it(zookeeper: ZooKeeperProcess) -> None:
     async with opened(zookeeper) as store:
         await store.create("/a", b"x")
+        notice = Create("/change_", b"a", sequential=True)
         cases: list[tuple[Callable[[], Awaitable[object]], type[StoreError]]] = [
             (lambda: store.create("/a", b"mine"), NodeExists),
             (lambda: store.create("/a", b"x", ephemeral=True), NodeExists),
             (lambda: store.set("/a", b"y", 7), BadVersion),
             (lambda: store.multi([Check("/a", 7)]), BadVersion),
+            (lambda: store.multi([Set("/a", b"y", 7), notice]), BadVersion),
+            (lambda: store.multi([Check("/a", 7), notice]), BadVersion),
         ]
         for write, error in cases:
             store.proxy.lose_responses(1)

@@ -124,7 +124,7 @@ def horizon(batch: RecordBatch) -> int | None:
 def producers_told_of(files: Files) -> dict[int, ProducerEntry]:
     """By the batches alone."""
     producers = ProducerStates(files, DIRECTORY)
-    replay_producers(producers, list_segments(files, DIRECTORY), 0, 1 << 40, NOW_MS)
+    replay_producers(producers, list_segments(files, DIRECTORY), 0, 1 << 40)
     return producers.entries
 
 

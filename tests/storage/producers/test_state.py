@@ -522,20 +522,26 @@ def test_names_that_are_no_offsets_are_no_snapshots() -> None:
 def test_load_takes_the_newest_good_snapshot_and_deletes_bad_and_later_ones() -> None:
     files = MemoryFiles()
     states = snapshots(files, {10: None, 20: None, 30: b"damaged", 40: None})
-    assert states.load(0, 35, NOW_MS) == 20
+    assert states.load(0, 35) == 20
     assert list(states.entries) == [20]
     assert names(files) == states.snapshot_offsets == [10, 20]
 
 
 def test_load_without_a_usable_snapshot_starts_with_the_log() -> None:
     files = MemoryFiles()
-    assert snapshots(files, {10: b"damaged"}).load(5, 35, NOW_MS) == 5
-    assert snapshots(files, {10: None}).load(12, 35, NOW_MS) == 12
+    assert snapshots(files, {10: b"damaged"}).load(5, 35) == 5
+    assert snapshots(files, {10: None}).load(12, 35) == 12
 
 
-def test_load_leaves_expired_producers_out() -> None:
+def test_producers_expire_after_the_load_by_the_expiration_of_then() -> None:
     states = snapshots(MemoryFiles(), {10: None})
-    assert states.load(0, 10, NOW_MS + states.expiration_ms) == 10
+    assert states.load(0, 10) == 10
+    now_ms = NOW_MS + states.expiration_ms
+    states.forget_after(2 * states.expiration_ms)
+    states.expire(now_ms)
+    assert list(states.entries) == [10]
+    states.forget_after(states.expiration_ms // 2)
+    states.expire(now_ms)
     assert states.entries == {}
 
 
