@@ -116,27 +116,33 @@ class FetchRead(RepeatedRead):
         self._rights: ReadRights | None = None
         """None: the client may read every topic."""
 
-    def partitions(self) -> list[Partition]:
-        """Return the replicas whose changes can satisfy the request."""
+    def partitions(self, begin: int = 0, end: int | None = None) -> list[Partition]:
+        """Return the replicas whose changes can satisfy the request, of all its partitions or of some."""
         found = []
-        for wanted in self._context.partitions:
+        for wanted in self._context.partitions if end is None else self._context.partitions[begin:end]:
             partition = self._broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
             if partition is not None:
                 found.append(partition)
         return found
 
-    def collect(self) -> None:
+    def collect(self, begin: int = 0, end: int | None = None) -> None:
+        """With `end`, read only the partitions from `begin` on; those before it were read."""
         quotas, authorizer, meters = self._broker.quotas, self._broker.authorizer, self._meters
         began_ns = 0
         if meters is not None and meters.time is not None and quotas is not None:
             began_ns = quotas.metering.began_ns or perf_counter_ns()
         if authorizer is not None and self._follower < 0:  # the rules may have changed since the read before
             self._rights = self._call.connection.known.rights_under(authorizer)
-        self.missing = []
-        left = self._max_bytes
-        total = 0
-        self.satisfied = not self._context.partitions
-        for wanted in self._context.partitions:
+        partitions = self._context.partitions
+        if end is not None:
+            partitions = partitions[begin:end]
+        if not begin:
+            self.missing = []
+            self.satisfied = not partitions
+            self._read_bytes = 0
+        total = self._read_bytes
+        left = self._max_bytes - total
+        for wanted in partitions:
             try:
                 size, data = self._read(wanted, left, total == 0)
                 total += size
