@@ -47,13 +47,16 @@ class TopicForwarder:
             security,
         )
         self._turn = asyncio.Lock()
+        self._unreachable: KafkaError | None = None
+        """The error of the last request with which no controller could be reached."""
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
         image.on_update.append(self._updated)
 
     async def create_topic(self, name: str, partitions: int, factor: int, configs: Mapping[str, str]) -> bool:
         """Create the topic and wait until its leaders are known here; return False if it exists already. Raises
         KafkaError: the controller's own error, and LEADER_NOT_AVAILABLE if the controller cannot be reached or the
-        leaders are not known in time."""
+        leaders are not known in time. A call that waits for its turn while the controller cannot be reached ends with
+        the call before it: many of them need no more time than one."""
         request = CreateTopicsRequest(
             topics=[
                 CreateTopicsRequest.CreatableTopic(
@@ -65,7 +68,10 @@ class TopicForwarder:
             ],
             timeout_ms=self._timeout_ms // 2,
         )
+        unreachable = self._unreachable
         async with self._turn:
+            if self._unreachable is not None and self._unreachable is not unreachable:
+                raise KafkaError(self._unreachable.code, self._unreachable.message)
             (answer,) = (await self._response(request)).topics
         if answer.error_code not in _DONE:
             raise KafkaError(ErrorCode(answer.error_code), answer.error_message or "")
@@ -85,9 +91,9 @@ class TopicForwarder:
         try:
             return await retried(attempt)
         except PeerError as error:
-            raise KafkaError(
-                ErrorCode.LEADER_NOT_AVAILABLE, f"the controller does not create topics now: {error}"
-            ) from None
+            message = f"the controller does not create topics now: {error}"
+            self._unreachable = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, message)
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, message) from None
 
     # -- what this broker knows ------------------------------------------------------------------------------------
 

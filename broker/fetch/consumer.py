@@ -80,6 +80,7 @@ class FetchRead(RepeatedRead):
         "_max_not_read",
         "_meters",
         "_min_bytes",
+        "_not_read",
         "_rack",
         "_racks",
         "_read_bytes",
@@ -112,32 +113,38 @@ class FetchRead(RepeatedRead):
         self._racks: dict[int, str | None] = {}
         self._max_not_read = len(context.partitions) - 1
         """When more partitions have an error of _NOT_READ the fetch ends: all have one, or one that was read before."""
-        self._read_bytes = 0
-        """The size of the records of the last `collect`."""
+        self._read_bytes = self._not_read = 0
+        """The size of the records of the last `collect`, and the number of partitions with an error of _NOT_READ."""
         self._rights: ReadRights | None = None
         """None: the client may read every topic."""
 
-    def partitions(self) -> list[Partition]:
-        """Return the replicas whose changes can satisfy the request."""
+    def partitions(self, begin: int = 0, end: int | None = None) -> list[Partition]:
+        """Return the replicas whose changes can satisfy the request, of all its partitions or of some."""
         found = []
-        for wanted in self._context.partitions:
+        for wanted in self._context.partitions if end is None else self._context.partitions[begin:end]:
             partition = self._broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
             if partition is not None:
                 found.append(partition)
         return found
 
-    def collect(self) -> None:
+    def collect(self, begin: int = 0, end: int | None = None) -> None:
+        """With `end`, read only the partitions from `begin` on; those before it were read."""
         quotas, authorizer, meters = self._broker.quotas, self._broker.authorizer, self._meters
         began_ns = 0
         if meters is not None and meters.time is not None and quotas is not None:
             began_ns = quotas.metering.began_ns or perf_counter_ns()
         if authorizer is not None and self._follower < 0:  # the rules may have changed since the read before
             self._rights = self._call.connection.known.rights_under(authorizer)
-        self.missing = []
-        left = self._max_bytes
-        total = not_read = 0
-        self.satisfied = not self._context.partitions
-        for wanted in self._context.partitions:
+        partitions = self._context.partitions
+        if end is not None:
+            partitions = partitions[begin:end]
+        if not begin:
+            self.missing = []
+            self.satisfied = not partitions
+            self._read_bytes = self._not_read = 0
+        total, not_read = self._read_bytes, self._not_read
+        left = self._max_bytes - total
+        for wanted in partitions:
             try:
                 size, data = self._read(wanted, left, total == 0)
                 total += size
@@ -156,9 +163,11 @@ class FetchRead(RepeatedRead):
                 else:
                     self.satisfied = True
             self._found.append((wanted, data))
-        if not_read > self._max_not_read:
-            self.satisfied = True
-        self._max_not_read = not_read
+        self._not_read = not_read
+        if end is None or end >= len(self._context.partitions):
+            if not_read > self._max_not_read:
+                self.satisfied = True
+            self._max_not_read = not_read
         self._read_bytes = total
         if total >= self._min_bytes:
             self.satisfied = True

@@ -25,6 +25,7 @@ from gregor.broker.authorization.model import CLUSTER_NAME, Operation, ResourceT
 from gregor.broker.fetch.consumer import FetchRead
 from gregor.broker.fetch.delayed import DelayedFetch
 from gregor.broker.fetch.follower_sessions import SESSIONS_FROM, replica_of
+from gregor.broker.fetch.in_turns import fetch_in_turns
 from gregor.broker.fetch.reads import TOPIC_IDS_FROM
 from gregor.broker.fetch.session_cache import FINAL_EPOCH, INITIAL_EPOCH
 from gregor.broker.registry import handles
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from gregor.broker.fetch.context import FetchPathContext
 
 BATCHES_FROM = 4
+MANY_PARTITIONS = 500
+"""More are read in turns; each costs some 4 us."""
 
 
 @handles(ApiKey.FETCH, 0, 18)
@@ -64,6 +67,9 @@ def fetch(
     if not context.incremental and replica_id == CONSUMER:
         broker.fetch_sessions.note_client(call.client_id, call.connection, context, now_ms)
     read = FetchRead(broker, request, call, context)
+    count = len(context.partitions)
+    if count > MANY_PARTITIONS:
+        return fetch_in_turns(broker.loop, broker.gate, read, count, max(0, request.max_wait_ms) / 1000)
     read.collect()
     if not read.missing and (read.satisfied or request.max_wait_ms <= 0):
         return read.response(now_ms)

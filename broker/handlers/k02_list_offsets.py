@@ -83,10 +83,12 @@ def _begin(
     searches: _Searches = []
     named: Counter[TopicPartitionKey] = Counter()
     for topic in request.topics:
+        yield None
         for wanted in topic.partitions:
             named[topic.name, wanted.partition_index] += 1
             yield None
     for topic in request.topics:
+        yield None
         answers: list[_Answer] = []
         for wanted in topic.partitions:
             yield None

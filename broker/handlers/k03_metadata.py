@@ -5,8 +5,8 @@
   5 offline replicas; 6 LISTENER_NOT_FOUND; 7 leader epochs; 8 authorized operations; 9 flexible; 10 topic ids;
   12 topics by id alone; 13 an error for the whole answer.
 - A topic is created within the request (`auto.create.topics.enable`), and the response has its leaders, not an error
-  after which the client must retry. This holds for CREATED_AT_ONCE topics of a request; the others are
-  LEADER_NOT_AVAILABLE, and are created when the client retries.
+  after which the client must retry. This holds for CREATED_AT_ONCE topics of a request, and as long as the creations
+  need less than MAX_CREATION_S; the others are LEADER_NOT_AVAILABLE, and are created when the client retries.
 - But the name of a deleted topic is UNKNOWN_TOPIC_OR_PARTITION in the first request after the deletion, although a new
   topic is created: the client may be the one that has deleted it, and checks whether it still exists.
 - A broker that has just joined a cluster responds once the controller has sent UpdateMetadata.
@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -62,6 +63,8 @@ IDS_FROM = 12
 CREATED_AT_ONCE = 100
 """Limit of the topics that one request creates before its response; each needs some milliseconds."""
 CREATIONS_IN_PARALLEL = 10
+MAX_CREATION_S = 5.0
+"""After this time a request begins no more creations: while the controller cannot be reached, each lasts as long."""
 MANY_PARTITIONS = 200
 """A response about more partitions is made in slices."""
 
@@ -253,7 +256,7 @@ def _by_name(broker: EncodedMetadataContext, name: str, error: ErrorCode) -> Top
 
 
 async def _create(broker: EncodedMetadataContext, names: Sequence[str]) -> dict[str, ErrorCode]:
-    """Create topics, and return the errors of those that were refused."""
+    """Create topics as long as there is time, and return the errors of those that were refused."""
     refused: dict[str, ErrorCode] = {}
 
     async def create(name: str) -> None:
@@ -262,7 +265,10 @@ async def _create(broker: EncodedMetadataContext, names: Sequence[str]) -> dict[
         except KafkaError as refusal:
             refused[name] = refusal.code
 
+    until_s = time.monotonic() + MAX_CREATION_S
     for first in range(0, len(names), CREATIONS_IN_PARALLEL):
+        if first and time.monotonic() > until_s:
+            break
         await asyncio.gather(*map(create, names[first : first + CREATIONS_IN_PARALLEL]))
     return refused
 

@@ -109,6 +109,7 @@ async def _commit(broker: GroupContext, request: OffsetCommitRequest, call: Call
     refused: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
     turns = broker.gate.turns()
     for topic in request.topics:
+        await turns.next()
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if call.version >= TOPIC_IDS_FROM:
             name = broker.metadata.topic_name(topic.topic_id)

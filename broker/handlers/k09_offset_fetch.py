@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, GroupContext
+    from gregor.protocol.turns import Turns
 
 COORDINATOR_FROM = 1
 TOPIC_IDS_FROM = 10
@@ -37,7 +38,7 @@ async def offset_fetch(broker: GroupContext, request: OffsetFetchRequest, call: 
     wanted = []
     for group in request.groups:
         await turns.next()
-        named, absent = _by_name(broker, group)
+        named, absent = await _by_name(broker, group, turns)
         unknown.append(absent)
         wanted.append(named)
     response = await broker.groups.offset_fetch(request.replaced(groups=wanted), call.version)
@@ -45,23 +46,27 @@ async def offset_fetch(broker: GroupContext, request: OffsetFetchRequest, call: 
     for answered, absent in zip(response.groups, unknown, strict=True):  # in order: a group may be named twice
         await turns.next()
         if not answered.error_code:
-            answered = answered.replaced(topics=[*_identified(broker, answered.topics), *absent])
+            topics = await _identified(broker, answered.topics, turns)
+            answered = answered.replaced(topics=[*topics, *absent])
         answers.append(answered)
     return response.replaced(groups=answers)
 
 
-def _identified(
-    broker: GroupContext, topics: Iterable[OffsetFetchResponse.OffsetFetchResponseTopics]
-) -> Iterator[OffsetFetchResponse.OffsetFetchResponseTopics]:
-    """Yield the answers with the ids of their topics: a deleted topic has no id under which it could be named."""
+async def _identified(
+    broker: GroupContext, topics: Iterable[OffsetFetchResponse.OffsetFetchResponseTopics], turns: Turns
+) -> list[OffsetFetchResponse.OffsetFetchResponseTopics]:
+    """Return the answers with the ids of their topics: a deleted topic has no id under which it could be named."""
+    identified = []
     for topic in topics:
+        await turns.next()
         state = broker.metadata.topic(topic.name)
         if state is not None:
-            yield topic.replaced(topic_id=state.topic_id)
+            identified.append(topic.replaced(topic_id=state.topic_id))
+    return identified
 
 
-def _by_name(
-    broker: GroupContext, group: OffsetFetchRequest.OffsetFetchRequestGroup
+async def _by_name(
+    broker: GroupContext, group: OffsetFetchRequest.OffsetFetchRequestGroup, turns: Turns
 ) -> tuple[OffsetFetchRequest.OffsetFetchRequestGroup, list[OffsetFetchResponse.OffsetFetchResponseTopics]]:
     """Return the group with the names of topics that are requested by id, and the answers for ids that are unknown."""
     if group.topics is None:
@@ -69,20 +74,23 @@ def _by_name(
     unknown = []
     named = []
     for topic in group.topics:
+        await turns.next()
         name = broker.metadata.topic_name(topic.topic_id)
         if name is not None:
             named.append(topic.replaced(name=name))
             continue
-        partitions = [
-            OffsetFetchResponse.OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=-1,
-                committed_leader_epoch=-1,
-                metadata="",
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+        partitions = []
+        for index in topic.partition_indexes:
+            await turns.next()
+            partitions.append(
+                OffsetFetchResponse.OffsetFetchResponsePartitions(
+                    partition_index=index,
+                    committed_offset=-1,
+                    committed_leader_epoch=-1,
+                    metadata="",
+                    error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+                )
             )
-            for index in topic.partition_indexes
-        ]
         unknown.append(OffsetFetchResponse.OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
     return group.replaced(topics=named), unknown
 
@@ -93,6 +101,7 @@ async def _fetch_from_nodes(broker: GroupContext, request: OffsetFetchRequest) -
     limit = TimeLimit()
     turns = broker.gate.turns()
     for topic in request.topics or ():
+        await turns.next()
         answers = []
         for index in topic.partition_indexes:
             await turns.next()

@@ -16,11 +16,13 @@ from gregor.protocol.messages import FindCoordinatorRequest, FindCoordinatorResp
 from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Call, NodeEndpoint, TransactionContext
+    from gregor.broker.context import Call, TransactionContext
 
 GROUP = 0
 TRANSACTION = 1
 MANY_KEYS_FROM = 4
+
+_Answer = FindCoordinatorResponse.Coordinator
 
 
 class _Coordinator(Protocol):
@@ -34,15 +36,16 @@ async def find_coordinator(
     keys = request.coordinator_keys if call.version >= MANY_KEYS_FROM else [request.key]
     found = []
     turns = broker.gate.turns()
+    refusal: KafkaError | None = None
+    if keys:
+        # Once for all keys: where the topic cannot be created, each attempt may last seconds.
+        try:
+            topic, coordinator = await _topic_of(broker, request.key_type)
+        except KafkaError as error:
+            refusal = error
     for key in keys:
         await turns.next()
-        answer = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, host="", port=-1)
-        try:
-            node_id, endpoint = await _find(broker, request.key_type, key, call)
-            answer.node_id, answer.host, answer.port = node_id, endpoint.host, endpoint.port
-        except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message or None
-        found.append(answer)
+        found.append(_find(broker, topic, coordinator, key, call) if refusal is None else _refused(key, refusal))
     if call.version >= MANY_KEYS_FROM:
         return FindCoordinatorResponse(coordinators=found)
     (one,) = found
@@ -55,7 +58,9 @@ async def find_coordinator(
     )
 
 
-async def _find(broker: TransactionContext, key_type: int, key: str, call: Call) -> tuple[int, NodeEndpoint]:
+async def _topic_of(broker: TransactionContext, key_type: int) -> tuple[str, _Coordinator]:
+    """Return the internal topic of a kind of coordinators, and this broker's one; create the topic if it does not
+    exist yet. Raises KafkaError."""
     coordinator: _Coordinator
     if key_type == GROUP:
         topic, coordinator = GROUP_METADATA_TOPIC, broker.groups
@@ -69,8 +74,17 @@ async def _find(broker: TransactionContext, key_type: int, key: str, call: Call)
         except KafkaError as error:
             # For every cause: clients know this error, and retry.
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from None
+    return topic, coordinator
+
+
+def _find(broker: TransactionContext, topic: str, coordinator: _Coordinator, key: str, call: Call) -> _Answer:
     state = broker.metadata.partition(topic, coordinator.partition_for(key))
     endpoint = None if state is None else broker.endpoint_of(state.leader, call)
     if state is None or endpoint is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of {key!r} in {topic} has no leader")
-    return state.leader, endpoint
+        message = f"the partition of {key!r} in {topic} has no leader"
+        return _refused(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message))
+    return _Answer(key=key, node_id=state.leader, host=endpoint.host, port=endpoint.port)
+
+
+def _refused(key: str, error: KafkaError) -> _Answer:
+    return _Answer(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or None)

@@ -35,36 +35,41 @@ Answer = DeleteRecordsResponse.DeleteRecordsPartitionResult
 @handles(ApiKey.DELETE_RECORDS, 0, 2, changes=True)
 async def delete_records(broker: DataContext, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
     begun: dict[str, list[_Wait | Answer]] = {}
+    waits: list[_Wait] = []
     # The response names each topic and partition once; of several offsets for one the last counts.
     wanted: dict[str, dict[int, int]] = {}
     turns = broker.gate.turns()
     for topic in request.topics:
+        await turns.next()
         offsets = wanted.setdefault(topic.name, {})
         for one in topic.partitions:
             await turns.next()
             offsets[one.partition_index] = one.offset
     for name, offsets in wanted.items():
+        await turns.next()
         begun[name] = []
         for index, offset in offsets.items():
             await turns.next()
             try:
-                begun[name].append(_begin(broker, name, index, offset))
+                wait = _begin(broker, name, index, offset)
+                begun[name].append(wait)
+                waits.append(wait)
             except KafkaError as error:
                 refused = Answer(partition_index=index, low_watermark=NO_LOW_WATERMARK, error_code=error.code)
                 begun[name].append(refused)
-    waits = [one for of_topic in begun.values() for one in of_topic if isinstance(one, _Wait)]
     if waits:
         # Before the wait for the followers: records that return after a crash of this broker are not deleted.
         await broker.write_log_start_offsets()
         await _all_reached(broker.loop, waits, request.timeout_ms / 1000)
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsResponse.DeleteRecordsTopicResult(
-                name=name, partitions=[one.answer() if isinstance(one, _Wait) else one for one in of_topic]
-            )
-            for name, of_topic in begun.items()
-        ]
-    )
+    topics = []
+    for name, of_topic in begun.items():
+        await turns.next()
+        answers = []
+        for result in of_topic:
+            await turns.next()
+            answers.append(result.answer() if isinstance(result, _Wait) else result)
+        topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=name, partitions=answers))
+    return DeleteRecordsResponse(topics=topics)
 
 
 class _Wait:

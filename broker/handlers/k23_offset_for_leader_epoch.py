@@ -32,6 +32,7 @@ def _answer(
 ) -> Generator[None, None, OffsetForLeaderEpochResponse]:
     topics = []
     for topic in request.topics:
+        yield None
         answers = []
         for wanted in topic.partitions:
             yield None

@@ -24,6 +24,7 @@ MANY_TRANSACTIONS_FROM = 4
 
 _Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 _TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+_PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, changes=True, eager=True)
@@ -60,6 +61,7 @@ async def _refusal(broker: TransactionContext, topics: Collection[_Topic], turns
     present = {}
     all_exist = True
     for topic in topics:
+        await turns.next()
         state = broker.metadata.topic(topic.name)
         there = present[topic.name] = {} if state is None else state.partitions
         for index in topic.partitions:
@@ -67,18 +69,13 @@ async def _refusal(broker: TransactionContext, topics: Collection[_Topic], turns
             all_exist = all_exist and index in there
     if all_exist:
         return None
-    return [
-        _TopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
-                    partition_index=index,
-                    partition_error_code=ErrorCode.OPERATION_NOT_ATTEMPTED
-                    if index in present[topic.name]
-                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                )
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+    refused = []
+    for topic in topics:
+        await turns.next()
+        there, results = present[topic.name], []
+        for index in topic.partitions:
+            await turns.next()
+            error = ErrorCode.OPERATION_NOT_ATTEMPTED if index in there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            results.append(_PartitionResult(partition_index=index, partition_error_code=error))
+        refused.append(_TopicResult(name=topic.name, results_by_partition=results))
+    return refused

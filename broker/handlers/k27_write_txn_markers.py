@@ -32,6 +32,7 @@ async def write_txn_markers(
     writes = _Writes()
     turns = broker.gate.turns()
     for wanted in request.markers:
+        await turns.next()
         marker = EndTransaction(
             wanted.producer_id,
             wanted.producer_epoch,
@@ -40,16 +41,21 @@ async def write_txn_markers(
             wanted.transaction_version,
         )
         for topic in wanted.topics:
+            await turns.next()
             for index in topic.partition_indexes:
                 await turns.next()
                 broker.local_markers.write(marker, topic.name, index, partial(writes.written, writes.begin()))
     errors = iter(await writes.all_written(broker))
     markers = []
     for wanted in request.markers:
+        await turns.next()
         topics = []
         for topic in wanted.topics:
             await turns.next()
-            results = [_Result(partition_index=index, error_code=next(errors)) for index in topic.partition_indexes]
+            results = []
+            for index in topic.partition_indexes:
+                await turns.next()
+                results.append(_Result(partition_index=index, error_code=next(errors)))
             topics.append(WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
         markers.append(WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=topics))
     return WriteTxnMarkersResponse(markers=markers)

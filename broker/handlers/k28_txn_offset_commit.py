@@ -74,6 +74,7 @@ async def _separate_unknown(
     known = []
     refused = []
     for topic in request.topics:
+        await turns.next()
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if version >= TOPIC_IDS_FROM:
             name = broker.metadata.topic_name(topic.topic_id)

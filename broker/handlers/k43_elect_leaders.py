@@ -40,6 +40,7 @@ async def elect_leaders(broker: AdminContext, request: ElectLeadersRequest, call
     turns = broker.gate.turns()
     keys: dict[TopicPartition, None] = {}
     for name, indexes in _requested(broker, request):
+        await turns.next()
         for index in indexes:
             await turns.next()
             keys[TopicPartition(name, index)] = None

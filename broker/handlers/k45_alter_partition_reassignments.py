@@ -39,6 +39,7 @@ async def alter_partition_reassignments(
     targets: dict[TopicPartition, tuple[int, ...] | None] = {}
     turns = broker.gate.turns()
     for topic in request.topics:
+        await turns.next()
         for partition in topic.partitions:
             await turns.next()
             replicas = partition.replicas
@@ -50,6 +51,7 @@ async def alter_partition_reassignments(
     except KafkaError as error:
         return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
     for topic in request.topics:
+        await turns.next()
         answer = _Topic(name=topic.name)
         for partition in topic.partitions:
             await turns.next()

@@ -30,6 +30,7 @@ async def list_partition_reassignments(
         wanted = set()
         turns = broker.gate.turns()
         for topic in request.topics:
+            await turns.next()
             for index in topic.partition_indexes:
                 await turns.next()
                 wanted.add(TopicPartition(topic.name, index))

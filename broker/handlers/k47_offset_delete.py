@@ -26,6 +26,7 @@ async def offset_delete(broker: GroupContext, request: OffsetDeleteRequest, call
     known: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = []
     turns = broker.gate.turns()
     for topic in request.topics:
+        await turns.next()
         state = broker.metadata.topic(topic.name)
         present = () if state is None else state.partitions
         there = []

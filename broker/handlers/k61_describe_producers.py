@@ -31,6 +31,7 @@ async def describe_producers(
     topics = []
     turns = broker.gate.turns()
     for topic in request.topics:
+        await turns.next()
         partitions = [await _describe(broker, topic.name, index, turns) for index in topic.partition_indexes]
         topics.append(DescribeProducersResponse.TopicResponse(name=topic.name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)

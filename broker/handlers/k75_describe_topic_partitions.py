@@ -11,6 +11,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from gregor.broker.answers.authorized_operations import authorized_operations
@@ -24,10 +27,14 @@ from gregor.protocol.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from gregor.broker.context import AdminContext, Call
+    from gregor.protocol.turns import Turns
     from gregor.replication.partition.metadata_image import PartitionState
 
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+SORTED_AT_ONCE = 1000
+"""Names, in some 0.2 ms."""
+
 _Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
@@ -37,24 +44,30 @@ async def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
     everything = not request.topics
-    names = {topic.name for topic in broker.metadata.topics()} if everything else {one.name for one in request.topics}
+    turns = broker.gate.turns()
+    names: set[str] = set()
+    for one in broker.metadata.topics() if everything else request.topics:
+        await turns.next()
+        names.add(one.name)
     if cursor is not None:
         if cursor.partition_index < 0 or (not everything and cursor.topic_name not in names):
             refused = {cursor.topic_name} if everything else names
             return DescribeTopicPartitionsResponse(
                 topics=[_Topic(name=name, error_code=ErrorCode.INVALID_REQUEST) for name in sorted(refused)]
             )
-        names = {name for name in names if name >= cursor.topic_name}
+        for name in [*names]:
+            await turns.next()
+            if name < cursor.topic_name:
+                names.discard(name)
     left = max(1, min(broker.config["max.request.partition.size.limit"], request.response_partition_limit))
     response = DescribeTopicPartitionsResponse()
-    turns = broker.gate.turns()
     hidden: list[str] = []
     if broker.authorizer is not None:
         visible = await describable_in_turns(broker.authorizer, call, names, turns, logs_denial=not everything)
         hidden = [] if everything else sorted(names - visible)
         names = visible
     alive = {node_id for node_id in broker.metadata.brokers if broker.endpoint_of(node_id, call) is not None}
-    for name in sorted(names):
+    for name in await _in_order(names, turns):
         await turns.next()
         topic = broker.metadata.topic(name)
         if topic is None:
@@ -83,6 +96,16 @@ async def describe_topic_partitions(
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     response.topics.extend(_Topic(name=name, error_code=denied) for name in hidden)
     return response
+
+
+async def _in_order(names: Iterable[str], turns: Turns) -> Iterator[str]:
+    """Sort names in turns; they are merged as they are read."""
+    parts = []
+    unsorted = iter(names)
+    while part := sorted(islice(unsorted, SORTED_AT_ONCE)):
+        parts.append(part)
+        await turns.next()
+    return merge(*parts)
 
 
 def _unknown(broker: AdminContext, call: Call, name: str) -> _Topic:

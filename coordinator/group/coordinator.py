@@ -347,10 +347,11 @@ class GroupCoordinator:
             return OffsetFetchResponse(groups=groups)
         topics = None
         if request.topics is not None:
-            topics = [
-                OffsetFetchRequest.OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-                for topic in request.topics
-            ]
+            topics = []
+            for topic in request.topics:
+                await turns.next()
+                indexes = topic.partition_indexes
+                topics.append(OffsetFetchRequest.OffsetFetchRequestTopics(name=topic.name, partition_indexes=indexes))
         wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
         fetched = await self._fetch_group(wanted, request.require_stable, turns)
         return await for_one_group(wanted, fetched, version, turns)

@@ -30,7 +30,10 @@ _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 
 def is_one_piece(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> bool:
     """Return whether the request is committed as a whole."""
-    return sum(len(topic.partitions) for topic in request.topics) <= PARTITIONS_PER_COMMIT
+    topics = request.topics
+    return (
+        len(topics) <= PARTITIONS_PER_COMMIT and sum(len(topic.partitions) for topic in topics) <= PARTITIONS_PER_COMMIT
+    )
 
 
 async def commit_in_pieces(request: Any, commit: Callable[[Any], Awaitable[Any]], turns: Turns) -> list[Any]:

@@ -71,6 +71,9 @@ LOG_APPEND_TIME = 1
 # The default limit of the decompressed size of a batch. Producers limit that size to 1 MB by default, so that real
 # batches are far below.
 DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
+# The limit of those who read stored batches in pieces, or in a process other than the broker's: a topic whose batches
+# the broker does not decompress accepts them, whatever their decompressed size.
+MAX_PLAIN_BYTES = 1024 * 1024 * 1024
 
 _INT32_MAX = 2**31 - 1
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1

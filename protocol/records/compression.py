@@ -14,6 +14,8 @@ gigabytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -46,20 +48,36 @@ class DecompressionError(ValueError):
     """The bytes are invalid for the codec, or would become larger than allowed."""
 
 
+class TooLarge(DecompressionError):
+    """The bytes would become larger than allowed."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"decompresses to more than {max_bytes} bytes")
+
+
 def decompress(codec: int, data: Buffer, max_bytes: int, *, any_lz4_header_checksum: bool = False) -> bytes:
     """Return the plain bytes. ``any_lz4_header_checksum`` accepts message sets of magic 0 (KAFKA-3160)."""
+    if codec == LZ4 and any_lz4_header_checksum:
+        data = _with_lz4_header_checksum(bytes(data))
+    parts = list(plain_pieces(codec, data, max_bytes, max_bytes))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def plain_pieces(codec: int, data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
+    """Yield the plain bytes in pieces of any size, which exceed ``piece_bytes`` by little: by 512 KB with zstd, and
+    with snappy a piece is a block, which becomes at most 32 times as large."""
     if codec == GZIP:
-        return _gunzip(data, max_bytes)
+        return _gunzip(data, max_bytes, piece_bytes)
     if codec == SNAPPY:
         return _unsnappy(bytes(data), max_bytes)
     if codec == LZ4:
-        return _unlz4(_with_lz4_header_checksum(bytes(data)) if any_lz4_header_checksum else data, max_bytes)
+        return _unlz4(data, max_bytes, piece_bytes)
     if codec == ZSTD:
-        return _unzstd(data, max_bytes)
+        return _unzstd(data, max_bytes, piece_bytes)
     if codec == NONE:
         if len(data) > max_bytes:
-            raise _too_large(max_bytes)
-        return bytes(data)
+            raise TooLarge(max_bytes)
+        return iter((bytes(data),))
     raise DecompressionError(f"unknown codec {codec}")
 
 
@@ -94,46 +112,44 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     raise ValueError(f"unknown codec {codec}")
 
 
-def _too_large(max_bytes: int) -> DecompressionError:
-    return DecompressionError(f"decompresses to more than {max_bytes} bytes")
-
-
-def _gunzip(data: Buffer, max_bytes: int) -> bytes:
+def _gunzip(data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
     import zlib
 
-    parts: list[bytes] = []
     total = position = 0
     view = memoryview(data)
     step = len(data)  # in most cases there is one member
     while True:
         member = zlib.decompressobj(31)
+        has_more = False  # in the library, without further bytes of the data
         while not member.eof:
-            if position >= len(data):
+            if position >= len(data) and not has_more:
                 raise DecompressionError("gzip: the data ends early")
             piece = view[position : position + step]
+            part_bytes = min(piece_bytes, max_bytes - total) + 1
             try:
-                part = member.decompress(piece, max_bytes - total + 1)
+                part = member.decompress(piece, part_bytes)
             except zlib.error as error:
                 raise DecompressionError(f"gzip: {error}") from None
             total += len(part)
             if total > max_bytes:
-                raise _too_large(max_bytes)
-            position += len(piece)
+                raise TooLarge(max_bytes)
+            has_more = len(part) == part_bytes
+            position += len(piece) - len(member.unconsumed_tail)
             step *= 2
-            parts.append(part)
+            yield part
         position -= len(member.unused_data)
         step = _MIN_STEP_BYTES
         # Java, too, drops the bytes behind the last member.
         if bytes(view[position : position + 2]) != b"\x1f\x8b":
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return
 
 
-def _unsnappy(data: bytes, max_bytes: int) -> bytes:
+def _unsnappy(data: bytes, max_bytes: int) -> Iterator[bytes]:
     if not data.startswith(_XERIAL_MAGIC):
-        return _unsnappy_block(data, 0, max_bytes)
+        yield _unsnappy_block(data, 0, max_bytes)
+        return
     if len(data) < len(_XERIAL_HEADER):
         raise DecompressionError("snappy: the data ends within its header")
-    parts: list[bytes] = []
     total = 0
     position = len(_XERIAL_HEADER)
     while position < len(data):
@@ -146,8 +162,7 @@ def _unsnappy(data: bytes, max_bytes: int) -> bytes:
             raise DecompressionError("snappy: the data ends within a block")
         part = _unsnappy_block(data[start:position], total, max_bytes)
         total += len(part)
-        parts.append(part)
-    return b"".join(parts)
+        yield part
 
 
 def _unsnappy_block(block: bytes, before: int, max_bytes: int) -> bytes:
@@ -161,7 +176,7 @@ def _unsnappy_block(block: bytes, before: int, max_bytes: int) -> bytes:
     else:
         raise DecompressionError("snappy: no size at the start of a block")
     if before + size > max_bytes:
-        raise _too_large(max_bytes)
+        raise TooLarge(max_bytes)
     if size > len(block) * _SNAPPY_MAX_RATIO:
         raise DecompressionError("snappy: a block claims more than it can hold")
     import snappy
@@ -184,31 +199,31 @@ def _snappy(data: bytes) -> bytes:
     return bytes(out)
 
 
-def _unlz4(data: Buffer, max_bytes: int) -> bytes:
+def _unlz4(data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
     import lz4.frame
 
     frame = lz4.frame.LZ4FrameDecompressor()
     max_output_bytes = min(max_bytes, len(data) * _LZ4_MAX_RATIO) + 1
     # The library allocates the requested size, so the first request is the size that most batches need.
-    requested_bytes = max(_LZ4_MIN_BYTES, len(data) * _LZ4_USUAL_RATIO)
+    requested_bytes = min(max(_LZ4_MIN_BYTES, len(data) * _LZ4_USUAL_RATIO), piece_bytes + 1)
+    total = 0
+    compressed = data
     try:
-        parts: list[bytes] = [frame.decompress(data, min(requested_bytes, max_output_bytes))]
-        total = len(parts[0])
         # The library may return less than requested although there is more.
-        while not frame.eof and not frame.needs_input and total < max_output_bytes:
-            requested_bytes *= 2
-            part: bytes = frame.decompress(b"", min(requested_bytes, max_output_bytes - total))
-            if not part and not frame.eof:
-                break
+        while not frame.eof and total < max_output_bytes:
+            part: bytes = frame.decompress(compressed, min(requested_bytes, max_output_bytes - total))
             total += len(part)
-            parts.append(part)
+            if total > max_bytes:
+                raise TooLarge(max_bytes)
+            yield part
+            if frame.needs_input or not (part or compressed):
+                break
+            compressed = b""
+            requested_bytes = min(requested_bytes * 2, piece_bytes + 1)
     except RuntimeError as error:
         raise DecompressionError(f"lz4: {error}") from None
-    if total > max_bytes:
-        raise _too_large(max_bytes)
     if not frame.eof:
         raise DecompressionError("lz4: the data ends early")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _with_lz4_header_checksum(data: bytes) -> bytes:
@@ -258,10 +273,9 @@ def _xxh32_short(data: bytes) -> int:
     return hashed ^ (hashed >> 16)
 
 
-def _unzstd(data: Buffer, max_bytes: int) -> bytes:
+def _unzstd(data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
     import zstandard
 
-    parts: list[bytes] = []
     total = position = 0
     view = memoryview(data)
     decompressor = zstandard.ZstdDecompressor()
@@ -272,7 +286,8 @@ def _unzstd(data: Buffer, max_bytes: int) -> bytes:
                 raise DecompressionError("zstd: the data ends early")
             # decompressobj has no limit of its own; the slice is so small that the output cannot exceed the limit by
             # far.
-            piece = view[position : position + max(16, (max_bytes - total) // _ZSTD_MAX_RATIO)]
+            step = max(16, min(piece_bytes, max_bytes - total) // _ZSTD_MAX_RATIO)
+            piece = view[position : position + step]
             try:
                 part = frame.decompress(piece)
             except zstandard.ZstdError as error:
@@ -280,9 +295,9 @@ def _unzstd(data: Buffer, max_bytes: int) -> bytes:
             position += len(piece)
             total += len(part)
             if total > max_bytes:
-                raise _too_large(max_bytes)
+                raise TooLarge(max_bytes)
             if part:
-                parts.append(part)
+                yield part
         position -= len(frame.unused_data)
         if position >= len(data):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return

@@ -9,6 +9,9 @@ from collections.abc import Iterator
 
 from gregor.protocol.records.batch import CorruptBatch, read_varint
 
+_MAX_HEAD_BYTES = 32
+"""Length 5, attributes 1, timestamp delta 10, offset delta 5, and the first byte of the key's length, rounded up."""
+
 Head = tuple[int, int, bool, int, int]
 """timestamp delta, offset delta, whether it has a key, position of the key's length, end of the record."""
 
@@ -54,6 +57,50 @@ def record_heads(data: bytes, count: int) -> Iterator[Head]:
         position = end
     if position != end_of_data:
         raise CorruptBatch(f"{end_of_data - position} bytes follow the last of {count} records")
+
+
+class HeadStream:
+    """Reads heads of records whose plain bytes come in pieces. Of a record only its head is kept, however long it
+    is."""
+
+    __slots__ = ("_left", "_rest", "_skipped_bytes")
+
+    def __init__(self, count: int) -> None:
+        """Raises CorruptBatch for a negative count."""
+        if count < 0:
+            raise CorruptBatch(f"a record count of {count}")
+        self._left = count
+        self._rest = b""
+        """The beginning of a head."""
+        self._skipped_bytes = 0
+        """Bytes of the last record that are still to come."""
+
+    def heads(self, piece: bytes, *, is_last: bool = False) -> Iterator[tuple[int, int]]:
+        """Yield timestamp delta and offset delta of each record whose head ends in this piece. Raises CorruptBatch,
+        also between two of them, where `record_heads` does. Must be exhausted before the next piece."""
+        skipped = min(self._skipped_bytes, len(piece))
+        self._skipped_bytes -= skipped
+        data = self._rest + piece[skipped:]
+        position, size = 0, len(data)
+        while self._left and (size - position >= _MAX_HEAD_BYTES or (is_last and position < size)):
+            try:
+                length, position = read_varint(data, position)
+                end = position + length
+                timestamp_delta, position = read_varint(data, position + 1, 70)
+                offset_delta, position = read_varint(data, position)
+            except IndexError:
+                raise CorruptBatch(f"the data ends within a record, and {self._left} are missing") from None
+            if position >= end:
+                raise CorruptBatch("a record ends before its key")
+            yield timestamp_delta, offset_delta
+            self._left -= 1
+            position = end
+        self._skipped_bytes += max(0, position - size)
+        self._rest = data[position:]
+        if not self._left and self._rest:
+            raise CorruptBatch(f"{len(self._rest)} bytes follow the last record")
+        if is_last and (self._left or self._skipped_bytes):
+            raise CorruptBatch(f"the data ends early: {self._left} records are missing")
 
 
 def fits(data: bytes, position: int, end: int) -> bool:

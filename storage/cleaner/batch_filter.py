@@ -19,10 +19,10 @@ from struct import Struct
 from gregor.protocol.records.batch import (
     COMPRESSION_MASK,
     CRC_AT,
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
     DELETE_HORIZON_BIT,
     HEADER,
     LOG_OVERHEAD,
+    MAX_PLAIN_BYTES,
     NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_BIT,
@@ -67,7 +67,7 @@ def plain_records(batch: RecordBatch) -> bytes:
     if not batch.record_count:
         return b""
     try:
-        return decompress(codec, body, DEFAULT_MAX_DECOMPRESSED_BYTES)
+        return decompress(codec, body, MAX_PLAIN_BYTES)
     except DecompressionError as error:
         raise CorruptBatch(f"offset {batch.base_offset}: {error}") from error
 

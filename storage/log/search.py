@@ -6,7 +6,7 @@ at last the records of one batch. A call between two steps fetches bytes that ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -17,12 +17,13 @@ from gregor.protocol.records.batch import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     INT64_MAX,
     INT64_MIN,
+    MAX_PLAIN_BYTES,
     CorruptBatch,
     wrapped_int64,
 )
-from gregor.protocol.records.compression import DecompressionError, decompress
-from gregor.protocol.records.scan import record_heads
-from gregor.protocol.turns import ITEMS_PER_STEP, Steps
+from gregor.protocol.records.compression import DecompressionError, TooLarge, decompress, plain_pieces
+from gregor.protocol.records.scan import Head, HeadStream, record_heads
+from gregor.protocol.turns import BYTES_PER_STEP, ITEMS_PER_STEP, Steps
 from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.segment.batches import APPEND_TIME_BIT, CODEC_MASK, HEADER_BYTES, BatchHeader
 from gregor.storage.segment.segment import OldMessageFormat
@@ -126,28 +127,20 @@ class Searcher:
         self, segment: Segment, batch: bytes, timestamp_ms: int, start_offset: int
     ) -> Steps[tuple[int, int] | None]:
         header = BatchHeader.read(batch)
-        base_offset, base_timestamp, max_timestamp = header.base_offset, header.base_timestamp, header.max_timestamp
-        attributes, count = header.attributes, header.record_count
-        has_one_time = attributes & APPEND_TIME_BIT
+        body, codec = memoryview(batch)[HEADER_BYTES:], header.attributes & CODEC_MASK
         try:
-            body = memoryview(batch)[HEADER_BYTES:]
-            codec = attributes & CODEC_MASK
-            plain = (yield partial(decompress, codec, body, DEFAULT_MAX_DECOMPRESSED_BYTES)) if codec else bytes(body)
-            for index, head in enumerate(record_heads(plain, count)):
-                timestamp, offset = base_timestamp + head[0], base_offset + head[1]
-                if has_one_time:
-                    timestamp = max_timestamp
-                elif not INT64_MIN <= timestamp <= INT64_MAX:
-                    timestamp = wrapped_int64(timestamp)
-                if timestamp >= timestamp_ms and offset >= start_offset:
-                    return timestamp, offset
-                if not (index + 1) % ITEMS_PER_STEP:
-                    yield None
+            try:
+                plain = (
+                    (yield partial(decompress, codec, body, DEFAULT_MAX_DECOMPRESSED_BYTES)) if codec else bytes(body)
+                )
+            except TooLarge:
+                return (yield from _search_pieces(header, body, timestamp_ms, start_offset))
+            heads = record_heads(plain, header.record_count)
+            return (yield from _first_of(heads, header, timestamp_ms, start_offset))
         except (CorruptBatch, DecompressionError) as error:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE, f"{self._health.name}, {segment.base_offset}.log: {error}"
             ) from None
-        return None
 
     def _fetching(self, read: Callable[[bool], ResultT]) -> Steps[ResultT]:
         """Return what `read(waits_for_disk)` returns. It is called again after each piece that was fetched for it."""
@@ -173,6 +166,39 @@ class Searcher:
                 except NotCached as missing:
                     fetch = missing.fetcher()
                 yield fetch
+
+
+def _first_of(
+    heads: Iterable[Head | tuple[int, int]], header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> Steps[tuple[int, int] | None]:
+    """Return timestamp and offset of the first record of a batch that is as late. Raises CorruptBatch."""
+    base_offset, base_timestamp, max_timestamp = header.base_offset, header.base_timestamp, header.max_timestamp
+    has_one_time = header.attributes & APPEND_TIME_BIT
+    for index, head in enumerate(heads):
+        timestamp, offset = base_timestamp + head[0], base_offset + head[1]
+        if has_one_time:
+            timestamp = max_timestamp
+        elif not INT64_MIN <= timestamp <= INT64_MAX:
+            timestamp = wrapped_int64(timestamp)
+        if timestamp >= timestamp_ms and offset >= start_offset:
+            return timestamp, offset
+        if not (index + 1) % ITEMS_PER_STEP:
+            yield None
+    return None
+
+
+def _search_pieces(
+    header: BatchHeader, body: memoryview, timestamp_ms: int, start_offset: int
+) -> Steps[tuple[int, int] | None]:
+    """Search a batch that is too large to be decompressed as a whole, of which one piece at a time is in memory: 1 MB
+    can become gigabytes. Raises CorruptBatch and DecompressionError."""
+    pieces = plain_pieces(header.attributes & CODEC_MASK, body, MAX_PLAIN_BYTES, BYTES_PER_STEP)
+    stream = HeadStream(header.record_count)
+    while (piece := (yield partial(next, pieces, None))) is not None:
+        found = yield from _first_of(stream.heads(piece), header, timestamp_ms, start_offset)
+        if found is not None:
+            return found
+    return (yield from _first_of(stream.heads(b"", is_last=True), header, timestamp_ms, start_offset))
 
 
 def _start_position(segment: Segment, timestamp_ms: int, start_offset: int, waits_for_disk: bool) -> int:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Generator, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from gregor.protocol.records.batch import CorruptBatch, RecordBatch
+from gregor.protocol.records.batch import MAX_PLAIN_BYTES, CorruptBatch, RecordBatch
 from gregor.storage.segment.batches import (
     LENGTH_OVERHEAD,
     NO_TIMESTAMP,
@@ -345,7 +345,7 @@ def _batch_problem(batch: BatchHeader, walk: BatchWalk, expected: Expected) -> s
 def _records_problem(window: bytes | memoryview, at: int, base_offset: int, last_offset: int) -> str | None:
     before = base_offset - 1
     try:
-        for record in RecordBatch(window, at).records():
+        for record in RecordBatch(window, at).records(MAX_PLAIN_BYTES):
             if not before < record.offset <= last_offset:
                 return f"a record of offset {record.offset} within the batch of offsets {base_offset} to {last_offset}"
             before = record.offset

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.broker.cli.errors import CommandError
-from gregor.protocol.records.batch import HEADER, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, Record, RecordBatch
+from gregor.protocol.records.batch import (
+    HEADER,
+    LOG_OVERHEAD,
+    MAX_PLAIN_BYTES,
+    RECORD_BATCH_OVERHEAD,
+    Record,
+    RecordBatch,
+)
 from gregor.protocol.records.compression import CODEC_NAMES
 from gregor.protocol.records.control import control_type, parse_end_marker
 from gregor.protocol.records.message_sets import Message, iter_messages
@@ -177,7 +184,7 @@ def _batch_line(batch: RecordBatch, entry: Entry, valid: bool) -> str:
 def _records_of(batch: RecordBatch, shown: Shown, decoder: Decoder) -> Iterator[tuple[int, str]]:
     time_name = _TIMESTAMP_TYPES[batch.timestamp_type]
     control = batch.is_control
-    for record in batch.records():
+    for record in batch.records(MAX_PLAIN_BYTES):
         parts = []
         if shown.metadata:
             sequence = -1
@@ -263,7 +270,7 @@ def _old_crc_ok(data: bytes) -> bool:
 def max_timestamp(entry: Entry) -> int:
     """Return the largest timestamp of the records; -1 if they have none."""
     if entry.magic == 2:
-        return max((record.timestamp for record in RecordBatch(entry.data).records()), default=-1)
+        return max((record.timestamp for record in RecordBatch(entry.data).records(MAX_PLAIN_BYTES)), default=-1)
     return max((message.timestamp for message in iter_messages(entry.data)), default=-1)
 
 

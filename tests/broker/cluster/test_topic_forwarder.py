@@ -34,6 +34,7 @@ class FakePeer:
     async def send(self, request: CreateTopicsRequest, *, newest: int | None = None) -> CreateTopicsResponse:
         self.asked.append((self.address[1], request))
         answer = self.answers[self.address[1]].pop(0)
+        await asyncio.sleep(0)
         if isinstance(answer, PeerError):
             raise answer
         result = CreateTopicsResponse.CreatableTopicResult(name=request.topics[0].name, error_code=answer)
@@ -140,6 +141,28 @@ def test_no_controller(run: Callable[[Test], None], monkeypatch: pytest.MonkeyPa
         with pytest.raises(KafkaError, match="not known which broker") as refused:
             await requests.create_topic("t", 1, 1, {})
         assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+    run(test)
+
+
+def test_calls_that_wait_while_no_controller_is_reached_end_with_the_first(
+    run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_channel, "RETRIED_FOR_S", -1)  # one attempt
+
+    async def test(requests: TopicForwarder, image: MetadataImage) -> None:
+        told(image, 2, leader=1)
+        for _ in range(2):
+            FakePeer.answers[2] = [PeerError("refused")] * 10
+            creations = [requests.create_topic("t", 1, 1, {}) for _ in range(10)]
+            refusals = await asyncio.gather(*creations, return_exceptions=True)
+            assert len(FakePeer.answers[2]) == 9
+            assert [str(refusal) for refusal in refusals] == [str(refusals[0])] * 10
+            assert isinstance(refusals[9], KafkaError)
+            assert refusals[9].code is ErrorCode.LEADER_NOT_AVAILABLE
+        # A later call is a new attempt.
+        FakePeer.answers[2] = [ErrorCode.NONE]
+        assert await requests.create_topic("t", 1, 1, {})
 
     run(test)
 

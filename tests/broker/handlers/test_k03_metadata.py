@@ -145,6 +145,16 @@ def test_of_many_unknown_topics_some_are_created_each_time(
         assert list(answer.values()) == [0] * created + [ErrorCode.LEADER_NOT_AVAILABLE] * (8 - created)
 
 
+def test_creations_end_with_the_time_of_the_request(
+    harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(k03_metadata, "MAX_CREATION_S", 0.0)
+    monkeypatch.setattr(k03_metadata, "CREATIONS_IN_PARALLEL", 2)
+    names = [f"{topic}-{number}" for number in range(5)]
+    answer = codes(ask(harness, 9, *names, create=True))
+    assert list(answer.values()) == [0] * 2 + [ErrorCode.LEADER_NOT_AVAILABLE] * 3
+
+
 def test_a_client_that_leaves_does_not_take_the_topic_along(harness: Harness, topic: str) -> None:
     request = MetadataRequest(topics=[NAMED(name=topic)])
     leaving, staying = harness.begin(request, 12, turns=1), harness.begin(request, 12, turns=1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gregor.protocol.errors import ErrorCode
+from gregor.broker.cluster.auto_topics import TopicCreator
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest
 from tests.broker.harness import Harness, running
 
@@ -76,6 +77,24 @@ def test_clients_come_back_when_the_topic_cannot_be_made(tmp_path_factory: pytes
         for version in VERSIONS:
             assert find(harness, version, "g") == {"g": nowhere(ErrorCode.COORDINATOR_NOT_AVAILABLE)}
     assert ErrorCode.COORDINATOR_NOT_AVAILABLE.retriable
+
+
+def test_creation_that_fails_is_tried_once_for_all_keys(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created: list[str] = []
+
+    async def create(_self: TopicCreator, name: str) -> None:
+        created.append(name)
+        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "no controller")
+
+    monkeypatch.setattr(TopicCreator, "create", create)
+    with running(tmp_path_factory.mktemp("node")) as harness:
+        keys = [f"id-{number}" for number in range(5)]
+        assert find(harness, 4, *keys, kind=TRANSACTION) == dict.fromkeys(
+            keys, nowhere(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        )
+    assert created == ["__transaction_state"]
 
 
 def test_a_client_of_a_listener_that_the_broker_lacks(harness: Harness) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
+from gregor.broker.handlers.k75_describe_topic_partitions import SORTED_AT_ONCE
 from gregor.broker.jobs import turns
 from gregor.coordinator.group.coordinator import GROUPS_PER_DELETION
-from gregor.coordinator.group.pieces import PARTITIONS_PER_FETCH
+from gregor.coordinator.group.pieces import PARTITIONS_PER_COMMIT, PARTITIONS_PER_FETCH
 from gregor.protocol.messages import (
     AddPartitionsToTxnRequest,
     AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
     AlterReplicaLogDirsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -29,9 +32,13 @@ from gregor.protocol.messages import (
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     ListOffsetsRequest,
+    ListPartitionReassignmentsRequest,
     MetadataRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
+    TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
 from tests.broker.harness import Harness
@@ -51,6 +58,14 @@ def offset_fetch(version: int) -> OffsetFetchRequest:
         return OffsetFetchRequest(group_id="g", topics=[topic])
     topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name="no-topic", partition_indexes=indexes)]
     return OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=topics)])
+
+
+UNKNOWN_ID = bytes(range(16))
+OF_UNKNOWN_ID = partial(OffsetFetchRequest.OffsetFetchRequestTopics, topic_id=UNKNOWN_ID)
+
+
+def offset_fetch_group(topics: list[Any]) -> OffsetFetchRequest.OffsetFetchRequestGroup:
+    return OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=topics)
 
 
 REQUESTS: dict[str, tuple[Any, int, int]] = {
@@ -268,6 +283,107 @@ REQUESTS: dict[str, tuple[Any, int, int]] = {
     ),
     "DescribeTransactions": (DescribeTransactionsRequest(transactional_ids=NAMES), 0, MANY),
     "FindCoordinator of transactional ids": (FindCoordinatorRequest(key_type=1, coordinator_keys=NAMES), 4, MANY),
+    "DescribeTopicPartitions of many names": (
+        DescribeTopicPartitionsRequest(
+            topics=[
+                DescribeTopicPartitionsRequest.TopicRequest(name=f"no-{number}")
+                for number in range(GROUP_PIECES * SORTED_AT_ONCE // 10)
+            ],
+            cursor=DescribeTopicPartitionsRequest.Cursor(topic_name="no-1", partition_index=0),
+        ),
+        0,
+        3 * GROUP_PIECES * SORTED_AT_ONCE // 10,
+    ),
+    "OffsetFetch of unknown topic ids": (
+        OffsetFetchRequest(groups=[offset_fetch_group([OF_UNKNOWN_ID(partition_indexes=[0]) for _ in INDEXES])]),
+        10,
+        2 * MANY,
+    ),
+    "OffsetFetch of many partitions of an unknown topic id": (
+        OffsetFetchRequest(groups=[offset_fetch_group([OF_UNKNOWN_ID(partition_indexes=list(INDEXES))])]),
+        10,
+        MANY,
+    ),
+    "OffsetCommit of unknown topic ids": (
+        OffsetCommitRequest(
+            group_id="g",
+            topics=[
+                OffsetCommitRequest.OffsetCommitRequestTopic(topic_id=UNKNOWN_ID, partitions=[])
+                for _ in range(PARTITIONS_PER_COMMIT + 1)
+            ],
+        ),
+        10,
+        PARTITIONS_PER_COMMIT,
+    ),
+}
+
+WITHOUT_PARTITIONS: dict[str, tuple[Any, int]] = {
+    "ListOffsets": (ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name="wide")] * MANY), 6),
+    "OffsetCommit": (
+        OffsetCommitRequest(
+            group_id="g",
+            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="wide")] * (PARTITIONS_PER_COMMIT + 1),
+        ),
+        8,
+    ),
+    "OffsetFetch of version 0": (
+        OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name="wide")] * MANY),
+        0,
+    ),
+    "OffsetFetch of version 7": (
+        OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name="wide")] * MANY),
+        7,
+    ),
+    "DeleteRecords": (DeleteRecordsRequest(topics=[DeleteRecordsRequest.DeleteRecordsTopic(name="wide")] * MANY), 2),
+    "OffsetForLeaderEpoch": (
+        OffsetForLeaderEpochRequest(topics=[OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="wide")] * MANY),
+        4,
+    ),
+    "AddPartitionsToTxn": (
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="id",
+            v3_and_below_topics=[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="wide")] * MANY,
+        ),
+        3,
+    ),
+    "WriteTxnMarkers": (
+        WriteTxnMarkersRequest(markers=[WriteTxnMarkersRequest.WritableTxnMarker(producer_id=7)] * MANY),
+        1,
+    ),
+    "TxnOffsetCommit": (
+        TxnOffsetCommitRequest(
+            group_id="g", topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="wide")] * MANY
+        ),
+        3,
+    ),
+    "ElectLeaders": (
+        ElectLeadersRequest(topic_partitions=[ElectLeadersRequest.TopicPartitions(topic="wide")] * MANY),
+        2,
+    ),
+    "AlterPartitionReassignments": (
+        AlterPartitionReassignmentsRequest(
+            topics=[AlterPartitionReassignmentsRequest.ReassignableTopic(name="wide")] * MANY
+        ),
+        0,
+    ),
+    "ListPartitionReassignments": (
+        ListPartitionReassignmentsRequest(
+            topics=[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics(name="wide")] * MANY
+        ),
+        0,
+    ),
+    "OffsetDelete": (
+        OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequest.OffsetDeleteRequestTopic(name="wide")] * MANY),
+        0,
+    ),
+    "DescribeProducers": (
+        DescribeProducersRequest(topics=[DescribeProducersRequest.TopicRequest(name="wide")] * MANY),
+        0,
+    ),
+}
+REQUESTS |= {
+    f"{name}, topics without partitions": (request, version, MANY)
+    for name, (request, version) in WITHOUT_PARTITIONS.items()
 }
 
 

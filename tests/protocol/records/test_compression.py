@@ -22,8 +22,10 @@ from gregor.protocol.records.compression import (
     SNAPPY,
     ZSTD,
     DecompressionError,
+    TooLarge,
     compress,
     decompress,
+    plain_pieces,
 )
 from tests.support.foreign_records import kafka_codec
 
@@ -89,6 +91,27 @@ def test_the_limit_is_exact(codec: int) -> None:
     assert len(decompress(codec, packed, 10_000)) == 10_000
     with pytest.raises(DecompressionError, match="more than 9999 bytes"):
         decompress(codec, packed, 9_999)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 1000, LIMIT])
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{len(sample)}b")
+def test_pieces_are_the_whole(codec: int, sample: bytes, piece_bytes: int) -> None:
+    if piece_bytes == 1:
+        sample = sample[:2000]
+    packed = compress(codec, sample)
+    pieces = list(plain_pieces(codec, packed, LIMIT, piece_bytes))
+    assert b"".join(pieces) == sample
+    if codec in (GZIP, LZ4):
+        assert max(map(len, pieces)) <= piece_bytes + 1
+    with pytest.raises(TooLarge):
+        list(plain_pieces(codec, compress(codec, sample + b"x"), len(sample), piece_bytes))
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_pieces_of_a_bomb_are_small(codec: int) -> None:
+    pieces = plain_pieces(codec, compress(codec, bytes(3_000_000)), LIMIT, 1000)
+    assert len(next(pieces)) <= 512 * 1024
 
 
 @pytest.mark.parametrize("codec", PACKED)

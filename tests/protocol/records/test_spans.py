@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.protocol.records.batch import RECORD_BATCH_OVERHEAD, CorruptBatch, Record, RecordBatch, build_batch
-from gregor.protocol.records.scan import record_heads
+from gregor.protocol.records.scan import HeadStream, record_heads
 from gregor.protocol.records.spans import record_spans, varint, with_timestamp_delta
 
 fields = st.none() | st.binary(max_size=200)
@@ -88,7 +88,44 @@ def test_what_is_cut_off_is_corrupt(given_records: list, data: st.DataObject) ->
         record_spans(whole + b"\0", batch.record_count)
 
 
-@pytest.mark.parametrize("read", [record_spans, lambda data, count: list(record_heads(data, count))])
+def streamed(data: bytes, count: int, piece_bytes: int = 1) -> list[tuple[int, int]]:
+    stream, heads = HeadStream(count), []
+    for start in range(0, len(data), piece_bytes):
+        heads += stream.heads(data[start : start + piece_bytes])
+    return [*heads, *stream.heads(b"", is_last=True)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(records, st.integers(1, 300))
+def test_heads_of_pieces_are_those_of_the_whole(given_records: list, piece_bytes: int) -> None:  # type: ignore[type-arg]
+    batch = made(given_records)
+    data, count = plain(batch), batch.record_count
+    assert streamed(data, count, piece_bytes) == [head[:2] for head in record_heads(data, count)]
+    for broken, wrong in ((data[:-1], count), (data + b"\0", count), (data, count + 1), (data, count - 1)):
+        with pytest.raises(CorruptBatch):
+            streamed(broken, wrong, piece_bytes)
+
+
+@given(st.binary(max_size=60), st.integers(0, 5), st.integers(1, 70))
+def test_pieces_of_other_bytes_are_corrupt_where_the_whole_is(data: bytes, count: int, piece_bytes: int) -> None:
+    try:
+        heads = [head[:2] for head in record_heads(data, count)]
+    except CorruptBatch:
+        with pytest.raises(CorruptBatch):
+            streamed(data, count, piece_bytes)
+    else:
+        assert streamed(data, count, piece_bytes) == heads
+
+
+def test_a_long_record_is_not_kept() -> None:
+    data = plain(RecordBatch(build_batch([(b"k", bytes(100_000)), (b"k", b"")])))
+    stream = HeadStream(2)
+    assert list(stream.heads(data[:5000])) == [(0, 0)]
+    assert list(stream.heads(data[5000:99_000])) == []
+    assert [*stream.heads(data[99_000:]), *stream.heads(b"", is_last=True)] == [(0, 1)]
+
+
+@pytest.mark.parametrize("read", [record_spans, lambda data, count: list(record_heads(data, count)), streamed])
 def test_a_count_below_zero_is_corrupt(read: Callable[[bytes, int], Any]) -> None:
     assert read(b"", 0) == []
     with pytest.raises(CorruptBatch, match="count of -1"):

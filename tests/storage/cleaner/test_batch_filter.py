@@ -6,8 +6,21 @@ from typing import Any
 
 import pytest
 
-from gregor.protocol.records.batch import CorruptBatch, Record, RecordBatch, build_batch
-from gregor.storage.cleaner.batch_filter import Filtered, empty_batch, filter_batch, with_delete_horizon
+from gregor.protocol.records.batch import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    CorruptBatch,
+    Record,
+    RecordBatch,
+    build_batch,
+)
+from gregor.protocol.records.compression import ZSTD
+from gregor.storage.cleaner.batch_filter import (
+    Filtered,
+    empty_batch,
+    filter_batch,
+    plain_records,
+    with_delete_horizon,
+)
 from gregor.storage.cleaner.offset_map import OffsetMap
 from tests.storage.logs import NOW_MS, patched
 
@@ -43,6 +56,11 @@ def left(result: Filtered) -> RecordBatch:
     assert batch.size_bytes == len(result.data)
     assert batch.max_timestamp == result.max_timestamp
     return batch
+
+
+def test_a_batch_that_the_broker_would_not_decompress_is_read() -> None:
+    large = RecordBatch(build_batch([(b"k", bytes(DEFAULT_MAX_DECOMPRESSED_BYTES))], compression=ZSTD))
+    assert len(plain_records(large)) > DEFAULT_MAX_DECOMPRESSED_BYTES
 
 
 def test_a_batch_of_last_records_is_not_touched() -> None:

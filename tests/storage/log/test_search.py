@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import Record, build_batch
-from gregor.protocol.turns import ITEMS_PER_STEP, Steps, run_all
+from gregor.protocol.turns import ITEMS_PER_STEP, Steps, after_call, run_all
+from gregor.storage.log import search
 from gregor.storage.log.epochs import FILE_NAME as EPOCHS_FILE
 from gregor.storage.log.log import Log
 from gregor.storage.segment.segment import Segment
@@ -29,16 +31,16 @@ def filled(files: MemoryFiles, batches: int, records: int = 5, **settings: objec
 def steps(work: Steps[Any]) -> tuple[Any, int, int]:
     """Return (result, number of turns given to others, number of calls requested)."""
     turns = calls = 0
-    result = None
+    resume = partial(next, work)
     while True:
         try:
-            call = work.send(result)
+            call = resume()
         except StopIteration as end:
             return end.value, turns, calls
         if call is None:
-            turns, result = turns + 1, None
+            turns, resume = turns + 1, partial(next, work)
         else:
-            calls, result = calls + 1, call()
+            calls, resume = calls + 1, after_call(work, call)
 
 
 @pytest.mark.parametrize("interval", [1, 500, 4096])
@@ -88,6 +90,22 @@ def test_a_large_batch_is_looked_at_in_slices() -> None:
     assert found == (NOW_MS + 2990, 2990, 0)
     assert turns >= 2990 // ITEMS_PER_STEP
     assert calls == 1  # the codec
+
+
+@pytest.mark.parametrize("compression", [1, 2, 3, 4])
+def test_a_batch_too_large_to_be_decompressed_as_a_whole_is_searched_in_pieces(
+    compression: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "DEFAULT_MAX_DECOMPRESSED_BYTES", 64 * 1024)
+    log = open_log(MemoryFiles(), max_message_bytes=1 << 22)
+    sent = build_batch([Record(n, NOW_MS + n, b"key", b"v" * 400, []) for n in range(3000)], compression=compression)
+    log.append_as_leader(sent, 0, NOW_MS)
+    found, turns, calls = steps(log.offset_for_timestamp(NOW_MS + 2990))
+    assert found == (NOW_MS + 2990, 2990, 0)
+    assert turns > 3000 // ITEMS_PER_STEP // 2
+    assert calls > 2
+    assert run_all(log.offset_for_timestamp(NOW_MS + 3000)) is None
+    assert run_all(log.offset_of_max_timestamp()) == (NOW_MS + 2999, 2999, 0)
 
 
 def test_many_batches_that_are_all_too_early_are_gone_through_in_slices() -> None:
