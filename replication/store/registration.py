@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 
 from gregor.protocol.ids import random_uuid, uuid_to_text
@@ -38,14 +37,22 @@ class BrokerIdInUse(StoreError):
 
 
 async def make_persistent_nodes(store: MetadataStore) -> None:
-    """Create the nodes that tools and other brokers rely on: at the same time, which is one commit of an embedded store
-    and one round trip to ZooKeeper."""
-    found = await store.get_many(PERSISTENT_PATHS)
-    missing = [path for path, node in zip(PERSISTENT_PATHS, found, strict=True) if node is None]
-    made = await asyncio.gather(*(store.create(path, make_parents=True) for path in missing), return_exceptions=True)
-    for outcome in made:
-        if isinstance(outcome, BaseException) and not isinstance(outcome, NodeExists):
-            raise outcome
+    """Create the nodes that tools and other brokers rely on, those of a new cluster with one write."""
+    paths = list(dict.fromkeys(path for leaf in PERSISTENT_PATHS for path in _with_parents(leaf)))
+    missing = [path for path in paths if await store.exists(path) is None]
+    if not missing:
+        return
+    try:
+        await store.multi([Create(path) for path in missing])
+    except NodeExists:  # another broker makes them at the same time
+        for path in missing:
+            with suppress(NodeExists):
+                await store.create(path)
+
+
+def _with_parents(path: str) -> list[str]:
+    names = path.split("/")
+    return ["/".join(names[:count]) for count in range(2, len(names) + 1)]
 
 
 async def join_cluster(store: MetadataStore, wanted: str | None = None) -> str:

@@ -32,6 +32,24 @@ async def opened(folder: Path) -> EmbeddedStore:
 
 
 @on_loop
+async def test_nodes_that_another_broker_makes_meanwhile_are_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(tmp_path)
+    await store.delete("/admin/delete_topics")
+    exists = store.exists
+
+    async def exists_not_yet(path: str) -> Stat | None:
+        await exists(path)
+        return None
+
+    monkeypatch.setattr(store, "exists", exists_not_yet)
+    await make_persistent_nodes(store)
+    assert all([await exists(path) is not None for path in nodes.PERSISTENT_PATHS])
+    await store.close()
+
+
+@on_loop
 async def test_the_cluster_id_is_given_once(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     assert await join_cluster(store, "XoSDzgrARomkabma0vbG8w") == "XoSDzgrARomkabma0vbG8w"
