@@ -436,7 +436,7 @@ class ZooKeeperStore:
                     raise TooLarge(operations[-1].path, size_bytes) from None
             except (NoNode, NodeExists, BadVersion, NotEmpty):
                 # Possibly refused because the first attempt, whose response was lost, did it.
-                done = await self._found_done(operations) if doubtful else None
+                done = await _found_done(self, operations) if doubtful else None
                 if done is None:
                     raise
                 return done
@@ -459,36 +459,6 @@ class ZooKeeperStore:
                 case Delete(path, version):
                     transaction.delete(path, version)
         return transaction.commit_async()
-
-    async def _found_done(self, operations: Sequence[Operation]) -> list[Result] | None:
-        """Return the results, if the effect of the operations is there; None if it is not, or is not known.
-
-        A sequential Create is not found, as its name is not known: as part of a multi it was done with the others, and
-        its result is None.
-        """
-        if all(isinstance(one, Check) or _is_sequential(one) for one in operations):
-            return None  # checks have no effect, and fail now
-        results: list[Result] = []
-        for operation in operations:
-            if isinstance(operation, Check) or _is_sequential(operation):
-                results.append(None)
-                continue
-            found = await self.get(operation.path)
-            match operation:
-                case Create(path, data, ephemeral):
-                    owner = self.session_id if ephemeral else 0
-                    if found is None or found[0] != data or found[1].ephemeral_owner != owner:
-                        return None
-                    results.append(path)
-                case Set(_, data, version):
-                    if found is None or found[0] != data or found[1].version != version + 1 > 0:
-                        return None
-                    results.append(found[1])
-                case Delete():
-                    if found is not None:
-                        return None
-                    results.append(None)
-        return results
 
     # -- one request -------------------------------------------------------------------------------------------
 
@@ -545,6 +515,37 @@ def _complete(answered: asyncio.Future[Any], result: Any) -> None:
         answered.set_result(result.value)
     else:
         answered.set_exception(result.exception)
+
+
+async def _found_done(store: ZooKeeperStore, operations: Sequence[Operation]) -> list[Result] | None:
+    """Return the results, if the effect of the operations is there; None if it is not, or is not known.
+
+    A sequential Create is not found, as its name is not known: as part of a multi it was done with the others, and
+    its result is None.
+    """
+    if all(isinstance(one, Check) or _is_sequential(one) for one in operations):
+        return None  # checks have no effect, and fail now
+    results: list[Result] = []
+    for operation in operations:
+        if isinstance(operation, Check) or _is_sequential(operation):
+            results.append(None)
+            continue
+        found = await store.get(operation.path)
+        match operation:
+            case Create(path, data, ephemeral):
+                owner = store.session_id if ephemeral else 0
+                if found is None or found[0] != data or found[1].ephemeral_owner != owner:
+                    return None
+                results.append(path)
+            case Set(_, data, version):
+                if found is None or found[0] != data or found[1].version != version + 1 > 0:
+                    return None
+                results.append(found[1])
+            case Delete():
+                if found is not None:
+                    return None
+                results.append(None)
+    return results
 
 
 def _is_sequential(operation: Operation) -> bool:
