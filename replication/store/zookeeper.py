@@ -461,16 +461,12 @@ class ZooKeeperStore:
         return transaction.commit_async()
 
     async def _found_done(self, operations: Sequence[Operation]) -> list[Result] | None:
-        """Return the results, if the effect of the operations is there; None if it is not, or is not known.
-
-        A sequential Create is not found, as its name is not known: as part of a multi it was done with the others, and
-        its result is None.
-        """
-        if all(isinstance(one, Check) or _is_sequential(one) for one in operations):
-            return None  # checks have no effect, and fail now
+        """Return the results, if the effect of the operations is there; None if it is not, or is not known."""
+        if all(map(_cannot_be_found, operations)):
+            return None
         results: list[Result] = []
         for operation in operations:
-            if isinstance(operation, Check) or _is_sequential(operation):
+            if _cannot_be_found(operation):
                 results.append(None)
                 continue
             found = await self.get(operation.path)
@@ -547,8 +543,10 @@ def _complete(answered: asyncio.Future[Any], result: Any) -> None:
         answered.set_exception(result.exception)
 
 
-def _is_sequential(operation: Operation) -> bool:
-    return isinstance(operation, Create) and operation.sequential
+def _cannot_be_found(operation: Operation) -> bool:
+    """Return whether nothing shows that the operation was done: a check has no effect, the name of a sequential node is
+    not known. In a multi it was done with the others."""
+    return isinstance(operation, Check) or (isinstance(operation, Create) and operation.sequential)
 
 
 def _size_of(operations: Iterable[Operation]) -> int:
