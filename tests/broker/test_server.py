@@ -39,6 +39,7 @@ from gregor.protocol.messages import (
     response_header_version,
 )
 from gregor.protocol.records.batch import iter_batches
+from gregor.replication.store import nodes
 from tests.broker.harness import batch, bytes_of, fetch_request, produce_request, request_frame
 from tests.support.gregor_cluster import until
 
@@ -289,21 +290,18 @@ def test_a_start_that_fails_leaves_nothing_behind(run: Any, tmp_path: Path) -> N
     run(test())
 
 
-@pytest.mark.parametrize("write", [0, 2, 4])
+@pytest.mark.parametrize("path", [nodes.CLUSTER_ID, nodes.broker_path(0), nodes.CONTROLLER])
 def test_a_metadata_store_that_fails_during_the_start_fails_the_broker(
-    write: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While data folders are opened, the settings are read, and the controller is elected, which does not end the start
+    """While the cluster is made, the broker is registered, and the controller is elected, which does not end the start
     itself."""
-    writes = 0
 
     class Connection(sqlite3.Connection):
-        def executemany(self, *arguments: Any) -> sqlite3.Cursor:
-            nonlocal writes
-            writes += 1
-            if writes > 2 * write:  # each has two statements
+        def executemany(self, statement: str, rows: Any) -> sqlite3.Cursor:
+            if path in [row[0] for row in rows]:
                 raise sqlite3.OperationalError("disk I/O error")
-            return super().executemany(*arguments)
+            return super().executemany(statement, rows)
 
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Connection))
     monkeypatch.setattr(log, "configure", lambda **given: None)
