@@ -99,5 +99,5 @@ def read_index(context: None, data: bytes) -> None:
     index.prepare_appends()
     index.truncate_to(middle)
     assert len(files.read_bytes("/d/0.txnindex")) % 34 == 0
-    if ascends:
+    if ascends and (not entries or entries[0].last_offset > 0):  # a marker has a batch of its transaction before it
         assert index.entries() == [one for one in entries if one.last_offset < middle]
