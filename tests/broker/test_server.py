@@ -41,7 +41,6 @@ from gregor.protocol.messages import (
 from gregor.protocol.records.batch import iter_batches
 from gregor.replication.store import nodes
 from tests.broker.harness import batch, bytes_of, fetch_request, produce_request, request_frame
-from tests.support.gregor_cluster import until
 
 ResultT = TypeVar("ResultT")
 
@@ -308,9 +307,10 @@ def test_a_metadata_store_that_fails_during_the_start_fails_the_broker(
     monkeypatch.setattr(sys, "setswitchinterval", lambda interval: None)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    before = threading.enumerate()  # brokers of other tests have stores, too
     try:
         assert run_broker(BrokerConfig(settings), on_ready=lambda info: pytest.fail("the start was over")) == 1
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    until(lambda: "metadata-store" not in [thread.name for thread in threading.enumerate()], "the end of the store")
+    assert not [thread for thread in threading.enumerate() if thread.name == "metadata-store" and thread not in before]
