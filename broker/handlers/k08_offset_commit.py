@@ -12,6 +12,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gregor.broker.answers.unknown_partitions import separate_unknown, with_refused
 from gregor.broker.registry import Numbers, handles
 from gregor.coordinator.group.commits.repeated import MAX_PARTITIONS
 from gregor.coordinator.group.pieces import is_one_piece
@@ -105,38 +106,14 @@ def _all_exist(broker: GroupContext, request: OffsetCommitRequest, version: int)
 
 
 async def _commit(broker: GroupContext, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
-    known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
-    refused: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
-    turns = broker.gate.turns()
-    for topic in request.topics:
-        await turns.next()
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if call.version >= TOPIC_IDS_FROM:
-            name = broker.metadata.topic_name(topic.topic_id)
-            topic = topic.replaced(name=name or "")
-            error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else error
-        count = broker.metadata.partition_count(topic.name)
-        unknown = []
-        present = []
-        for part in topic.partitions:
-            await turns.next()
-            if 0 <= part.partition_index < count:
-                present.append(part)
-            else:
-                unknown.append(
-                    OffsetCommitResponse.OffsetCommitResponsePartition(
-                        partition_index=part.partition_index, error_code=error
-                    )
-                )
-        if unknown:
-            refused.append(
-                OffsetCommitResponse.OffsetCommitResponseTopic(
-                    name=topic.name, topic_id=topic.topic_id, partitions=unknown
-                )
-            )
-            topic = topic.replaced(partitions=present)
-        if topic.partitions:
-            known.append(topic)
+    known, refused = await separate_unknown(
+        request.topics,
+        broker.metadata,
+        broker.gate.turns(),
+        by_id=call.version >= TOPIC_IDS_FROM,
+        topic_answer=OffsetCommitResponse.OffsetCommitResponseTopic,
+        partition_answer=OffsetCommitResponse.OffsetCommitResponsePartition,
+    )
     if not known and refused:
         return OffsetCommitResponse(topics=refused)
     request = request.replaced(topics=known)
@@ -145,14 +122,7 @@ async def _commit(broker: GroupContext, request: OffsetCommitRequest, call: Call
     else:
         response = await broker.groups.offset_commit(request, call.version)
     answers = [_identified(broker, answered) for answered in response.topics]
-    by_name = {answered.name: answered for answered in answers}
-    for one in refused:
-        answered = by_name.get(one.name)
-        if answered is not None:
-            answered.partitions.extend(one.partitions)
-        else:
-            answers.append(one)
-    return response.replaced(topics=answers)
+    return response.replaced(topics=with_refused(answers, refused))
 
 
 def _identified(

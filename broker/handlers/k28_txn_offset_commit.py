@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from gregor.broker.answers.transactional_batches import Verification
+from gregor.broker.answers.unknown_partitions import separate_unknown, with_refused
 from gregor.broker.context import TransactionContext
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
@@ -30,9 +31,6 @@ ADDS_PARTITION_FROM = 5
 TOPIC_IDS_FROM = 6
 NO_SEQUENCE = -1
 
-_Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
-_Partition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
-
 
 class ReplicaTransactions(TransactionContext, Protocol):
     """Transactions, and the replicas of this broker."""
@@ -45,7 +43,14 @@ class ReplicaTransactions(TransactionContext, Protocol):
 async def txn_offset_commit(
     broker: ReplicaTransactions, request: TxnOffsetCommitRequest, call: Call
 ) -> TxnOffsetCommitResponse:
-    known, refused = await _separate_unknown(broker, request, call.version)
+    known, refused = await separate_unknown(
+        request.topics,
+        broker.metadata,
+        broker.gate.turns(),
+        by_id=call.version >= TOPIC_IDS_FROM,
+        topic_answer=TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
+        partition_answer=TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
+    )
     if not known:
         return TxnOffsetCommitResponse(topics=refused)
 
@@ -56,45 +61,7 @@ async def txn_offset_commit(
 
     verifies = call.version >= ADDS_PARTITION_FROM or broker.config["transaction.partition.verification.enable"]
     response = await broker.groups.commit_transactional_offsets(request, call.version, verify if verifies else None)
-    answered = {(topic.name, topic.topic_id): topic for topic in response.topics}
-    for topic in refused:
-        present = answered.get((topic.name, topic.topic_id))
-        if present is not None:
-            present.partitions.extend(topic.partitions)
-        else:
-            response.topics.append(topic)
-    return response
-
-
-async def _separate_unknown(
-    broker: ReplicaTransactions, request: TxnOffsetCommitRequest, version: int
-) -> tuple[list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic], list[_Topic]]:
-    """Return the topics with those partitions that exist, by name, and the answers for the others."""
-    turns = broker.gate.turns()
-    known = []
-    refused = []
-    for topic in request.topics:
-        await turns.next()
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if version >= TOPIC_IDS_FROM:
-            name = broker.metadata.topic_name(topic.topic_id)
-            topic = topic.replaced(name=name or "")
-            error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else error
-        count = broker.metadata.partition_count(topic.name)
-        present = []
-        unknown = []
-        for part in topic.partitions:
-            await turns.next()
-            if 0 <= part.partition_index < count:
-                present.append(part)
-            else:
-                unknown.append(_Partition(partition_index=part.partition_index, error_code=error))
-        if unknown:
-            refused.append(_Topic(name=topic.name, topic_id=topic.topic_id, partitions=unknown))
-            topic = topic.replaced(partitions=present)
-        if topic.partitions:
-            known.append(topic)
-    return known, refused
+    return response.replaced(topics=with_refused(response.topics, refused))
 
 
 async def _verify(broker: ReplicaTransactions, request: TxnOffsetCommitRequest, version: int, index: int) -> object:
