@@ -197,6 +197,12 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
+def ancestors_of(path: str) -> list[str]:
+    """Return the nodes above a path, topmost first, without the root."""
+    names = path.split("/")
+    return ["/".join(names[:count]) for count in range(2, len(names))]
+
+
 async def subtree(store: MetadataStore, path: str, gate: Gate) -> list[str]:
     """Return the node and all below it, children before parents: the order of deletion. Empty without such a node."""
     found = [path]

@@ -13,6 +13,7 @@ from gregor.replication.store.metadata_store import (
     Set,
     Stat,
     StoreError,
+    ancestors_of,
 )
 from gregor.replication.store.nodes import (
     BROKER_SEQUENCE,
@@ -38,7 +39,7 @@ class BrokerIdInUse(StoreError):
 
 async def make_persistent_nodes(store: MetadataStore) -> None:
     """Create the nodes that tools and other brokers rely on, those of a new cluster with one write."""
-    paths = list(dict.fromkeys(path for leaf in PERSISTENT_PATHS for path in _with_parents(leaf)))
+    paths = list(dict.fromkeys(path for leaf in PERSISTENT_PATHS for path in (*ancestors_of(leaf), leaf)))
     missing = [path for path in paths if await store.exists(path) is None]
     if not missing:
         return
@@ -48,11 +49,6 @@ async def make_persistent_nodes(store: MetadataStore) -> None:
         for path in missing:
             with suppress(NodeExists):
                 await store.create(path)
-
-
-def _with_parents(path: str) -> list[str]:
-    names = path.split("/")
-    return ["/".join(names[:count]) for count in range(2, len(names) + 1)]
 
 
 async def join_cluster(store: MetadataStore, wanted: str | None = None) -> str:

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial, reduce
-from itertools import accumulate
 from operator import or_
 from typing import Any, NamedTuple
 
@@ -50,6 +49,7 @@ from gregor.replication.store.metadata_store import (
     TooLarge,
     Watch,
     WatchEvent,
+    ancestors_of,
 )
 from gregor.replication.store.zookeeper_connection import LoopHandler, end_client, multi_read, node_acl
 
@@ -404,7 +404,7 @@ class ZooKeeperStore:
         except NoNode:
             if not make_parents:
                 raise
-            for parent in list(accumulate(path.split("/")[1:-1], "{}/{}".format, initial=""))[1:]:
+            for parent in ancestors_of(path):
                 with suppress(NodeExists):
                     await self.create(parent)
             (made,) = await self.multi([operation])
