@@ -35,7 +35,8 @@ def test_the_controller_lists_all_reassignments() -> None:
     client = FakeClient({ListPartitionReassignmentsRequest: lambda _request, _node: answer})
     assert list_reassignments(client) == {("t", 3): MOVE}
     ((request, node_id),) = client.sent
-    assert (request.topics, node_id) == (None, 1)  # type: ignore[attr-defined]
+    assert isinstance(request, ListPartitionReassignmentsRequest)
+    assert (request.topics, node_id) == (None, 1)
 
 
 def test_a_cluster_that_does_not_list_them_has_none() -> None:

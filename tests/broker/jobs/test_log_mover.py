@@ -10,6 +10,7 @@ from gregor.broker.jobs.log_mover import LogMover
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import LeaderAndIsrRequest
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import run_all
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.storage.folders.manager import LogManager
@@ -82,7 +83,7 @@ def test_an_interrupted_move_is_resumed_when_its_partition_is_assigned_again() -
     assign(replicas, 1)
     assert (jobs.spawned, jobs.removed) == (0, [])
     assign(replicas, 0)
-    move = manager.moves.under_way["t", 0]  # type: ignore[index]
+    move = manager.moves.under_way[TopicPartition("t", 0)]
     assert move.size_bytes > 0, "behind what was copied"
     assert (jobs.spawned, jobs.removed, manager.moves.wishes) == (1, [], {})
     assign(replicas, 0, leader=0)

@@ -97,7 +97,7 @@ def streamed(data: bytes, count: int, piece_bytes: int = 1) -> list[tuple[int, i
 
 @settings(max_examples=25, deadline=None)
 @given(records, st.integers(1, 300))
-def test_heads_of_pieces_are_those_of_the_whole(given_records: list, piece_bytes: int) -> None:  # type: ignore[type-arg]
+def test_heads_of_pieces_are_those_of_the_whole(given_records: list[Any], piece_bytes: int) -> None:
     batch = made(given_records)
     data, count = plain(batch), batch.record_count
     assert streamed(data, count, piece_bytes) == [head[:2] for head in record_heads(data, count)]

@@ -15,6 +15,7 @@ from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.records.control import EndTransaction
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.folders.move import LAST_BYTES, LogMove
 from gregor.storage.folders.move_progress import CopiedSegment, format_progress, parse_progress
@@ -348,7 +349,7 @@ def test_transactions_move_with_their_log() -> None:
 
 
 def moved_log(manager: LogManager) -> Log:
-    move = manager.moves.begin(("t", 0), manager.folders[1])  # type: ignore[arg-type]
+    move = manager.moves.begin(TopicPartition("t", 0), manager.folders[1])
     copied(move)
     return manager.finish_move(move)[0]
 
