@@ -111,6 +111,7 @@ def record(folder: Path) -> None:
     }
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+    builder = builder.config("spark.sql.shuffle.partitions", "1")  # each of Spark's 200 opens a RocksDB
     spark = builder.config("spark.sql.streaming.stateStore.providerClass", STATE_STORE).getOrCreate()
     numbers = spark.range(100).selectExpr("id % 7 AS key", "CAST(id AS STRING) AS value", "current_timestamp() AS time")
     numbers.createOrReplaceTempView("numbers")
