@@ -61,11 +61,13 @@ def test_minutes_of_faults_lose_nothing(pytestconfig: pytest.Config) -> None:
     assert "nothing is amiss" in said
 
 
+@pytest.mark.by_day(1)
 def test_a_rolling_restart_goes_unnoticed() -> None:
     said = run("--minutes", "0.1", "--kinds", "rolling restart", "--security", RESTART)
     assert "nothing is amiss" in said
 
 
+@pytest.mark.by_day(1)
 def test_faults_of_other_clusters_lose_nothing(pytestconfig: pytest.Config) -> None:
     """Their seed, and with it the number of Apache Kafka's broker, changes every day."""
     count = len(OTHERS) if pytestconfig.getoption("--every-case") else OTHERS_TODAY

@@ -20,7 +20,7 @@ from tests.support.gregor_cluster import REPLICATED, GregorCluster
 from tests.support.ports import preferred_port
 from tests.support.repeating import repeating
 
-pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(1)]
 
 PATIENCE_S = 240
 # The source keeps whole lines of its buffer of 1024 characters back when a batch is full and the file is at its end.

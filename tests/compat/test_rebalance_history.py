@@ -110,6 +110,7 @@ def test_causes_are_named(
     check_reasons(kind, bootstrap, group)
 
 
+@pytest.mark.by_day(1, group="causes of group epochs")
 @pytest.mark.jvm
 def test_causes_of_group_epochs_are_named(tmp_path: pathlib.Path) -> None:
     """Groups of the consumer protocol, of each client, go through the same at the same time."""
@@ -160,6 +161,7 @@ def test_causes_of_group_epochs_are_named(tmp_path: pathlib.Path) -> None:
         assert found == dict.fromkeys(KINDS, expected)
 
 
+@pytest.mark.by_day(1, group="causes of group epochs")
 @pytest.mark.jvm
 def test_other_coordinators_and_leaders(tmp_path: pathlib.Path) -> None:
     """The coordinator is gregor, then Apache Kafka 3.9.1, which records nothing, and gregor again; each broker leads a

@@ -18,7 +18,7 @@ from tests.compat.test_streams import WAIT_S, application, classes, produce
 from tests.compat.transaction_version import NEW, OLD, finalise_new_protocol, used_by
 from tests.support.gregor_cluster import REPLICATED, GregorCluster
 
-pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(1)]
 
 __all__ = ["classes"]
 

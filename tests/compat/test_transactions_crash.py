@@ -53,6 +53,7 @@ def test_one_broker(tmp_path: pathlib.Path, kind: str, rounds: int) -> None:
     play_on_hosts(tmp_path, kind, 1, level, rounds // SHARES, ("client", "broker", "cut"))
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("level", [OLD, NEW])
 def test_three_brokers(tmp_path: pathlib.Path, kind: str, rounds: int, level: int) -> None:
     """With ZooKeeper the operator switches the new protocol on."""

@@ -10,7 +10,7 @@ from tests.simulation.edits import apply
 from tests.simulation.mutants import MUTANTS, RARE, Mutant, mutants_of_the_day, outcome
 from tests.support.processes import ROOT
 
-SAMPLE = 6
+SAMPLE = 4
 SEEDS = 100
 TIMEOUT_S = 100
 DAY = datetime.date(2026, 11, 22)

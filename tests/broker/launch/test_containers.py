@@ -123,6 +123,7 @@ def read(bootstrap: str, topic: str, partition: int, count: int) -> list[bytes |
     return found
 
 
+@pytest.mark.by_day(1)
 def test_the_compose_file_makes_the_cluster_that_it_promises(tmp_path: Path) -> None:
     try:
         find_jars()
@@ -197,6 +198,7 @@ def build_context(folder: Path) -> None:
         shutil.rmtree(path)
 
 
+@pytest.mark.by_day(1)
 def test_the_steps_of_the_dockerfile_make_a_broker_in_an_empty_environment(tmp_path: Path) -> None:
     source, home, image = tmp_path / "src", tmp_path / "home", tmp_path / "image"
     source.mkdir()

@@ -18,7 +18,7 @@ from gregor.spark_jobs.tables.target import DELETE, OFFSET, PARTITION, TIMESTAMP
 from gregor.spark_jobs.tables.writer import TableWriter, reconcile
 from tests.spark_jobs.tables.sessions import delta_session
 
-pytestmark = [pytest.mark.slow, pytest.mark.jvm]
+pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.by_day(1)]
 
 START_S = 1_700_000_000
 BEFORE, GROWN = 0, 1

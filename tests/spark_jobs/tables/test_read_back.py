@@ -130,6 +130,7 @@ def iceberg_readers(path: Path) -> dict[str, list[Row]]:
 Readers = Callable[[Path], dict[str, list[Row]]]
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("table_format", "readers", "by_key"),
     [("parquet", parquet_readers, False), ("delta", delta_readers, True), ("iceberg", iceberg_readers, True)],
