@@ -37,5 +37,10 @@ def colliding(name: str, existing: Iterable[str]) -> str | None:
     """Return an existing topic whose name differs only in '.' for '_': metrics write both as '_'."""
     if not may_collide(name):
         return None
-    folded = name.replace(".", "_")
-    return next((other for other in existing if other != name and other.replace(".", "_") == folded), None)
+    own = folded(name)
+    return next((other for other in existing if other != name and folded(other) == own), None)
+
+
+def folded(name: str) -> str:
+    """Return the name as metrics write it: names that collide have this in common."""
+    return name.replace(".", "_")

@@ -4,7 +4,7 @@ process has acted on them: it is handled by the controller's broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from gregor.config.definitions import ConfigError
 from gregor.config.topic import LogConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid, random_uuid
-from gregor.protocol.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
+from gregor.protocol.topic_names import CLUSTER_METADATA_TOPIC, colliding, folded, may_collide, name_problem
 from gregor.protocol.turns import Gate, Turns, run_all
 from gregor.replication.admin.assignment import check_manual, spread
 from gregor.replication.admin.configs import ConfigAdmin
@@ -35,6 +35,10 @@ from gregor.replication.store.metadata_store import (
 )
 from gregor.replication.store.time_limit import DEFAULT_TIMEOUT_MS, TimeLimit
 from gregor.replication.store.topic_configs import TopicConfigs
+
+TOPICS_AT_ONCE = 64
+"""The topics of a request whose nodes are written at the same time: a commit to the store waits for a disk, and one is
+enough for those that wait together."""
 
 
 class NewTopic(NamedTuple):
@@ -136,13 +140,9 @@ class Admin:
         present_context(self._controller)
         limit = TimeLimit(timeout_ms)
         results: list[CreatedTopic | KafkaError] = []
-        turns = self._gate.turns()
-        for topic in topics:
-            await turns.next()
-            try:
-                results.append(await limit.within(partial(self._create, topic, validate_only, turns, count)))
-            except KafkaError as error:
-                results.append(error)
+        create = partial(self._create, validate_only=validate_only, turns=self._gate.turns(), count=count)
+        for group in _without_collisions(topics):
+            results += await limit.within_each(group, create)
         created = [result for result in results if isinstance(result, CreatedTopic)]
         if validate_only or not created:
             return results
@@ -156,7 +156,8 @@ class Admin:
             for result in results
         ]
 
-    async def _create(self, topic: NewTopic, validate_only: bool, turns: Turns, count: Count | None) -> CreatedTopic:
+    async def _create(self, topic: NewTopic, *, validate_only: bool, turns: Turns, count: Count | None) -> CreatedTopic:
+        await turns.next()
         name = topic.name
         problem = name_problem(name)
         if problem is not None:
@@ -266,13 +267,9 @@ class Admin:
         present_context(self._controller)
         limit = TimeLimit(timeout_ms)
         results: list[KafkaError | None] = []
-        turns = self._gate.turns()
-        for name in names:
-            await turns.next()
-            try:
-                results.append(await limit.within(partial(self._queue_for_deletion, name, count)))
-            except KafkaError as error:
-                results.append(error)
+        queue = partial(self._queue_for_deletion, turns=self._gate.turns(), count=count)
+        for first in range(0, len(names), TOPICS_AT_ONCE):
+            results += await limit.within_each(names[first : first + TOPICS_AT_ONCE], queue)
         queued = [name for name, error in zip(names, results, strict=True) if error is None]
         if not queued:
             return results
@@ -284,7 +281,8 @@ class Admin:
             for name, error in zip(names, results, strict=True)
         ]
 
-    async def _queue_for_deletion(self, name: str, count: Count | None) -> KafkaError | None:
+    async def _queue_for_deletion(self, name: str, *, turns: Turns, count: Count | None) -> KafkaError | None:
+        await turns.next()
         if not self._config["delete.topic.enable"]:
             return KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         # Not only for the response: an illegal topic name may not be a legal node name either.
@@ -406,3 +404,19 @@ class Admin:
             broker_id in cluster.brokers and (name, partition, broker_id) not in cluster.failed
             for partition, broker_id in topic.undeleted or ()
         )
+
+
+def _without_collisions(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:
+    """Divide topics, in their order, into groups to create at once. One whose name collides with an earlier one is in a
+    later group: it finds the other in the store."""
+    group: list[NewTopic] = []
+    names: set[str] = set()
+    for topic in topics:
+        name = folded(topic.name)
+        if len(group) == TOPICS_AT_ONCE or name in names:
+            yield group
+            group, names = [], set()
+        group.append(topic)
+        names.add(name)
+    if group:
+        yield group

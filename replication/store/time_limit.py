@@ -8,7 +8,8 @@ threads wait instead, until the clients time out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -20,6 +21,7 @@ MIN_MS, MAX_MS = 5_000, 30_000
 wait (timeout 0, librdkafka's default) is carried out all the same, as by Apache Kafka, and so is one about thousands of
 topics. The second, because by then the session has usually expired, and with it this broker's term."""
 
+ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 
@@ -58,3 +60,24 @@ class TimeLimit:
             except TimeoutError:
                 self._given_up = True
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the metadata of the cluster cannot be reached now")
+
+    async def within_each(
+        self, items: Iterable[ItemT], work: Callable[[ItemT], Awaitable[ResultT]]
+    ) -> list[ResultT | KafkaError]:
+        """Return for each item the result of its work, see `within`, or the KafkaError that it raised. The work of all
+        begins at once, in their order, so that the store commits their writes together.
+
+        Raises the first other error, when all work has ended."""
+
+        async def one(item: ItemT) -> ResultT | KafkaError:
+            try:
+                return await self.within(partial(work, item))
+            except KafkaError as error:
+                return error
+
+        results = []
+        for result in await asyncio.gather(*map(one, items), return_exceptions=True):
+            if isinstance(result, BaseException) and not isinstance(result, KafkaError):
+                raise result
+            results.append(result)
+        return results

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,7 +23,7 @@ from gregor.protocol.turns import run_all
 from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
 from gregor.replication.admin.configs import incremental, replacement
 from gregor.replication.admin.controller_wait import NOTIFIED_WITHIN_MS
-from gregor.replication.admin.topics import Admin, NewTopic
+from gregor.replication.admin.topics import TOPICS_AT_ONCE, Admin, CreatedTopic, NewTopic
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.loop import ControllerLoop
 from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
@@ -175,6 +176,40 @@ async def test_delete_removes_everything_and_the_name_is_free_again(tmp_path: Pa
         second = await running.admin.create_topic("t", 1)
         assert second.topic_id != first.topic_id
         assert running.replicas.get("t", 0) is not None
+
+
+@on_loop
+async def test_topics_of_one_request_share_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"t{number}" for number in range(TOPICS_AT_ONCE)]
+    commits: list[int] = []
+    store = EmbeddedStore._store
+
+    def counted(connection: sqlite3.Connection, jobs: list[Any]) -> None:
+        commits.append(len(jobs))
+        time.sleep(0.02)  # a slow disk
+        store(connection, jobs)
+
+    monkeypatch.setattr(EmbeddedStore, "_store", staticmethod(counted))
+    async with node(tmp_path) as single:
+        commits.clear()
+        created = await single.admin.create_topics([NewTopic(name, 1) for name in names])
+        assert [topic.name for topic in created if isinstance(topic, CreatedTopic)] == names
+        assert len(commits) < 10
+        commits.clear()
+        assert await single.admin.delete_topics(names) == [None] * len(names)
+        assert max(commits) > TOPICS_AT_ONCE // 2
+
+
+@on_loop
+async def test_names_of_one_request_that_collide(tmp_path: Path) -> None:
+    async with node(tmp_path) as single:
+        results = await single.admin.create_topics([NewTopic(name, 1) for name in ("a.b", "c", "a_b", "a.b")])
+        assert [result.code if isinstance(result, KafkaError) else result.name for result in results] == [
+            "a.b",
+            "c",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+        ]
 
 
 @on_loop

@@ -98,3 +98,44 @@ def test_work_of_an_expired_session_is_started_again_and_other_errors_are_raised
         assert len(failures) == 5
 
     loop.run_until_complete(body())
+
+
+def test_the_work_of_several_items_proceeds_together_in_their_order(loop: SkippingLoop) -> None:
+    begun: list[int] = []
+
+    async def work(item: int) -> int:
+        begun.append(item)
+        await asyncio.sleep(4 - item)
+        if item == 2:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
+        return item
+
+    async def body() -> None:
+        begin_s = loop.time()
+        results = await TimeLimit(10_000).within_each([1, 2, 3], work)
+        assert [result.code if isinstance(result, KafkaError) else result for result in results] == [
+            1,
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            3,
+        ]
+        assert begun == [1, 2, 3]
+        assert loop.time() - begin_s == pytest.approx(3)
+
+    loop.run_until_complete(body())
+
+
+def test_another_error_is_raised_when_all_work_has_ended(loop: SkippingLoop) -> None:
+    ended: list[str] = []
+
+    async def work(item: str) -> None:
+        if item != "slow":
+            raise NodeExists(item)
+        await asyncio.sleep(1)
+        ended.append(item)
+
+    async def body() -> None:
+        with pytest.raises(NodeExists, match="^first$"):
+            await TimeLimit(10_000).within_each(["slow", "first", "second"], work)
+        assert ended == ["slow"]
+
+    loop.run_until_complete(body())
