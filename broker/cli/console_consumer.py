@@ -11,7 +11,7 @@ from typing import Any
 import click
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from gregor.broker.cli.client import check_reachable, client_settings, load_file, make_client
+from gregor.broker.cli.client import Refusal, check_reachable, client_settings, load_file, make_client
 from gregor.broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, check_class, command_config_option, run
 from gregor.broker.cli.errors import explain
 from gregor.broker.cli.record_format import RecordFormat
@@ -80,7 +80,7 @@ def console_consumer(**given: Any) -> None:
     settings = consumer_settings(given)
     check_reachable(given["bootstrap"])
     consumer = make_client(Consumer, settings)
-    printer = Printer(consumer, formatter, given["skip_message_on_error"])
+    printer = Printer(consumer, formatter, settings["error_cb"], given["skip_message_on_error"])
     with OrderlyEnd() as end:
         try:
             begin(consumer, given)
@@ -174,9 +174,10 @@ def begin(consumer: Consumer, given: Mapping[str, Any]) -> None:
 class Printer:
     """Prints and counts the records that the consumer receives."""
 
-    def __init__(self, consumer: Consumer, formatter: RecordFormat, skip_on_error: bool) -> None:
+    def __init__(self, consumer: Consumer, formatter: RecordFormat, refusal: Refusal, skip_on_error: bool) -> None:
         self._consumer = consumer
         self._formatter = formatter
+        self._refusal = refusal
         self._skip_on_error = skip_on_error
         self._out = sys.stdout.buffer
         self._reported: set[int] = set()
@@ -198,6 +199,7 @@ class Printer:
     def _receive(self, wanted: int) -> list[Message[Any, Any]]:
         """Wait for a record; return it with those that are available already."""
         first = self._consumer.poll(POLL_S)
+        self._refusal.check()
         if first is None:
             return []
         rest = self._consumer.consume(wanted - 1, timeout=0) if wanted > 1 else []

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
 
 from gregor.broker.cli import console_consumer, console_producer
+from gregor.broker.cli.client import Refusal
 from gregor.broker.cli.line_reader import LineRecord
 
 
@@ -68,13 +69,14 @@ class FakeProducer:
     def poll(self, _timeout_s: float) -> None:
         """There is nothing to serve."""
 
-    def flush(self) -> None:
+    def flush(self, _timeout_s: float) -> int:
         """There is nothing to wait for."""
+        return 0
 
 
 def test_the_records_after_one_that_is_too_large_are_sent(capsys: pytest.CaptureFixture[str]) -> None:
     producer: Any = FakeProducer()
-    sender = console_producer.Sender(producer, "t", sync=False)
+    sender = console_producer.Sender(producer, "t", Refusal(), sync=False)
     for value in (b"a", b"large", b"larger", b"b"):
         sender.send(LineRecord(None, value, []))
     sender.finish()
@@ -87,9 +89,32 @@ def test_the_records_after_one_that_is_too_large_are_sent(capsys: pytest.Capture
 
 def test_with_sync_a_record_that_is_too_large_ends_the_command() -> None:
     producer: Any = FakeProducer()
-    sender = console_producer.Sender(producer, "t", sync=True)
+    sender = console_producer.Sender(producer, "t", Refusal(), sync=True)
     with pytest.raises(KafkaException):
         sender.send(LineRecord(None, b"large", []))
+
+
+class RefusedProducer(FakeProducer):
+    """A client that has no connection: its records are delivered by no flush, and only a purge removes them."""
+
+    def flush(self, _timeout_s: float) -> int:
+        return len(self.values)
+
+    def purge(self) -> None:
+        self.values.clear()
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_records_of_a_producer_that_is_refused_are_not_waited_for(sync: bool) -> None:
+    producer: Any = RefusedProducer()
+    refusal = Refusal()
+    sender = console_producer.Sender(producer, "t", refusal, sync=sync)
+    refusal(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
+    with pytest.raises(KafkaException, match="wrong password"):
+        sender.send(LineRecord(None, b"a", []))
+    with pytest.raises(KafkaException, match="wrong password"):
+        sender.finish()
+    assert producer.values == []
 
 
 def test_lines_keep_everything_but_their_ends(capsys: pytest.CaptureFixture[str]) -> None:
