@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -170,6 +172,7 @@ def test_the_isolation_level_of_the_client_settings_counts_without_the_flag(argu
         (["--topic", "t", "--group", "g", "--command-property", "group.id=h"], "--group g and group.id=h"),
         (["--topic", "t", "--from-beginning", "--command-property", "auto.offset.reset=latest"], "contradict"),
         (["--topic", "t", "--property", "print.nothing=true"], "unknown formatter property"),
+        (["--include", "t("], "'t(' is not a regular expression"),
     ],
 )
 def test_wrong_consumer_arguments_are_refused(
@@ -177,6 +180,71 @@ def test_wrong_consumer_arguments_are_refused(
 ) -> None:
     assert console_consumer.main(arguments) == 1
     assert cause in capsys.readouterr().err
+
+
+class FakeConsumer:
+    """A client of a cluster with these topics, or of one that does not answer; `subscribed` has each subscription."""
+
+    def __init__(self, *topics: str) -> None:
+        self.topics: tuple[str, ...] | None = topics
+        self.subscribed: list[list[str]] = []
+
+    def list_topics(self, timeout: float) -> SimpleNamespace:
+        if self.topics is None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, f"no answer in {timeout} s"))
+        return SimpleNamespace(topics=dict.fromkeys(self.topics))
+
+    def subscribe(self, topics: list[str]) -> None:
+        self.subscribed.append(topics)
+
+    def unsubscribe(self) -> None:
+        self.subscribed.append([])
+
+
+def pattern_subscription(consumer: Any, text: str, every_ms: str = "0") -> console_consumer.PatternSubscription:
+    settings = {"error_cb": Refusal(), "metadata.max.age.ms": every_ms}
+    return console_consumer.PatternSubscription(consumer, re.compile(text), True, settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"orders-\d+", ["orders-12"]),
+        (r"orders-\d{1,2}|returns", ["orders-12", "returns"]),
+        (r"(?!orders-d$).*", ["orders-12", "orders-12-eu", "returns"]),
+        ("orders", []),
+    ],
+)
+def test_included_are_the_topics_whose_whole_name_matches(text: str, found: list[str]) -> None:
+    consumer = FakeConsumer("orders-d", "orders-12", "orders-12-eu", "returns", "__consumer_offsets")
+    pattern_subscription(consumer, text)
+    assert consumer.subscribed == ([found] if found else [])
+
+
+def test_new_and_deleted_topics_change_the_subscription(capsys: pytest.CaptureFixture[str]) -> None:
+    consumer = FakeConsumer("other")
+    subscription = pattern_subscription(consumer, r"t\d")
+    assert capsys.readouterr().err == (
+        "gregor console-consumer: waiting for a topic whose whole name matches 't\\d'.\n"
+    )
+    for topics in (("t1", "other"), ("t1",), None, ("t2", "t1"), ()):
+        consumer.topics = topics
+        subscription.refresh()
+    assert consumer.subscribed == [["t1"], ["t1", "t2"], []]
+
+
+def test_topics_are_found_once_in_metadata_max_age_ms() -> None:
+    consumer = FakeConsumer("t1")
+    subscription = pattern_subscription(consumer, r"t\d", every_ms="60000")
+    consumer.topics = ("t1", "t2")
+    subscription.refresh()
+    assert consumer.subscribed == [["t1"]]
+
+
+def test_deleted_topics_of_a_pattern_are_not_created_again() -> None:
+    given = console_consumer.console_consumer.make_context("x", ["--include", "t.*"]).params
+    assert console_consumer.consumer_settings(given)["allow.auto.create.topics"] is False
+    assert consumer_settings()["allow.auto.create.topics"] is True
 
 
 def test_offsets() -> None:
