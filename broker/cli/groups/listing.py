@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 import click
-from confluent_kafka import ConsumerGroupType
+from confluent_kafka import ConsumerGroupType, KafkaException
 from confluent_kafka.admin import AdminClient, ConsumerGroupListing
 
 from gregor.broker.cli.coordinators import MOVING, when_ready
@@ -115,7 +115,7 @@ def list_broker(client: WireClient, broker_id: int, states: list[str], kinds: li
 def _listed_by_admin(admin: AdminClient, timeout_s: float) -> list[ConsumerGroupListing]:
     result = admin.list_consumer_groups(request_timeout=timeout_s).result()
     if result.errors:
-        raise result.errors[0]
+        raise KafkaException(result.errors[0])
     return list(result.valid or [])
 
 

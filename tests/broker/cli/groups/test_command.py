@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupState, ConsumerGroupType, Node, TopicPartition
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError, Node, TopicPartition
 from confluent_kafka.admin import (
     ConsumerGroupDescription,
     ConsumerGroupListing,
@@ -210,6 +210,20 @@ class Admin:
                 valid=[make(one.group_id, False, one.state, one.type) for one in self.described], errors=[]
             )
         )
+
+
+def test_a_broker_that_does_not_answer_is_an_error_with_a_cause(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Failing(Admin):
+        def list_consumer_groups(self, **_options: Any) -> Any:
+            errors: list[Any] = [KafkaError(KafkaError._TIMED_OUT, "no answer")]
+            return done(ListConsumerGroupsResult(valid=[], errors=errors))
+
+    monkeypatch.setattr(groups, "connect_admin", lambda *_: Failing())
+    for arguments in (["--list"], ["--describe", "--all-groups"]):
+        assert groups.main(arguments) == 1
+        assert "gregor groups: no answer (_TIMED_OUT). Check that" in capsys.readouterr().err
 
 
 def done(result: object) -> Any:
