@@ -276,11 +276,18 @@ class Printer:
         error = message.error()
         if error is None:
             return True
-        if error.code() not in TRANSIENT:
+        if error.code() == KafkaError._MAX_POLL_EXCEEDED:  # the next poll joins the group again
+            note = (
+                "the output was blocked for longer than max.poll.interval.ms, so this consumer left its group; it joins"
+                " again, and reads on from the committed offsets, or as at its start where there are none."
+            )
+        elif error.code() in TRANSIENT:
+            note = f"waiting for the topic: {explain(error)}"
+        else:
             raise KafkaException(error)
         if error.code() not in self._reported:
             self._reported.add(error.code())
-            print(f"gregor console-consumer: waiting for the topic: {explain(error)}", file=sys.stderr)
+            print(f"gregor console-consumer: {note}", file=sys.stderr)
         return False
 
     def _print(self, batch: list[Message[Any, Any]]) -> None:

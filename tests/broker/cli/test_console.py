@@ -8,11 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from gregor.broker.cli import console_consumer, console_producer
 from gregor.broker.cli.client import Refusal
+from gregor.broker.cli.command import OrderlyEnd
 from gregor.broker.cli.line_reader import LineRecord
+from gregor.broker.cli.record_format import RecordFormat
 
 
 def producer_settings(*arguments: str) -> dict[str, object]:
@@ -239,6 +241,53 @@ def test_topics_are_found_once_in_metadata_max_age_ms() -> None:
     consumer.topics = ("t1", "t2")
     subscription.refresh()
     assert consumer.subscribed == [["t1"]]
+
+
+class Sending(FakeConsumer):
+    """A client that receives these errors and records, and then nothing."""
+
+    def __init__(self, *received: KafkaError | bytes) -> None:
+        super().__init__()
+        self.received = [
+            SimpleNamespace(
+                error=lambda one=one: one if isinstance(one, KafkaError) else None,
+                value=lambda one=one: one,
+                topic=lambda: "t",
+                partition=lambda: 0,
+                offset=lambda number=number: number,
+            )
+            for number, one in enumerate(received)
+        ]
+        self.stored: list[int] = []
+
+    def poll(self, _timeout_s: float) -> Any:
+        return self.received.pop(0) if self.received else None
+
+    def consume(self, _count: int, timeout: float) -> list[Any]:
+        return []
+
+    def store_offsets(self, offsets: list[TopicPartition]) -> None:
+        self.stored += [part.offset for part in offsets]
+
+
+def printed(consumer: Any, end: OrderlyEnd) -> None:
+    console_consumer.Printer(consumer, RecordFormat({}), Refusal(), False).run(2, 60_000, end)
+
+
+def test_output_that_was_blocked_too_long_does_not_end_the_consumer(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    exceeded = KafkaError(KafkaError._MAX_POLL_EXCEEDED, "Application maximum poll interval exceeded")
+    consumer = Sending(b"a", exceeded, exceeded, b"b")
+    with OrderlyEnd() as end:
+        printed(consumer, end)
+    captured = capsysbinary.readouterr()
+    assert (captured.out, consumer.stored) == (b"a\nb\n", [1, 4])
+    assert captured.err.count(b"\n") == 1 and b"longer than max.poll.interval.ms" in captured.err
+
+
+def test_an_error_of_the_broker_ends_the_consumer() -> None:
+    consumer = Sending(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no permission"))
+    with OrderlyEnd() as end, pytest.raises(KafkaException, match="no permission"):
+        printed(consumer, end)
 
 
 def test_deleted_topics_of_a_pattern_are_not_created_again() -> None:
