@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from gregor.broker.cli.client_security import for_librdkafka, token_callback
 from gregor.broker.cli.errors import CommandError, kafka_error
 from gregor.config.listeners import address_text
 from gregor.config.properties import PropertiesError, load_properties
+from gregor.protocol.channel_security import PLAINTEXT
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -24,12 +25,18 @@ CONNECT_TIMEOUT_S = 3.0
 # From the start of a broker until it listens.
 START_TIMEOUT_S = 3.0
 METADATA_TIMEOUT_S = 10.0
+METADATA_TIMEOUTS_S = (0.3, 0.7, 2.0, 7.0)
+"""Parts of METADATA_TIMEOUT_S: a refusal is noticed only at the end of each."""
 REQUEST_TIMEOUT_S = 30.0
 
 # The log lines of the client library would mix with the output; it reports errors as exceptions, too.
 _SILENT = logging.getLogger("gregor.client")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
+
+# Errors that end by themselves: the connection ended during the login (librdkafka's own error is in its text), or the
+# next token could not be fetched while the last one is still valid.
+_PASSING = ("Local: ", "hung up", "Failed to acquire SASL OAUTHBEARER token")
 
 # Settings of the Java client that have another name, or no meaning, in librdkafka.
 _RENAMED = {
@@ -47,6 +54,24 @@ _JAVA_ONLY = frozenset(
         *("interceptor.classes", "metric.reporters", "enable.metrics.push"),
     ]
 )
+
+
+class Refusal:
+    """The error_cb of a client: it keeps the first error of TLS or of the login. The client library repeats both
+    without end, and its calls only time out; Java's clients end."""
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        is_refusal = error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
+        if self.error is None and is_refusal and not any(text in error.str() for text in _PASSING):
+            self.error = error
+
+    def check(self) -> None:
+        """Raise the error as KafkaException if there is one."""
+        if self.error is not None:
+            raise KafkaException(self.error)
 
 
 def parse_bootstrap(text: str) -> list[tuple[str, int]]:
@@ -124,6 +149,7 @@ def client_settings(
     settings["bootstrap.servers"] = bootstrap
     settings.setdefault("client.id", client_id)
     settings["logger"] = _SILENT
+    settings["error_cb"] = Refusal()
     if (callback := token_callback(own)) is not None:
         settings["oauth_cb"] = callback
     return settings
@@ -153,10 +179,26 @@ def make_client(kind: Callable[[dict[str, Any]], V], settings: dict[str, Any]) -
 
 
 def connect_admin(bootstrap: str, config_file: str | None = None) -> AdminClient:
-    """Return an AdminClient, after a broker has accepted a connection."""
+    """Return an AdminClient, after a broker has accepted a connection, and the login of a client that has one."""
     settings = client_settings(bootstrap, config_file)
     check_reachable(bootstrap)
-    return make_client(AdminClient, settings)
+    admin = make_client(AdminClient, settings)
+    if settings.get("security.protocol", PLAINTEXT).upper() != PLAINTEXT:
+        fetch_metadata(admin, settings["error_cb"])
+    return admin
+
+
+def fetch_metadata(client: AdminClient | Consumer, refusal: Refusal) -> ClusterMetadata:
+    """Return the metadata of all topics; raise KafkaException as soon as a broker refuses the client."""
+    problem = KafkaException()
+    for timeout_s in METADATA_TIMEOUTS_S:
+        try:
+            return client.list_topics(timeout=timeout_s)
+        except KafkaException as error:
+            problem = error
+            client.poll(0)  # calls error_cb, which list_topics does not
+            refusal.check()
+    raise problem
 
 
 def collect_results(futures: Mapping[K, Future[V]]) -> tuple[dict[K, V], dict[K, KafkaError]]:

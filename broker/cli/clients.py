@@ -9,7 +9,7 @@ import click
 
 from gregor.broker.cli.command import run
 from gregor.broker.cli.tables import Column, print_table
-from gregor.broker.cli.upkeep import exchange, folder_options
+from gregor.broker.cli.upkeep import DEFAULT_FOLDER, exchange, folder_options
 
 EPILOG = """\b
 Examples:
@@ -40,5 +40,5 @@ def clients(**given: Any) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Entry point of the sub-command."""
-    return run(clients, arguments)
+    """Entry point of the sub-command, which needs no argument."""
+    return run(clients, arguments or ["--data-dir", DEFAULT_FOLDER])

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
@@ -170,6 +171,19 @@ def _version_option() -> click.Option:
     )
 
 
+def _refuse_repeated(command: click.Command, prog: str, arguments: Sequence[str]) -> None:
+    """Raise UsageError for an option of one value that is given several times, as Kafka's tools do; to click the last
+    value counts."""
+    context = click.Context(command, info_name=prog)
+    _, rest, order = command.make_parser(context).parse_args(list(arguments))
+    for option, times in Counter(order).items():
+        if isinstance(option, click.Option) and times > 1 and not (option.multiple or option.count or option.is_flag):
+            form = f", {option.metavar}" if option.metavar else ""
+            raise click.UsageError(f"{' or '.join(option.opts)} is given {times} times, but has one value{form}.")
+    if isinstance(command, click.Group) and rest and (inner := command.get_command(context, rest[0])) is not None:
+        _refuse_repeated(inner, prog, rest[1:])
+
+
 def run(command: click.Command, arguments: Sequence[str]) -> int:
     """Run a click command and return its exit code: 0, or 1 after any error, as in Kafka's tools."""
     prog = f"gregor {command.name}"
@@ -180,6 +194,7 @@ def run(command: click.Command, arguments: Sequence[str]) -> int:
             print(command.get_help(context))
         return 1
     try:
+        _refuse_repeated(command, prog, arguments)
         return int(command.main(args=list(arguments), prog_name=prog, standalone_mode=False) or 0)
     except click.NoSuchOption as error:
         reason = why_not(command.name, error.option_name)

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import ClusterMetadata
 
-from gregor.broker.cli.client import check_reachable, client_settings, load_file, make_client
+from gregor.broker.cli.client import (
+    Refusal,
+    check_reachable,
+    client_settings,
+    fetch_metadata,
+    load_file,
+    make_client,
+)
 from gregor.broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, check_class, command_config_option, run
 from gregor.broker.cli.errors import explain
 from gregor.broker.cli.record_format import RecordFormat
+from gregor.broker.cli.topics import name_pattern, whole_matches
 from gregor.broker.cli.zookeeper_option import zookeeper_option
 from gregor.protocol.topic_partition import TopicPartitionKey
 
 DEFAULT_FORMATTER, NO_FORMATTER = "DefaultMessageFormatter", "NoOpMessageFormatter"
 BATCH_RECORDS = 500
 POLL_S = 0.5
+METADATA_MAX_AGE_MS = 300_000
+"""The default of metadata.max.age.ms of Java's clients."""
+REFRESH_TIMEOUT_S = 3.0
 # Transient errors: the topic is being created, or its leader is being elected.
 TRANSIENT = frozenset([KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE])
 
@@ -44,7 +58,7 @@ null.literal (null), key.deserializer, value.deserializer, headers.deserializer
 @click.option("--topic", metavar="NAME", help="The topic to read.")
 @click.option("--formatter", metavar="CLASS", help="DefaultMessageFormatter, or NoOpMessageFormatter to print nothing.")
 @click.option(
-    "--include", "--whitelist", metavar="REGEX", help="Read all topics whose name matches, instead of --topic."
+    "--include", "--whitelist", metavar="REGEX", help="Read all topics whose whole name matches, instead of --topic."
 )
 @click.option("--partition", type=click.IntRange(min=0), help="Read only this partition, outside any group.")
 @click.option("--offset", help="With --partition: first offset, a number, 'earliest' or 'latest' (the default).")
@@ -77,14 +91,21 @@ def console_consumer(**given: Any) -> None:
     remedy = "use --formatter-property, or `gregor dump-log --offsets-decoder` for __consumer_offsets"
     kind = check_class("--formatter", given["formatter"], (DEFAULT_FORMATTER, NO_FORMATTER), remedy)
     formatter = RecordFormat({"print.value": "false"} if kind == NO_FORMATTER else formatter_properties(given))
+    pattern = name_pattern(given["include"], given["include"]) if given["include"] else None
     settings = consumer_settings(given)
+    # Java's consumer has this setting, librdkafka has not.
+    exclude_internal = settings.pop("exclude.internal.topics", "true").lower() != "false"
     check_reachable(given["bootstrap"])
     consumer = make_client(Consumer, settings)
-    printer = Printer(consumer, formatter, given["skip_message_on_error"])
+    printer = Printer(consumer, formatter, settings["error_cb"], given["skip_message_on_error"])
     with OrderlyEnd() as end:
         try:
-            begin(consumer, given)
-            printer.run(given["max_messages"], given["timeout_ms"], end)
+            subscription = None
+            if pattern is None:
+                begin(consumer, given)
+            else:
+                subscription = PatternSubscription(consumer, pattern, exclude_internal, settings)
+            printer.run(given["max_messages"], given["timeout_ms"], end, subscription)
         finally:
             consumer.close()
             print(f"Processed a total of {printer.count} messages", file=sys.stderr)
@@ -153,7 +174,8 @@ def consumer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         settings.setdefault("enable.auto.commit", False)
     # The default of Kafka's tool; that of the client library is read_committed.
     settings["isolation.level"] = given["isolation_level"] or settings.get("isolation.level", "read_uncommitted")
-    settings.setdefault("allow.auto.create.topics", True)  # as the Java client does
+    # As the Java client does. A topic that matched --include and was deleted is not created again.
+    settings.setdefault("allow.auto.create.topics", given["include"] is None)
     # Only offsets of printed records may be committed.
     settings["enable.auto.offset.store"] = False
     return settings
@@ -164,28 +186,74 @@ def begin(consumer: Consumer, given: Mapping[str, Any]) -> None:
     if given["partition"] is not None:
         offset = parse_offset(given["offset"], given["from_beginning"])
         consumer.assign([TopicPartition(given["topic"], given["partition"], offset)])
-    elif given["topic"]:
-        consumer.subscribe([given["topic"]])
     else:
-        # To the client library a name that begins with ^ is a regular expression; in Java it must match the whole name.
-        consumer.subscribe([f"^({given['include']})$"])
+        consumer.subscribe([given["topic"]])
+
+
+class PatternSubscription:
+    """A subscription to the topics whose whole name matches, as that of Java's consumer; the client library has no
+    lookahead and no \\d. New topics are found every metadata.max.age.ms."""
+
+    def __init__(
+        self, consumer: Consumer, pattern: re.Pattern[str], exclude_internal: bool, settings: Mapping[str, Any]
+    ) -> None:
+        """Subscribe; raise KafkaException if no broker sends metadata."""
+        self._consumer = consumer
+        self._pattern = pattern
+        self._exclude_internal = exclude_internal
+        self._every_s = int(settings.get("metadata.max.age.ms", METADATA_MAX_AGE_MS)) / 1000
+        self._names: list[str] = []
+        self._subscribe(fetch_metadata(consumer, settings["error_cb"]))
+        self._due_s = time.monotonic() + self._every_s
+        if not self._names:
+            print(
+                f"gregor console-consumer: waiting for a topic whose whole name matches '{pattern.pattern}'.",
+                file=sys.stderr,
+            )
+
+    def refresh(self) -> None:
+        """Find new and deleted topics if it is time to."""
+        if time.monotonic() < self._due_s:
+            return
+        with suppress(KafkaException):  # no broker answers: the next time one may
+            self._subscribe(self._consumer.list_topics(timeout=REFRESH_TIMEOUT_S))
+        self._due_s = time.monotonic() + self._every_s
+
+    def _subscribe(self, metadata: ClusterMetadata) -> None:
+        names = whole_matches(metadata.topics, self._pattern, self._exclude_internal)
+        if names == self._names:
+            return
+        self._names = names
+        if names:
+            self._consumer.subscribe(names)
+        else:
+            self._consumer.unsubscribe()
 
 
 class Printer:
     """Prints and counts the records that the consumer receives."""
 
-    def __init__(self, consumer: Consumer, formatter: RecordFormat, skip_on_error: bool) -> None:
+    def __init__(self, consumer: Consumer, formatter: RecordFormat, refusal: Refusal, skip_on_error: bool) -> None:
         self._consumer = consumer
         self._formatter = formatter
+        self._refusal = refusal
         self._skip_on_error = skip_on_error
         self._out = sys.stdout.buffer
         self._reported: set[int] = set()
         self.count = 0
 
-    def run(self, max_messages: int | None, timeout_ms: int | None, end: OrderlyEnd) -> None:
+    def run(
+        self,
+        max_messages: int | None,
+        timeout_ms: int | None,
+        end: OrderlyEnd,
+        subscription: PatternSubscription | None = None,
+    ) -> None:
         """Print until there were max_messages, or none for timeout_ms; without these limits, until a signal."""
         last_s = time.monotonic()
         while max_messages is None or self.count < max_messages:
+            if subscription is not None:
+                subscription.refresh()
             wanted = BATCH_RECORDS if max_messages is None else min(BATCH_RECORDS, max_messages - self.count)
             batch = self._receive(wanted)
             if batch:
@@ -198,6 +266,7 @@ class Printer:
     def _receive(self, wanted: int) -> list[Message[Any, Any]]:
         """Wait for a record; return it with those that are available already."""
         first = self._consumer.poll(POLL_S)
+        self._refusal.check()
         if first is None:
             return []
         rest = self._consumer.consume(wanted - 1, timeout=0) if wanted > 1 else []
@@ -207,11 +276,18 @@ class Printer:
         error = message.error()
         if error is None:
             return True
-        if error.code() not in TRANSIENT:
+        if error.code() == KafkaError._MAX_POLL_EXCEEDED:  # the next poll joins the group again
+            note = (
+                "the output was blocked for longer than max.poll.interval.ms, so this consumer left its group; it joins"
+                " again, and reads on from the committed offsets, or as at its start where there are none."
+            )
+        elif error.code() in TRANSIENT:
+            note = f"waiting for the topic: {explain(error)}"
+        else:
             raise KafkaException(error)
         if error.code() not in self._reported:
             self._reported.add(error.code())
-            print(f"gregor console-consumer: waiting for the topic: {explain(error)}", file=sys.stderr)
+            print(f"gregor console-consumer: {note}", file=sys.stderr)
         return False
 
     def _print(self, batch: list[Message[Any, Any]]) -> None:

@@ -9,7 +9,14 @@ from typing import Any, BinaryIO
 import click
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from gregor.broker.cli.client import START_TIMEOUT_S, check_reachable, client_settings, load_file, make_client
+from gregor.broker.cli.client import (
+    START_TIMEOUT_S,
+    Refusal,
+    check_reachable,
+    client_settings,
+    load_file,
+    make_client,
+)
 from gregor.broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, check_class, command_config_option, run
 from gregor.broker.cli.errors import explain, kafka_error
 from gregor.broker.cli.line_reader import LineReader, LineRecord
@@ -17,6 +24,7 @@ from gregor.broker.cli.line_reader import LineReader, LineRecord
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DELIVERY_TIMEOUT_MS = 120_000
 MAX_REQUEST_BYTES = 1_048_576
+FLUSH_S = 0.5
 
 EPILOG = """\b
 Examples:
@@ -95,7 +103,7 @@ def console_producer(**given: Any) -> int:
     check_reachable(given["bootstrap"], START_TIMEOUT_S if patience_ms is None else patience_ms / 1000)
     producer = make_client(Producer, settings)
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    sender = Sender(producer, given["topic"], sync=given["sync"])
+    sender = Sender(producer, given["topic"], settings["error_cb"], sync=given["sync"])
     with OrderlyEnd():
         try:
             for number, line in enumerate(read_lines(sys.stdin.buffer, interactive), start=1):
@@ -133,11 +141,14 @@ def read_lines(stream: BinaryIO, interactive: bool) -> Iterable[bytes]:
 
 
 class Sender:
-    """Sends records, counts those that were not delivered, and reports the first of each cause."""
+    """Sends records, counts those that were not delivered, and reports the first of each cause.
 
-    def __init__(self, producer: Producer, topic: str, sync: bool) -> None:
+    `send` and `finish` raise KafkaException when a broker refuses the client."""
+
+    def __init__(self, producer: Producer, topic: str, refusal: Refusal, *, sync: bool) -> None:
         self._producer = producer
         self._topic = topic
+        self._refusal = refusal
         self._sync = sync
         self._reported: set[str] = set()
         self._sync_error: KafkaError | None = None
@@ -164,19 +175,28 @@ class Sender:
                 break
             except BufferError:  # the queue is full until records are delivered
                 self._producer.poll(0.1)
+                self._refusal.check()
         self._producer.poll(0)
+        self._refusal.check()
         if self._sync:
-            self._producer.flush()
+            self._flush()
+            self._refusal.check()
             if self._sync_error is not None:
                 raise KafkaException(self._sync_error)
 
     def finish(self) -> None:
         """Wait until each record is delivered or has failed."""
-        self._producer.flush()
+        self._flush()
         if self.failed and not self._sync:
             print(
                 f"gregor console-producer: {self.failed} records were not delivered to {self._topic}.", file=sys.stderr
             )
+        self._refusal.check()
+
+    def _flush(self) -> None:
+        while self._producer.flush(FLUSH_S):
+            if self._refusal.error is not None:
+                self._producer.purge()
 
     def _delivered(self, error: KafkaError | None, message: Message[Any, Any]) -> None:
         if error is not None:
@@ -185,7 +205,7 @@ class Sender:
     def _note_failure(self, error: KafkaError) -> None:
         self.failed += 1
         self._sync_error = error
-        if not self._sync and error.name() not in self._reported:
+        if not self._sync and self._refusal.error is None and error.name() not in self._reported:
             self._reported.add(error.name())
             print(
                 f"gregor console-producer: a record for {self._topic} was not delivered: {explain(error)}",

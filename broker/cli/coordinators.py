@@ -7,6 +7,9 @@ from collections.abc import Callable, Collection
 from enum import IntEnum
 from typing import TypeVar
 
+from confluent_kafka import KafkaException
+
+from gregor.broker.cli.errors import kafka_error
 from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
@@ -44,13 +47,23 @@ def coordinator_of(client: WireClient, key: str, key_type: KeyType = KeyType.GRO
     return int(found.node_id)
 
 
-def when_ready(attempt: Callable[[], T], not_ready: Collection[ErrorCode] = MOVING) -> T:
-    """Return the result of an attempt, which is repeated while it raises a BrokerRefusal of these codes."""
-    deadline = time.monotonic() + READY_TIMEOUT_S
+def when_ready(
+    attempt: Callable[[], T], not_ready: Collection[ErrorCode] = MOVING, timeout_s: float = READY_TIMEOUT_S
+) -> T:
+    """Return the result of an attempt, which is repeated while it raises a BrokerRefusal or KafkaException of these
+    codes, until the time has passed."""
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
             return attempt()
-        except BrokerRefusal as refusal:
-            if refusal.code not in not_ready or time.monotonic() >= deadline:
+        except (BrokerRefusal, KafkaException) as problem:
+            if _code_of(problem) not in not_ready or time.monotonic() >= deadline:
                 raise
         time.sleep(PAUSE_S)
+
+
+def _code_of(problem: BrokerRefusal | KafkaException) -> int | None:
+    if isinstance(problem, BrokerRefusal):
+        return problem.code
+    error = kafka_error(problem)
+    return None if error is None else error.code()

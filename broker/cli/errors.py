@@ -31,6 +31,8 @@ _REMEDIES = {
     KafkaError._TIMED_OUT: _CHECK_ADDRESS,
     KafkaError._TIMED_OUT_QUEUE: _CHECK_ADDRESS,
     KafkaError._TRANSPORT: _CHECK_ADDRESS,
+    KafkaError._AUTHENTICATION: "Correct security.protocol and the sasl.* settings of the client.",
+    KafkaError._SSL: "Correct security.protocol and the ssl.* settings of the client.",
     KafkaError._UNSUPPORTED_FEATURE: "The broker does not offer this API.",
     KafkaError.NOT_ENOUGH_REPLICAS: "Start the brokers that are down, or lower min.insync.replicas of the topic.",
 }

@@ -50,7 +50,7 @@ OF_COMMANDS = {
         "--enable-systest-events": "it is for Apache Kafka's own system tests.",
         "--new-consumer": "it is the only one now; leave it out.",
         **dict.fromkeys(("--csv-reporter-enabled", "--metrics-dir"), _OLD_CLIENT),
-        "--blacklist": "use --include with a regular expression that excludes them.",
+        "--blacklist": "use --include with an expression that does not match them, such as '(?!orders$).*'.",
         "--delete-consumer-offsets": "use `gregor groups --delete --group ID`.",
     },
 }

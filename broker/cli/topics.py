@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -57,17 +57,27 @@ def parse_assignment(text: str) -> list[list[int]]:
     return assignment
 
 
-def matching_topics(names: Sequence[str], pattern: str | None, exclude_internal: bool) -> list[str]:
+def matching_topics(names: Iterable[str], pattern: str | None, exclude_internal: bool) -> list[str]:
     """Return the topics, sorted, whose whole name matches a regular expression; a comma separates alternatives."""
-    try:
-        wanted = re.compile(pattern.replace(",", "|").strip("\"'")) if pattern else None
-    except (re.error, ValueError, OverflowError, RecursionError) as error:
-        raise CommandError(f"'{pattern}' is not a regular expression: {error}.") from None
+    wanted = name_pattern(pattern, pattern.replace(",", "|").strip("\"'")) if pattern else None
+    return whole_matches(names, wanted, exclude_internal)
+
+
+def whole_matches(names: Iterable[str], pattern: re.Pattern[str] | None, exclude_internal: bool) -> list[str]:
+    """Return the topics, sorted, whose whole name matches; all of them without a pattern."""
     return sorted(
         name
         for name in names
-        if (wanted is None or wanted.fullmatch(name)) and not (exclude_internal and name in INTERNAL_TOPICS)
+        if (pattern is None or pattern.fullmatch(name)) and not (exclude_internal and name in INTERNAL_TOPICS)
     )
+
+
+def name_pattern(given: str, expression: str) -> re.Pattern[str]:
+    """Return a regular expression; raise CommandError, with the text that was given for it, unless it is one."""
+    try:
+        return re.compile(expression)
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
+        raise CommandError(f"'{given}' is not a regular expression: {error}.") from None
 
 
 @click.command("topics", epilog=EPILOG)
@@ -113,7 +123,7 @@ def topics(**given: Any) -> None:
         create(admin, given, assignment)
         return
     cluster = admin.list_topics(timeout=METADATA_TIMEOUT_S)
-    found = matching_topics(list(cluster.topics), given["topic"], given["exclude_internal"])
+    found = matching_topics(cluster.topics, given["topic"], given["exclude_internal"])
     if given["topic"] and not found and not given["if_exists"] and action != "--list":
         raise CommandError(f"topic '{given['topic']}' does not exist. `gregor topics --list` shows those that do.")
     if action == "--list":

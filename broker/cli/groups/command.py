@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from gregor.broker.cli.client import collect_results, connect_admin
 from gregor.broker.cli.command import bootstrap_option, command_config_option, only_one, run
+from gregor.broker.cli.coordinators import MOVING, PAUSE_S
 from gregor.broker.cli.errors import CommandError, explain
 from gregor.broker.cli.groups import history as group_history
 from gregor.broker.cli.groups import offsets as group_offsets
@@ -113,7 +115,7 @@ def groups(**given: Any) -> int:
         )
     if action == "--delete-offsets":
         (group,) = given["groups"]
-        return group_offsets.delete_offsets(given["bootstrap"], given["config_file"], group, given["topics"])
+        return group_offsets.delete_offsets(given["bootstrap"], given["config_file"], group, given["topics"], timeout_s)
     admin = connect_admin(given["bootstrap"], given["config_file"])
     if action == "--list":
         list_groups(admin, given["state"], given["kind"], given["bootstrap"], given["config_file"], timeout_s)
@@ -185,7 +187,15 @@ def validate_regex(text: str) -> int:
 
 def delete_groups(admin: AdminClient, names: Sequence[str], timeout_s: float) -> int:
     """Delete the groups; return exit code 1 if one could not be deleted."""
+    deadline = time.monotonic() + timeout_s
     done, failed = collect_results(admin.delete_consumer_groups(list(names), request_timeout=timeout_s))
+    while moving := [name for name, error in failed.items() if error.code() in MOVING]:
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(PAUSE_S)
+        deleted, refused = collect_results(admin.delete_consumer_groups(moving, request_timeout=timeout_s))
+        done |= deleted
+        failed = {name: refused.get(name, error) for name, error in failed.items() if name not in deleted}
     for name, error in failed.items():
         print(f"gregor groups: group '{name}' was not deleted: {explain(error)}", file=sys.stderr)
     if done:

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 import click
-from confluent_kafka import ConsumerGroupType
+from confluent_kafka import ConsumerGroupType, KafkaException
 from confluent_kafka.admin import AdminClient, ConsumerGroupListing
 
-from gregor.broker.cli.coordinators import MOVING, when_ready
+from gregor.broker.cli.coordinators import READY_TIMEOUT_S, when_ready
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.groups.views import CLASSIC, CONSUMER, STATES, state_name
 from gregor.broker.cli.tables import Column, print_table
@@ -65,7 +65,7 @@ def list_groups(
         found = all_groups(admin, timeout_s)
         print("\n".join(found), end="\n" if found else "")
         return
-    listed = _listed_by_wire(states, kinds, bootstrap, config_file)
+    listed = _listed_by_wire(states, kinds, bootstrap, config_file, timeout_s)
     if listed is None:
         listed = _filtered(_listed_by_admin(admin, timeout_s), states, kinds)
     columns = [Column("GROUP", max([15, *(len(group.group_id) for group in listed)]) + 10)]
@@ -81,7 +81,7 @@ def list_groups(
 
 
 def _listed_by_wire(
-    states: list[str], kinds: list[str], bootstrap: str, config_file: str | None
+    states: list[str], kinds: list[str], bootstrap: str, config_file: str | None, timeout_s: float
 ) -> list[ListedGroup] | None:
     """Return the groups of all brokers; None where one is too old for types, or has no PLAINTEXT listener.
 
@@ -93,10 +93,14 @@ def _listed_by_wire(
     with client:
         if any(client.version(ListGroupsRequest, broker_id) < TYPES_FROM for broker_id in client.brokers):
             return None
-        return [group for broker_id in client.brokers for group in list_broker(client, broker_id, states, kinds)]
+        return [
+            group for broker_id in client.brokers for group in list_broker(client, broker_id, states, kinds, timeout_s)
+        ]
 
 
-def list_broker(client: WireClient, broker_id: int, states: list[str], kinds: list[str]) -> list[ListedGroup]:
+def list_broker(
+    client: WireClient, broker_id: int, states: list[str], kinds: list[str], timeout_s: float = READY_TIMEOUT_S
+) -> list[ListedGroup]:
     """Return the groups that a broker coordinates; raise BrokerRefusal if it refuses the request."""
 
     def attempt() -> ListGroupsResponse:
@@ -107,16 +111,19 @@ def list_broker(client: WireClient, broker_id: int, states: list[str], kinds: li
 
     return [
         ListedGroup(group.group_id, group.group_type.capitalize(), group.group_state)
-        for group in when_ready(attempt, MOVING).groups
+        for group in when_ready(attempt, timeout_s=timeout_s).groups
         if group.protocol_type in PROTOCOL_TYPES
     ]
 
 
 def _listed_by_admin(admin: AdminClient, timeout_s: float) -> list[ConsumerGroupListing]:
-    result = admin.list_consumer_groups(request_timeout=timeout_s).result()
-    if result.errors:
-        raise result.errors[0]
-    return list(result.valid or [])
+    def attempt() -> list[ConsumerGroupListing]:
+        result = admin.list_consumer_groups(request_timeout=timeout_s).result()
+        if result.errors:
+            raise KafkaException(result.errors[0])
+        return list(result.valid or [])
+
+    return when_ready(attempt, timeout_s=timeout_s)
 
 
 def _filtered(groups: list[ConsumerGroupListing], states: list[str], kinds: list[str]) -> list[ListedGroup]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gregor.broker.cli.coordinators import coordinator_of
+from gregor.broker.cli.coordinators import coordinator_of, when_ready
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.groups.reset import parse_scope
 from gregor.broker.cli.tables import Column, print_table
@@ -17,11 +17,11 @@ WHOLE_TOPIC = -1
 """The partition of results for a topic that does not exist."""
 
 
-def delete_offsets(bootstrap: str, config_file: str | None, group: str, topics: Iterable[str]) -> int:
+def delete_offsets(bootstrap: str, config_file: str | None, group: str, topics: Iterable[str], timeout_s: float) -> int:
     """Delete the offsets and print a row per partition; raise CommandError if one could not be deleted."""
     scope = parse_scope(topics)
     with WireClient(bootstrap, config_file) as client:
-        results = delete(client, group, scope)
+        results = when_ready(lambda: delete(client, group, scope), timeout_s=timeout_s)
     refused = {key: refusal for key, refusal in results.items() if refusal is not None}
     if not refused:
         print(f"Request succeeded for deleting offsets from group {group}.")

@@ -12,6 +12,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from gregor.broker.cli.client import collect_results, require_results
+from gregor.broker.cli.coordinators import when_ready
 from gregor.broker.cli.groups.seconds_behind import NOTHING_UNREAD, FirstUnread
 from gregor.broker.cli.groups.status import read_statuses, status_table
 from gregor.broker.cli.groups.views import DEAD, EMPTY, STABLE, GroupView, describe_groups
@@ -98,7 +99,10 @@ def ages_s(timestamps_ms: Mapping[TopicPartitionKey, int], now_ms: float) -> dic
 def committed_offsets(admin: AdminClient, group: str, timeout_s: float) -> dict[TopicPartitionKey, TopicPartition]:
     """Fetch the committed offsets of a group, with leader epochs."""
     request = [ConsumerGroupTopicPartitions(group)]
-    answer = require_results(admin.list_consumer_group_offsets(request, request_timeout=timeout_s))[group]
+    answer = when_ready(
+        lambda: require_results(admin.list_consumer_group_offsets(request, request_timeout=timeout_s))[group],
+        timeout_s=timeout_s,
+    )
     return {(part.topic, part.partition): part for part in answer.topic_partitions or [] if part.offset >= 0}
 
 

@@ -21,6 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from gregor.broker.cli.client import require_results
+from gregor.broker.cli.coordinators import when_ready
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.groups.report import committed_offsets, log_offsets
 from gregor.broker.cli.groups.views import DEAD, EMPTY, describe_groups
@@ -247,7 +248,11 @@ def commit(admin: AdminClient, group: str, plan: Mapping[TopicPartitionKey, int]
     """Commit the offsets; raise KafkaException for the first partition that the broker refuses."""
     parts = [TopicPartition(topic, partition, offset) for (topic, partition), offset in plan.items()]
     request = [ConsumerGroupTopicPartitions(group, parts)]
-    answer = require_results(admin.alter_consumer_group_offsets(request, request_timeout=timeout_s))[group]
-    for part in answer.topic_partitions or []:
-        if part.error is not None:
-            raise KafkaException(part.error)
+
+    def attempt() -> None:
+        answer = require_results(admin.alter_consumer_group_offsets(request, request_timeout=timeout_s))[group]
+        for part in answer.topic_partitions or []:
+            if part.error is not None:
+                raise KafkaException(part.error)
+
+    when_ready(attempt, timeout_s=timeout_s)

@@ -71,11 +71,14 @@ def describe_groups(
     admin: AdminClient, names: Sequence[str], bootstrap: str, config_file: str | None, timeout_s: float
 ) -> list[GroupView]:
     """Describe groups, sorted by name; one that does not exist has the state Dead."""
-    described = require_results(admin.describe_consumer_groups(list(names), request_timeout=timeout_s))
+    described = when_ready(
+        lambda: require_results(admin.describe_consumer_groups(list(names), request_timeout=timeout_s)),
+        timeout_s=timeout_s,
+    )
     views = {name: view_of(group) for name, group in described.items()}
     newer = [name for name, view in views.items() if view.kind == CONSUMER]
     if newer:
-        for name, found in _describe_by_wire(newer, bootstrap, config_file).items():
+        for name, found in _describe_by_wire(newer, bootstrap, config_file, timeout_s).items():
             views[name] = with_epochs(views[name], found)
     return [views[name] for name in sorted(views)]
 
@@ -133,14 +136,16 @@ def _partitions(assignment: ConsumerGroupDescribeResponse.Assignment) -> list[To
     return sorted((topic.topic_name, index) for topic in assignment.topic_partitions for index in topic.partitions)
 
 
-def _describe_by_wire(names: Iterable[str], bootstrap: str, config_file: str | None) -> dict[str, _Group]:
+def _describe_by_wire(
+    names: Iterable[str], bootstrap: str, config_file: str | None, timeout_s: float
+) -> dict[str, _Group]:
     """Return the groups as their coordinators describe them; none where the brokers have no PLAINTEXT listener."""
     try:
         client = WireClient(bootstrap, config_file)
     except CommandError:
         return {}
     with client:
-        return {name: when_ready(partial(_described, client, name)) for name in names}
+        return {name: when_ready(partial(_described, client, name), timeout_s=timeout_s) for name in names}
 
 
 def _described(client: WireClient, name: str) -> _Group:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import pathlib
 import socket
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from gregor.broker.cli.client import (
+    METADATA_TIMEOUT_S,
+    METADATA_TIMEOUTS_S,
+    Refusal,
     check_reachable,
     client_settings,
     collect_results,
+    fetch_metadata,
     make_client,
     parse_bootstrap,
     require_results,
@@ -53,6 +58,7 @@ def test_properties_win_over_the_file_and_java_names_are_understood(tmp_path: pa
     file.write_text("# comment\nlinger.ms=1\nclient.id : mine\nkey.serializer=x.y.Z\nbuffer.memory=65536\n")
     settings = client_settings("a:1", str(file), {"linger.ms": " 7 ", "max.request.size": "9"})
     logger = settings.pop("logger")
+    assert isinstance(settings.pop("error_cb"), Refusal)
     assert settings == {
         "bootstrap.servers": "a:1",
         "client.id": "mine",
@@ -80,6 +86,53 @@ def test_memory_that_is_no_number_is_named() -> None:
 def test_settings_that_the_client_refuses() -> None:
     with pytest.raises(CommandError, match='"no such"'):
         make_client(AdminClient, client_settings("a:1", None, {"no such": "1"}))
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "is_kept"),
+    [
+        (KafkaError._AUTHENTICATION, "SASL authentication error: Authentication failed: wrong password", True),
+        (KafkaError._SSL, "SSL handshake failed: certificate verify failed", True),
+        (KafkaError._TRANSPORT, "Connection refused", False),
+        (KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down", False),
+        # These end by themselves: the broker is restarting, or the identity provider is.
+        (KafkaError._AUTHENTICATION, "SASL PLAIN mechanism handshake failed: Local: Broker transport failure", False),
+        (KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token: timed out", False),
+    ],
+)
+def test_a_refusal_is_kept(code: int, text: str, is_kept: bool) -> None:
+    refusal = Refusal()
+    refusal(KafkaError(code, text))
+    refusal(KafkaError(KafkaError._AUTHENTICATION, "second"))
+    with pytest.raises(KafkaException, match=text if is_kept else "second"):
+        refusal.check()
+
+
+def test_metadata_of_a_slow_broker_are_waited_for_unless_it_refuses_the_client() -> None:
+    refusal = Refusal()
+
+    class Slow:
+        """A client whose third attempt succeeds."""
+
+        attempts = 0
+
+        def list_topics(self, timeout: float) -> str:
+            self.attempts += 1
+            if self.attempts < 3:
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT, "Failed to get metadata"))
+            return f"metadata within {timeout}"
+
+        def poll(self, _timeout_s: float) -> None:
+            """Its callback is called by the test."""
+
+    client: Any = Slow()
+    assert str(fetch_metadata(client, refusal)) == "metadata within 2.0"
+    assert sum(METADATA_TIMEOUTS_S) == METADATA_TIMEOUT_S
+    refused: Any = Slow()
+    refusal(KafkaError(KafkaError._SSL, "certificate verify failed"))
+    with pytest.raises(KafkaException, match="certificate verify failed"):
+        fetch_metadata(refused, refusal)
+    assert refused.attempts == 1
 
 
 def test_a_listening_broker_is_reachable_even_after_a_dead_one() -> None:

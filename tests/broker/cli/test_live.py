@@ -85,6 +85,20 @@ def test_one_partition_from_an_offset(tool: Tool, topic: str) -> None:
     assert [line.split("\t")[0] for line in out.splitlines()] == ["Offset:2", "Offset:3"]
 
 
+def test_topics_of_a_pattern_are_read_also_those_that_are_created_meanwhile(tool: Tool) -> None:
+    name = f"cli-pattern-{time.time_ns()}"
+    for suffix in ("d", "1"):
+        tool.run("console-producer", "--topic", f"{name}-{suffix}", stdin=f"{suffix}\n")
+    refresh = ("--consumer-property", "metadata.max.age.ms=100")
+    read = ["console-consumer", "--include", rf"{name}-\d+", "--from-beginning", "--group", name, *refresh]
+    process = tool.start(*read, "--max-messages", "2")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "1\n"
+    tool.run("console-producer", "--topic", f"{name}-2", stdin="2\n")
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "2\n")
+
+
 def test_no_record_in_time_ends_the_consumer(tool: Tool, topic: str) -> None:
     process = tool.start("console-consumer", "--topic", topic, "--partition", "1", "--timeout-ms", "300")
     out, err = process.communicate(timeout=60)

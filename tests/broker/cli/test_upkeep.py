@@ -137,6 +137,16 @@ def test_clients(answering: Callable[[Answers], list[Any]], tmp_path: Path, caps
     ]
 
 
+def test_clients_needs_no_flag(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert gregor.main(["clients"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith("gregor clients: no broker answers in the data folder ./gregor-data: ")
+    assert captured.out == ""
+
+
 @pytest.mark.parametrize(
     ("answers", "message"),
     [

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupState, ConsumerGroupType, Node, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupType,
+    KafkaError,
+    KafkaException,
+    Node,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     ConsumerGroupDescription,
     ConsumerGroupListing,
@@ -15,9 +24,10 @@ from confluent_kafka.admin import (
     MemberDescription,
 )
 
+from gregor.broker.cli import coordinators
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.groups import command as groups
-from gregor.broker.cli.groups import listing, views
+from gregor.broker.cli.groups import listing, offsets, views
 from gregor.broker.cli.groups.listing import ANY, ListedGroup, list_broker, parse_states, parse_types
 from gregor.broker.cli.groups.report import (
     Positions,
@@ -29,8 +39,17 @@ from gregor.broker.cli.groups.report import (
 )
 from gregor.broker.cli.groups.seconds_behind import NOTHING_UNREAD
 from gregor.broker.cli.groups.views import GroupView, view_of, with_epochs
-from gregor.protocol.messages import ConsumerGroupDescribeResponse, ListGroupsRequest, ListGroupsResponse
-from tests.broker.cli.fake_client import FakeClient
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
+    ConsumerGroupDescribeResponse,
+    FindCoordinatorRequest,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    MetadataRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+from tests.broker.cli.fake_client import FakeClient, coordinator, metadata
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 
@@ -210,6 +229,124 @@ class Admin:
                 valid=[make(one.group_id, False, one.state, one.type) for one in self.described], errors=[]
             )
         )
+
+
+def test_a_broker_that_does_not_answer_is_an_error_with_a_cause(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Failing(Admin):
+        def list_consumer_groups(self, **_options: Any) -> Any:
+            errors: list[Any] = [KafkaError(KafkaError._TIMED_OUT, "no answer")]
+            return done(ListConsumerGroupsResult(valid=[], errors=errors))
+
+    monkeypatch.setattr(groups, "connect_admin", lambda *_: Failing())
+    for arguments in (["--list"], ["--describe", "--all-groups"]):
+        assert groups.main(arguments) == 1
+        assert "gregor groups: no answer (_TIMED_OUT). Check that" in capsys.readouterr().err
+
+
+class Loading:
+    """An admin client of a cluster whose coordinators load: each request has this error, and succeeds when it is
+    repeated. It has the groups "g" and "h"."""
+
+    def __init__(self, code: int) -> None:
+        self.error = KafkaError(code, "the coordinator loads")
+        self.sent: list[str] = []
+
+    def _is_first(self, name: str) -> bool:
+        self.sent.append(name)
+        return self.sent.count(name) == 1
+
+    def _answers(self, name: str, results: dict[str, Any]) -> dict[str, Any]:
+        failed: Future[Any] = Future()
+        failed.set_exception(KafkaException(self.error))
+        return {key: failed if key == "g" and self._is_first(name) else done(one) for key, one in results.items()}
+
+    def list_consumer_groups(self, **_options: Any) -> Any:
+        groups: list[Any] = [SimpleNamespace(group_id=name) for name in ("g", "h")]
+        errors: list[Any] = [self.error] if self._is_first("list") else []
+        return done(ListConsumerGroupsResult(valid=groups, errors=errors))
+
+    def describe_consumer_groups(self, names: list[str], **_options: Any) -> dict[str, Any]:
+        state = ConsumerGroupState.EMPTY
+        found = {name: ConsumerGroupDescription(name, True, [], "range", state, Node(1, "host", 1)) for name in names}
+        return self._answers("describe", found)
+
+    def list_consumer_group_offsets(self, _requests: object, **_options: Any) -> dict[str, Any]:
+        return self._answers("offsets", {"g": SimpleNamespace(topic_partitions=[TopicPartition("t", 0, 3)])})
+
+    def alter_consumer_group_offsets(self, _requests: object, **_options: Any) -> dict[str, Any]:
+        part = SimpleNamespace(error=self.error if self._is_first("alter") else None)
+        return {"g": done(SimpleNamespace(topic_partitions=[part]))}
+
+    def list_offsets(self, wanted: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {part: done(SimpleNamespace(offset=5)) for part in wanted}
+
+    def delete_consumer_groups(self, names: list[str], **_options: Any) -> dict[str, Any]:
+        assert self.sent == [] or names == ["g"], "a group that is deleted is not deleted again"
+        return self._answers("delete", dict.fromkeys(names))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "requests"),
+    [
+        (["--list"], ["list"]),
+        (["--delete", "--group", "g", "--group", "h"], ["delete"]),
+        (["--describe", "--state", "--group", "g"], ["describe"]),
+        (["--reset-offsets", "--group", "g", "--topic", "t:0", "--to-latest", "--execute"],
+         ["describe", "offsets", "alter"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("code", sorted(coordinators.MOVING))
+def test_requests_are_repeated_while_a_coordinator_moves(
+    arguments: list[str],
+    requests: list[str],
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    admin = Loading(code)
+    monkeypatch.setattr(groups, "connect_admin", lambda *_: admin)
+    for module in (coordinators, groups):
+        monkeypatch.setattr(module, "PAUSE_S", 0)
+    assert groups.main(arguments) == 0
+    assert admin.sent == [name for name in requests for _ in range(2)]
+    captured = capsys.readouterr()
+    assert "loads" not in captured.err and "g" in captured.out
+
+
+@pytest.mark.parametrize("arguments", [["--list"], ["--delete", "--group", "g"], ["--describe", "--group", "g"]])
+def test_a_coordinator_that_moves_longer_than_the_timeout_is_an_error(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Always(Loading):
+        def _is_first(self, name: str) -> bool:
+            return True
+
+    monkeypatch.setattr(groups, "connect_admin", lambda *_: Always(KafkaError.COORDINATOR_LOAD_IN_PROGRESS))
+    assert groups.main([*arguments, "--timeout", "1"]) == 1
+    assert "the coordinator loads (COORDINATOR_LOAD_IN_PROGRESS)" in capsys.readouterr().err
+
+
+def test_offsets_are_deleted_once_the_coordinator_is_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(_request: object, _broker: object) -> OffsetDeleteResponse:
+        is_first = len(client.requests(OffsetDeleteRequest)) == 1
+        return OffsetDeleteResponse(error_code=ErrorCode.NOT_COORDINATOR if is_first else 0)
+
+    client = FakeClient(
+        {
+            MetadataRequest: lambda *_: metadata({"t": [1]}),
+            FindCoordinatorRequest: lambda *_: coordinator(2),
+            OffsetDeleteRequest: answer,
+        }
+    )
+    monkeypatch.setattr(offsets, "WireClient", lambda *_: client)
+    monkeypatch.setattr(coordinators, "PAUSE_S", 0)
+    assert groups.main(["--delete-offsets", "--group", "g", "--topic", "t"]) == 0
+    assert len(client.requests(OffsetDeleteRequest)) == len(client.requests(FindCoordinatorRequest)) == 2
+    assert "Request succeeded" in capsys.readouterr().out
 
 
 def done(result: object) -> Any:
