@@ -53,6 +53,7 @@ def test_a_load_counts_what_was_acknowledged(tmp_path: Path) -> None:
         assert sum(logs) == found.size_bytes
 
 
+@pytest.mark.by_day(1, group="commands of the benchmarks")
 @pytest.mark.very_slow
 @pytest.mark.jvm  # for ZooKeeper
 def test_the_command_works(capsys: pytest.CaptureFixture[str]) -> None:

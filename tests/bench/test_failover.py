@@ -48,7 +48,7 @@ def check(found: list[Killed]) -> None:
 
 @pytest.mark.very_slow
 @pytest.mark.jvm
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(1, group="commands of the benchmarks")
 def test_writes_continue_soon_after_a_kill(tmp_path: Path) -> None:
     with sides(tmp_path, [GREGOR] * 3, SESSION_MS) as side:
         side.start()
@@ -57,7 +57,7 @@ def test_writes_continue_soon_after_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.very_slow
 @pytest.mark.jvm
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(1, group="commands of the benchmarks")
 def test_writes_continue_soon_after_a_kill_under_apache_kafkas_controller(tmp_path: Path) -> None:
     with sides(tmp_path, [KAFKA, GREGOR, GREGOR], SESSION_MS) as side:
         side.start()

@@ -25,7 +25,7 @@ from tests.support.ports import free_port
 from tests.support.repeating import repeating
 from tests.support.zookeeper import ZooKeeperProcess
 
-pytestmark = [pytest.mark.jvm, pytest.mark.very_slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(3)]
 
 BROKERS, SURVIVOR, VICTIM = 3, 0, 2
 """The victim is not the first that the command connects to."""

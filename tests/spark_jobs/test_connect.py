@@ -14,7 +14,12 @@ from tests.spark_jobs.jobs.running import json_rows
 from tests.spark_jobs.topics import Topics
 from tests.support.processes import clean_environment
 
-pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
+pytestmark = [
+    pytest.mark.very_slow,
+    pytest.mark.jvm,
+    pytest.mark.compat,
+    pytest.mark.by_day(4, group="other sessions of Spark"),
+]
 
 CLIENT = """
 import sys

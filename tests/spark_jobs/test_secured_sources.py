@@ -95,6 +95,7 @@ def options_of(
     return {**given, "kafka.sasl.mechanism": mechanism, "kafka.sasl.jaas.config": entry}
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("mechanism", USERS)
 def test_rows_are_written_and_read_and_a_wrong_secret_is_refused(
     spark: SparkSession, secured: SecuredBroker, certificates: Certificates, tmp_path: Path, mechanism: str

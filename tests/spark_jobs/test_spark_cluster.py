@@ -24,7 +24,12 @@ from tests.spark_jobs.test_wordcount_job import make_lines, plain_count
 from tests.spark_jobs.topics import Topics
 from tests.support.processes import ROOT, clean_environment, free_port
 
-pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(1)]
+pytestmark = [
+    pytest.mark.very_slow,
+    pytest.mark.jvm,
+    pytest.mark.compat,
+    pytest.mark.by_day(4, group="other sessions of Spark"),
+]
 
 PATIENCE_S = 300
 """For each wait; on a quiet machine the whole test needs less than a minute."""

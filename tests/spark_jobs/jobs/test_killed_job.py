@@ -44,7 +44,12 @@ from tests.spark_jobs.jobs.running import (
 from tests.spark_jobs.jobs.running import start_of_window as floor
 from tests.spark_jobs.topics import Topics
 
-pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(2)]
+pytestmark = [
+    pytest.mark.very_slow,
+    pytest.mark.jvm,
+    pytest.mark.compat,
+    pytest.mark.by_day(3, group="kills under Spark"),
+]
 
 START = 1_700_000_000_000 // MINUTE * MINUTE
 SPAN_MS = 5 * MINUTE

@@ -28,7 +28,12 @@ from tests.spark_jobs.jobs.running import SECOND, Event, committed, forget_last_
 from tests.spark_jobs.tables.sessions import delta_session
 from tests.spark_jobs.topics import CLIENT_S, Topics
 
-pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(1)]
+pytestmark = [
+    pytest.mark.very_slow,
+    pytest.mark.jvm,
+    pytest.mark.compat,
+    pytest.mark.by_day(3, group="kills under Spark"),
+]
 
 START = 1_700_000_000_000
 Rows = list[tuple[str, str]]

@@ -25,7 +25,12 @@ from tests.spark_jobs.sink.committed import committed_records
 from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
 from tests.support.processes import ROOT, BrokerProcess, clean_environment, free_port
 
-pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
+pytestmark = [
+    pytest.mark.very_slow,
+    pytest.mark.jvm,
+    pytest.mark.compat,
+    pytest.mark.by_day(3, group="kills under Spark"),
+]
 
 PROGRAM = Path(__file__).with_name("sink_program.py")
 ROWS_PER_FILE = 40

@@ -21,7 +21,12 @@ from tests.spark_jobs.sink.test_sink_kills import command_of
 from tests.spark_jobs.topics import Topics
 from tests.support.processes import ROOT, clean_environment
 
-pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(1)]
+pytestmark = [
+    pytest.mark.very_slow,
+    pytest.mark.jvm,
+    pytest.mark.compat,
+    pytest.mark.by_day(4, group="other sessions of Spark"),
+]
 
 PROGRAM = Path(__file__).with_name("connect_program.py")
 FUNCTION = b"pyspark.sql.connect.streaming.worker.foreach_batch_worker"
