@@ -25,6 +25,7 @@ from gregor.broker.log import logger
 from gregor.broker.service_manager import ServiceManager
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
+from gregor.config.ensemble import DEFAULT_PORT
 from gregor.config.listeners import address_text
 from gregor.config.local_cluster import (
     MEMBER_FOLDER,
@@ -79,7 +80,7 @@ def zookeeper_beside(folder: Path, output: Path | None = None) -> tuple[Callable
     zookeeper.connect.
     """
     lock = local_zookeeper.hold(folder / local_zookeeper.DATA)
-    (port,) = local_zookeeper.free_ports(local_zookeeper.DEFAULT_PORT, 1)
+    (port,) = local_zookeeper.free_ports(DEFAULT_PORT, 1)
     command = local_zookeeper.command_for(local_zookeeper.write_config(folder, port))
     file = output or folder / "zookeeper.log"
 

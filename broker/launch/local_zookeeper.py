@@ -13,7 +13,6 @@ from gregor.storage.fs.folder_lock import FolderInUse, FolderLock
 if TYPE_CHECKING:
     from gregor.broker.session_watcher.session_end import Wrap
 
-DEFAULT_PORT = 2181
 DATA = "data"
 _ANSWER_S = 2.0
 
