@@ -87,7 +87,7 @@ def zookeeper_beside(folder: Path, output: Path | None = None) -> tuple[Callable
     def make() -> Child:
         return Child("zookeeper", command, output=file, inherits=(lock.descriptor,))
 
-    return make, partial(local_zookeeper.is_ok, port), f"127.0.0.1:{port}"
+    return make, partial(local_zookeeper.serves, folder, port), f"127.0.0.1:{port}"
 
 
 def check_folders(log_dirs: Sequence[str]) -> None:
