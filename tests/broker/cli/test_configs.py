@@ -52,6 +52,7 @@ def given(**flags: object) -> dict[str, object]:
         (["--describe", "--user", "a", "--entity-name", "b"], "before each --entity-name"),
         (["--alter", "--entity-type", "users", "--add-config", "producer_byte_rate=1"], "for each --entity-type"),
         (["--alter", "--user", "a", "--add-config", "producer_byte_rate=fast"], "a quota is a number"),
+        (["--alter", "--user", "a", "--add-config", "producer_byte_rate=1_000"], "a quota is a number"),
         (["--describe", "--entity-type", "topics", "--entity-type", "brokers"], "only users and clients"),
         (["--describe", "--entity-type", "topics", "--entity-default"], "is possible for brokers only"),
         (["--describe", "--entity-type", "brokers", "--entity-default", "--entity-name", "1"], "contradict"),
