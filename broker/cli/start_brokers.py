@@ -188,7 +188,7 @@ def stop_on_signals(supervisor: Supervisor) -> asyncio.Event:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, request_stop)
-    loop.add_signal_handler(signal.SIGHUP, HangUp(request_stop, partial(supervisor.signal_all, signal.SIGHUP)))
+    loop.add_signal_handler(signal.SIGHUP, HangUp(request_stop, supervisor.hang_up))
     return stop
 
 
