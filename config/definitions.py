@@ -16,6 +16,7 @@ LISTED = "listed"
 INTERNAL = "internal"
 RETIRED = "retired"
 
+SHORT_MAX = 2**15 - 1
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 DOUBLE_MAX = 1.7976931348623157e308

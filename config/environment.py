@@ -49,6 +49,8 @@ _FOR_PROTECTION = re.compile(
 _SECRET = re.compile("password|secret|jaas|credential|token|truststore.certificates|keystore.(key|certificate.chain)")
 # Variables that Kubernetes and old container links set in every process near a service kafka or kafka-<something>.
 _SERVICE_LINK = re.compile(r"KAFKA_((\w+_)?(SERVICE_(HOST|PORT\w*)|PORT_\d+_(TCP|UDP)\w*)|(\d+_)?NAME)$")
+# The settings that an empty value switches off: they check the names of hosts. Other keys have no use for one.
+_EMPTY_HAS_MEANING = ".endpoint.identification.algorithm"
 _ADDRESS_OF_A_LINK = ("tcp://", "udp://")
 _RUNS_OF_UNDERSCORES = {1: ".", 2: "_", 3: "-"}
 
@@ -92,8 +94,8 @@ def read_environment(
             )
         elif is_without_effect(name, text):
             without_effect.append(name)
-        elif not text.strip():
-            found.notes.append(f"{name} is empty and ignored")
+        elif not _is_set(name, text):
+            found.warnings.append(f"{name} is empty and ignored")
         else:
             _apply(name, text.strip(), found)
     for name, remedy in _COMMANDS.items():
@@ -123,8 +125,12 @@ def ignored_variables(environ: Mapping[str, str]) -> list[str]:
         name
         for name, text in environ.items()
         if name.startswith(PREFIX)
-        and (name == _TOPICS or (text.strip() and not is_without_effect(name, text) and _is_known(key_of(name))))
+        and (name == _TOPICS or (_is_set(name, text) and not is_without_effect(name, text) and _is_known(key_of(name))))
     )
+
+
+def _is_set(name: str, text: str) -> bool:
+    return bool(text.strip()) or key_of(name).endswith(_EMPTY_HAS_MEANING)
 
 
 def key_of(name: str) -> str:

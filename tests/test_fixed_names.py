@@ -45,7 +45,7 @@ TOPIC = "fixed"
 PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
 RECORDS = (records_consumer_group, records_group, records_rebalances, records_transaction)
 CLIENTS = (
-    *("gregor-admin", "gregor-cluster", "gregor-doctor", "gregor-spark", "__admin_client"),
+    *("gregor-admin", "gregor-cluster", "gregor-doctor", "gregor-lag-reader", "gregor-spark", "__admin_client"),
     *("controller-", "broker-"),
 )
 """Client ids of gregor, or their beginnings."""

@@ -44,6 +44,7 @@ _RENAMED = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
 }
 _WITHOUT_GSSAPI = "No provider for SASL mechanism GSSAPI"
 """The text of librdkafka."""
@@ -51,7 +52,9 @@ _JAVA_ONLY = frozenset(
     [
         *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),
         *("max.block.ms", "max.poll.records", "default.api.timeout.ms"),
-        *("interceptor.classes", "metric.reporters", "enable.metrics.push"),
+        *("metadata.max.idle.ms", "socket.connection.setup.timeout.max.ms"),
+        *("interceptor.classes", "metric.reporters", "enable.metrics.push", "auto.include.jmx.reporter"),
+        *("metrics.num.samples", "metrics.sample.window.ms", "metrics.recording.level"),
     ]
 )
 

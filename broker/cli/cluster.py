@@ -39,11 +39,12 @@ from gregor.broker.cli.start_brokers import (
 from gregor.broker.cli.tables import on_terminal, print_if_open
 from gregor.broker.cli.wire import WireClient
 from gregor.broker.cluster.store_factory import NoSuchStore, check_members
-from gregor.broker.launch.local_zookeeper import DEFAULT_PORT, free_ports
+from gregor.broker.launch.local_zookeeper import free_ports
 from gregor.broker.launch.supervisor import Child, StartFailed, State, Supervisor, broker_command, end_of_orphans
 from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
+from gregor.config.ensemble import DEFAULT_PORT
 from gregor.config.local_cluster import (
     OFFSETS_COPIES,
     TOPICS_COPIES,

@@ -127,15 +127,26 @@ def existing(client: WireClient, kind: EntityType) -> list[str]:
         return sorted(topic.name for topic in client.send(MetadataRequest(topics=None)).topics)
     if kind in (EntityType.BROKERS, EntityType.BROKER_LOGGERS):
         return [str(node_id) for node_id in sorted(client.brokers)]
-    answer = client.send(ListConfigResourcesRequest(resource_types=[kind.resource_type]))
-    check_code(answer.error_code)
-    names = {resource.resource_name for resource in answer.config_resources}
+    names = _with_settings(client, kind)
     if kind is EntityType.GROUPS:
         for node_id in sorted(client.brokers):
             listed = client.send(ListGroupsRequest(), node_id)
             check_code(listed.error_code)
             names |= {group.group_id for group in listed.groups}
     return sorted(names)
+
+
+def _with_settings(client: WireClient, kind: EntityType) -> set[str]:
+    """Return the client metrics or groups that have settings. Version 0, of Kafka until 4.0, lists client metrics only;
+    such a broker has no settings of groups."""
+    types = [kind.resource_type]
+    if client.version(ListConfigResourcesRequest) == 0:
+        if kind is not EntityType.CLIENT_METRICS:
+            return set()
+        types = []
+    answer = client.send(ListConfigResourcesRequest(resource_types=types))
+    check_code(answer.error_code)
+    return {resource.resource_name for resource in answer.config_resources}
 
 
 def settings(client: WireClient, entity: Entity) -> list[Setting]:

@@ -24,9 +24,11 @@ from gregor.broker.cli.client import (
 )
 from gregor.broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, check_class, command_config_option, run
 from gregor.broker.cli.errors import explain
+from gregor.broker.cli.numbers import PARTITION
 from gregor.broker.cli.record_format import RecordFormat
 from gregor.broker.cli.topics import name_pattern, whole_matches
 from gregor.broker.cli.zookeeper_option import zookeeper_option
+from gregor.config.definitions import LONG_MAX
 from gregor.protocol.topic_partition import TopicPartitionKey
 
 DEFAULT_FORMATTER, NO_FORMATTER = "DefaultMessageFormatter", "NoOpMessageFormatter"
@@ -60,7 +62,7 @@ null.literal (null), key.deserializer, value.deserializer, headers.deserializer
 @click.option(
     "--include", "--whitelist", metavar="REGEX", help="Read all topics whose whole name matches, instead of --topic."
 )
-@click.option("--partition", type=click.IntRange(min=0), help="Read only this partition, outside any group.")
+@click.option("--partition", type=PARTITION, help="Read only this partition, outside any group.")
 @click.option("--offset", help="With --partition: first offset, a number, 'earliest' or 'latest' (the default).")
 @click.option(
     "--from-beginning", is_flag=True, help="Start with the oldest record unless the group has a committed offset."
@@ -136,8 +138,8 @@ def parse_offset(text: str | None, from_beginning: bool) -> int:
     named = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
     if text.lower() in named:
         return named[text.lower()]
-    if not text.isdecimal() or len(text) > 19:
-        raise click.UsageError(f"--offset {text}: give 'earliest', 'latest' or a number from 0 on.")
+    if not text.isdecimal() or len(text) > 19 or int(text) > LONG_MAX:
+        raise click.UsageError(f"--offset {text}: give 'earliest', 'latest' or a number from 0 to {LONG_MAX}.")
     return int(text)
 
 

@@ -10,6 +10,7 @@ import click
 from gregor.broker.cli.client import REQUEST_TIMEOUT_S
 from gregor.broker.cli.command import bootstrap_option, command_config_option, run
 from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.numbers import PARTITION
 from gregor.broker.cli.partition_files import load_partitions
 from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code
 from gregor.broker.cli.zookeeper_option import zookeeper_option
@@ -38,7 +39,7 @@ The file contains {"partitions": [{"topic": "orders", "partition": 0}]}. An uncl
     help="preferred: the first replica; unclean: any live replica, where there is no leader.",
 )  # fmt: skip
 @click.option("--topic", metavar="NAME", help="With --partition: the topic of one partition.")
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="With --topic: one partition.")
+@click.option("--partition", type=PARTITION, metavar="N", help="With --topic: one partition.")
 @click.option("--path-to-json-file", "path", metavar="FILE", help="JSON file with partitions.")
 @click.option("--all-topic-partitions", "everything", is_flag=True, help="All partitions.")
 def leader_election(**given: Any) -> None:

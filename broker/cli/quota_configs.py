@@ -90,10 +90,14 @@ def alter(client: WireClient, parts: list[Part], request: AlterClientQuotasReque
 
 
 def _number(key: str, text: str | None) -> float:
+    if text is None:
+        return 0.0
     try:
-        return 0.0 if text is None else float(text)
+        if "_" in text or not text.isascii():  # numbers of Python, not of Java
+            raise ValueError
+        return float(text)
     except ValueError:
-        raise CommandError(f"{key}={text}: a quota is a number.") from None
+        raise CommandError(f"{key}={text}: a quota is a number, e.g. 1000000.") from None
 
 
 def describe(client: WireClient, parts: list[Part]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from gregor.config.listeners import address_text
+from gregor.config.properties import escape_value
 from gregor.config.security.password_encoder import SECRET
 
 BROKER_USER = "broker"
@@ -26,9 +28,9 @@ sasl.enabled.mechanisms=PLAIN
 sasl.mechanism.inter.broker.protocol=PLAIN
 listener.name.sasl_ssl.plain.sasl.jaas.config={login}
 ssl.keystore.type=PEM
-ssl.keystore.location={home}/broker.pem
+ssl.keystore.location={escape_value(f"{home}/broker.pem")}
 ssl.truststore.type=PEM
-ssl.truststore.location={home}/ca.pem
+ssl.truststore.location={escape_value(f"{home}/ca.pem")}
 # Clients that present a certificate of this authority: ssl.client.auth=required for this listener.
 # listener.name.sasl_ssl.ssl.client.auth=required
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
@@ -41,6 +43,7 @@ super.users=User:{BROKER_USER};User:{admin}
 def client_files(home: Path, host: str, port: int, user: str, password: str) -> dict[str, str]:
     """Return the files of a user, by name. Java, Spark and gregor's commands read client.properties."""
     bootstrap, ca = address_text(host, port), f"{home}/ca.pem"
+    settings = _literal(f"{home}/{user}/client.properties")
     return {
         "client.properties": f"""\
 bootstrap.servers={bootstrap}
@@ -48,7 +51,7 @@ security.protocol=SASL_SSL
 sasl.mechanism=PLAIN
 sasl.jaas.config={_MODULE} required username="{user}" password="{password}";
 ssl.truststore.type=PEM
-ssl.truststore.location={ca}
+ssl.truststore.location={escape_value(ca)}
 """,
         "librdkafka.properties": f"""\
 # For kcat: kcat -F {home}/{user}/librdkafka.properties -L
@@ -68,7 +71,7 @@ producer = KafkaProducer(
     sasl_mechanism="PLAIN",
     sasl_plain_username="{user}",
     sasl_plain_password="{password}",
-    ssl_cafile="{ca}",
+    ssl_cafile={_literal(ca)},
 )
 """,
         "franz.go": _go_client(bootstrap, ca, user, password),
@@ -76,9 +79,14 @@ producer = KafkaProducer(
 from gregor.config.properties import load_properties
 
 # For format("gregor") and for Spark's own connector, format("kafka"): spark.read.format(...).options(**OPTIONS)
-OPTIONS = {{f"kafka.{{key}}": text for key, text in load_properties("{home}/{user}/client.properties").items()}}
+OPTIONS = {{f"kafka.{{key}}": text for key, text in load_properties({settings}).items()}}
 """,
     }
+
+
+def _literal(text: str) -> str:
+    """Return a text in double quotes, as a program in Python or Go has it."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _go_client(bootstrap: str, ca: str, user: str, password: str) -> str:
@@ -95,7 +103,7 @@ import (
 )
 
 func newClient() (*kgo.Client, error) {{
-	ca, err := os.ReadFile("{ca}")
+	ca, err := os.ReadFile({_literal(ca)})
 	if err != nil {{
 		return nil, err
 	}}

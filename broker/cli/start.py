@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
@@ -33,6 +34,9 @@ examples:
   gregor start --brokers 4 --override log.dirs=/var/lib/gregor
   KAFKA_BROKER_ID=1 KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 gregor start --env
 """
+
+
+_STANDARD_INPUT = 0
 
 
 class _Version(argparse.Action):
@@ -148,6 +152,9 @@ def program_name() -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Load the settings and run the broker; return 1 if it cannot start, 0 after a clean stop."""
+    if not os.isatty(_STANDARD_INPUT):
+        # Until the handler is there. A terminal that is closed may end the start.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         given = make_parser().parse_args(arguments)
     except SystemExit as end:  # argparse ends the program for --help and for bad arguments

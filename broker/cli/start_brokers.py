@@ -25,6 +25,7 @@ from gregor.broker.log import logger
 from gregor.broker.service_manager import ServiceManager
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
+from gregor.config.ensemble import DEFAULT_PORT
 from gregor.config.listeners import address_text
 from gregor.config.local_cluster import (
     MEMBER_FOLDER,
@@ -79,14 +80,14 @@ def zookeeper_beside(folder: Path, output: Path | None = None) -> tuple[Callable
     zookeeper.connect.
     """
     lock = local_zookeeper.hold(folder / local_zookeeper.DATA)
-    (port,) = local_zookeeper.free_ports(local_zookeeper.DEFAULT_PORT, 1)
+    (port,) = local_zookeeper.free_ports(DEFAULT_PORT, 1)
     command = local_zookeeper.command_for(local_zookeeper.write_config(folder, port))
     file = output or folder / "zookeeper.log"
 
     def make() -> Child:
         return Child("zookeeper", command, output=file, inherits=(lock.descriptor,))
 
-    return make, partial(local_zookeeper.is_ok, port), f"127.0.0.1:{port}"
+    return make, partial(local_zookeeper.serves, folder, port), f"127.0.0.1:{port}"
 
 
 def check_folders(log_dirs: Sequence[str]) -> None:
@@ -187,7 +188,7 @@ def stop_on_signals(supervisor: Supervisor) -> asyncio.Event:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, request_stop)
-    loop.add_signal_handler(signal.SIGHUP, HangUp(request_stop, partial(supervisor.signal_all, signal.SIGHUP)))
+    loop.add_signal_handler(signal.SIGHUP, HangUp(request_stop, supervisor.hang_up))
     return stop
 
 

@@ -20,8 +20,10 @@ from gregor.broker.cli.client import (
 )
 from gregor.broker.cli.command import KEY_VALUE, bootstrap_option, command_config_option, only_one, run
 from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.numbers import COUNT
 from gregor.broker.cli.tables import confirm
 from gregor.broker.cli.zookeeper_option import zookeeper_option
+from gregor.config.definitions import INT_MAX
 from gregor.protocol.topic_names import REBALANCES_TOPIC
 
 INTERNAL_TOPICS = frozenset(["__consumer_offsets", "__transaction_state", "__share_group_state", REBALANCES_TOPIC])
@@ -41,10 +43,11 @@ Examples:
 def parse_assignment(text: str) -> list[list[int]]:
     """Return the replicas of each partition in `1:2,2:3`; raise CommandError unless they match."""
     try:
-        assignment = [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
+        assignment = [[_broker_id(broker) for broker in partition.split(":")] for partition in text.split(",")]
     except ValueError:
         raise CommandError(
-            f"'{text}' is not a replica assignment; give the broker ids of each partition, e.g. 1:2,2:3."
+            f"'{text}' is not a replica assignment; give the broker ids of each partition, e.g. 1:2,2:3, each from 0 to"
+            f" {INT_MAX}."
         ) from None
     for number, replicas in enumerate(assignment):
         if len(set(replicas)) != len(replicas):
@@ -55,6 +58,13 @@ def parse_assignment(text: str) -> list[list[int]]:
                 f"{len(assignment[0])}; give as many for each."
             )
     return assignment
+
+
+def _broker_id(text: str) -> int:
+    number = int(text)
+    if "_" in text or not 0 <= number <= INT_MAX:
+        raise ValueError(text)
+    return number
 
 
 def matching_topics(names: Iterable[str], pattern: str | None, exclude_internal: bool) -> list[str]:
@@ -91,9 +101,7 @@ def name_pattern(given: str, expression: str) -> re.Pattern[str]:
 @click.option("--delete", is_flag=True, help="Delete topics.")
 @click.option("--topic", metavar="NAME", help="The topic; a regular expression, except with --create.")
 @click.option("--topic-id", metavar="ID", help="With --describe: the topic with this id.")
-@click.option(
-    "--partitions", type=click.IntRange(min=1), help="Number of partitions; default: num.partitions of the broker."
-)
+@click.option("--partitions", type=COUNT, help="Number of partitions; default: num.partitions of the broker.")
 @click.option(
     "--replication-factor",
     type=click.IntRange(1, 32767),

@@ -104,6 +104,10 @@ class _Link:
             ) from None
         except MalformedMessage as error:
             raise CommandError(f"{self.name} does not answer like a Kafka broker: {error}.") from None
+        except ValueError as error:
+            raise CommandError(
+                f"a request cannot be sent to the broker at {self.name}: {error}. Correct the values of the command."
+            ) from None
 
     def close(self) -> None:
         self._connection.close()

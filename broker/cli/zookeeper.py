@@ -97,6 +97,7 @@ def settings_of(given: argparse.Namespace) -> dict[str, str]:
             raise NotStarted(f"{given.file}: {error}") from None
     flags = {"dataDir": given.data_dir, "clientPort": given.client_port, "clientPortAddress": given.bind}
     settings.update({key: str(value) for key, value in flags.items() if value is not None})
+    settings = {key: value.strip() for key, value in settings.items()}  # as the server reads them
     if not settings.get("dataDir"):
         raise NotStarted(f"{given.file} does not set dataDir; add it, or give --data-dir DIR")
     if not any(settings.get(port) for port in PORTS):

@@ -18,6 +18,7 @@ from gregor.broker.cli.client import load_file
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.zookeeper_security import FLAG, security_of_file, zk_tls_config_option
 from gregor.config.definitions import ConfigError
+from gregor.config.ensemble import parse_connect
 from gregor.config.listeners import address_text
 from gregor.config.security.zookeeper import ZooKeeperSecurity
 from gregor.protocol.channel_security import PLAINTEXT
@@ -74,15 +75,15 @@ async def brokers_of(
     """Return the addresses of the brokers that are registered in a ZooKeeper (host:port[,host:port][/chroot]): their
     listeners with this security protocol.
 
-    Raise CommandError if it does not answer, or if no such broker is registered.
+    Raise CommandError if this is no such text, if it does not answer, or if no such broker is registered.
     """
     from gregor.replication.store.metadata_store import NoNode, StoreError
     from gregor.replication.store.zookeeper import Settings, ZooKeeperStore
 
-    servers, _, chroot = connect.partition("/")
-    base = f"/{chroot.strip('/')}" if chroot.strip("/") else ""
     try:
-        store = ZooKeeperStore(Settings(servers, SESSION_TIMEOUT_MS, timeout_ms, security=security))
+        ensemble = parse_connect(connect.rstrip("/"), "--zookeeper")
+        base = ensemble.chroot
+        store = ZooKeeperStore(Settings(ensemble.addresses, SESSION_TIMEOUT_MS, timeout_ms, security=security))
         await store.start()
         try:
             names = await store.children(base + nodes.BROKER_IDS)

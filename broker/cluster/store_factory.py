@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
 from gregor.config.definitions import ConfigError
+from gregor.config.ensemble import parse_connect
 from gregor.config.security.zookeeper import zookeeper_security
 from gregor.replication.store.embedded import FILE_NAME
 from gregor.storage.folders.identity import META_PROPERTIES_FILE
@@ -57,8 +58,10 @@ def _is_stock_file_alone(config: BrokerConfig) -> bool:
 
 
 def check_members(connect: str) -> None:
-    """Check that none of several brokers would run as a single one: the stock value needs its ZooKeeper. Raises
-    NoSuchStore."""
+    """Check a value of zookeeper.connect, or "", and that none of several brokers would run as a single one: the stock
+    value needs its ZooKeeper. Raises NoSuchStore."""
+    if connect:
+        _check_connect(connect)
     if connect.strip() == STOCK and not is_listening(STOCK):
         raise NoSuchStore(f"zookeeper.connect={connect}: nothing listens there; start a ZooKeeper, or remove the key")
 
@@ -89,11 +92,14 @@ def check_store(config: BrokerConfig) -> None:
         zookeeper_security(config)
     except ConfigError as error:
         raise NoSuchStore(str(error)) from None
-    servers, _, chroot = config["zookeeper.connect"].partition("/")
-    if not servers.strip() or chroot.endswith("/"):
-        raise NoSuchStore(
-            f"zookeeper.connect={config['zookeeper.connect']}: must be host:port[,host:port][/chroot]; or {ALONE}"
-        )
+    _check_connect(config["zookeeper.connect"])
+
+
+def _check_connect(connect: str) -> None:
+    try:
+        parse_connect(connect)
+    except ConfigError as error:
+        raise NoSuchStore(f"{error}; or {ALONE}") from None
 
 
 def _check_quorum(config: BrokerConfig) -> None:
@@ -114,7 +120,7 @@ def zookeeper_store(config: BrokerConfig) -> ZooKeeperStore:
 
     return ZooKeeperStore(
         Settings(
-            "".join(config["zookeeper.connect"].split()),
+            config["zookeeper.connect"],
             config["zookeeper.session.timeout.ms"],
             config["zookeeper.connection.timeout.ms"],
             config["zookeeper.max.in.flight.requests"],

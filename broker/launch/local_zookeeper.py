@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gregor.config.properties import escape_value
 from gregor.storage.fs.folder_lock import FolderInUse, FolderLock
 
 if TYPE_CHECKING:
     from gregor.broker.session_watcher.session_end import Wrap
 
-DEFAULT_PORT = 2181
 DATA = "data"
 _ANSWER_S = 2.0
+_NOT_ASCII = re.compile(r"(?:[^ -~]|\?)+")
 
 
 def write_config(folder: Path, port: int) -> Path:
@@ -31,7 +34,7 @@ def write_config(folder: Path, port: int) -> Path:
         "autopurge.purgeInterval": 24,
     }
     file = folder / "zoo.cfg"
-    file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    file.write_text("".join(f"{key}={escape_value(str(value))}\n" for key, value in lines.items()))
     return file
 
 
@@ -71,12 +74,19 @@ def four_letter_word(
         connection.close()
 
 
-def is_ok(port: int) -> bool:
-    """Whether the ZooKeeper at this port of this machine serves."""
+def serves(folder: Path, port: int) -> bool:
+    """Whether the ZooKeeper of the `zoo.cfg` in this folder serves at this port.
+
+    The server of another cluster may answer there: of two that are started at once for one free port, one fails.
+    """
     try:
-        return four_letter_word("127.0.0.1", port, b"ruok") == b"imok"
+        answer = four_letter_word("127.0.0.1", port, b"conf")
     except OSError:
         return False
+    # The data is in `version-2` below dataDir, which is in the encoding of the server's locale, perhaps with "?".
+    found = re.search(r"^dataDir=(.*)/", answer.decode("latin-1"), re.MULTILINE)
+    own = os.fsencode(folder.absolute() / DATA).decode("latin-1")
+    return found is not None and _NOT_ASCII.sub("?", found[1]) == _NOT_ASCII.sub("?", own)
 
 
 def is_free(port: int) -> bool:

@@ -106,6 +106,7 @@ class Child:
         self._process: Popen[bytes] | None = None
         self._ended = asyncio.Event()
         self._started_s = 0.0
+        self._hangs_up = False
 
     @property
     def pid(self) -> int | None:
@@ -148,6 +149,7 @@ class Child:
         self.info = {}
         self.state = State.STARTING
         self.exit_code = None
+        self._hangs_up = False
         self._started_s = time.monotonic()
         self._await_report(read)
         Thread(target=self._reap, args=(self._process, asyncio.get_running_loop()), daemon=True).start()
@@ -186,6 +188,8 @@ class Child:
         if self.state is State.STARTING:
             self.state = State.READY
             self.ready.set()
+            if self._hangs_up:
+                self.hang_up()
 
     async def wait(self) -> None:
         """Wait until it has ended."""
@@ -198,6 +202,12 @@ class Child:
                 self.state = State.STOPPING
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
+
+    def hang_up(self) -> None:
+        """Send it SIGHUP once it is ready: it would end one that has not installed its handler yet."""
+        self._hangs_up = self.state is State.STARTING
+        if self.state is State.READY:
+            self.send_signal(signal.SIGHUP)
 
 
 class Supervisor:
@@ -302,8 +312,12 @@ class Supervisor:
     def _where(child: Child) -> str:
         return "the reason is above" if child.output is None else f"its log is {child.output}"
 
-    def signal_all(self, number: signal.Signals) -> None:
-        """Pass a signal on to the brokers."""
+    def hang_up(self) -> None:
+        """Pass SIGHUP on to the brokers, to each once it is ready."""
+        for child in self.brokers:
+            child.hang_up()
+
+    def _signal_all(self, number: signal.Signals) -> None:
         for child in self.brokers:
             child.send_signal(number)
 
@@ -349,9 +363,9 @@ class Supervisor:
         self._hurried += 1
         if self._hurried == 1:
             self._report("all brokers stop at the same time now; one more signal kills them")
-            self.signal_all(signal.SIGTERM)
+            self._signal_all(signal.SIGTERM)
         else:
-            self.signal_all(signal.SIGKILL)
+            self._signal_all(signal.SIGKILL)
             if self.zookeeper is not None:
                 self.zookeeper.send_signal(signal.SIGKILL)
 

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gregor.config.ensemble import parse_connect
 from gregor.replication.store.features import REGISTERED
 from gregor.replication.store.nodes import BrokerRegistration
 
@@ -95,7 +96,7 @@ def seen_by_clients(unadvertised: Sequence[str], name: str, in_cluster: bool) ->
 
 def leads_astray(hosts: Sequence[str], zookeeper_connect: str) -> list[str]:
     """Return lines for the log about a broker of a cluster on several machines that only its own machine can reach."""
-    if not zookeeper_connect or all(map(is_loopback, _hosts(zookeeper_connect))):
+    if not zookeeper_connect or all(is_loopback(host) for host, _ in parse_connect(zookeeper_connect).servers):
         return []
     here = sorted({host for host in hosts if is_loopback(host)})
     if not here:
@@ -117,13 +118,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _hosts(connect: str) -> list[str]:
-    """Return the hosts of `host:port,[::1]:port/chroot`."""
-    servers = (server.strip() for server in connect.partition("/")[0].split(","))
-    return [
-        server.partition("]")[0].strip("[") if server.startswith("[") else server.rpartition(":")[0] or server
-        for server in servers
-        if server
-    ]

@@ -26,6 +26,7 @@ from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.states import EventType, KazooState, KeeperState, ZnodeStat
 from kazoo.retry import KazooRetry
 
+from gregor.config.ensemble import parse_connect
 from gregor.config.security.tls import client_context
 from gregor.config.security.zookeeper import ZooKeeperSecurity
 from gregor.replication.store.metadata_store import (
@@ -136,14 +137,14 @@ class ZooKeeperStore:
         return self._connected.is_set() and not self._closed
 
     async def start(self) -> None:
-        """Connect and begin a session. Raises StoreFailed if no server answers in time."""
+        """Connect and begin a session. Raises StoreFailed if no server answers in time, ConfigError if the settings
+        name none."""
         self._loop = asyncio.get_running_loop()
-        servers, _, chroot = self._settings.connect.partition("/")
-        self._kazoo = self._client(servers)
+        path = parse_connect(self._settings.connect).chroot
+        self._kazoo = self._client()
         self._kazoo.add_listener(partial(self._post, self._state_changed))
         await self._connect(self._kazoo, self._connected)
-        if chroot:
-            path = "/" + chroot.strip("/")
+        if path:
             if await self.exists(path) is None:
                 with suppress(NodeExists):
                     await self.create(path, make_parents=True)
@@ -164,12 +165,12 @@ class ZooKeeperStore:
             # All calls that kazoo's thread has posted until its end have been handled by now.
             self.session_closed = ended and not self._lost_while_closing
 
-    def _client(self, hosts: str) -> Any:
+    def _client(self) -> Any:
         retry = KazooRetry(max_tries=-1, delay=RECONNECT_FIRST_S, backoff=2, max_delay=RECONNECT_MOST_S)
         timeout_s = self._settings.session_timeout_ms / 1000
         handler = LoopHandler(partial(self._post, self._conversation_failed), self._tls_context)
         return KazooClient(
-            hosts,
+            parse_connect(self._settings.connect).addresses,
             timeout=timeout_s,
             handler=handler,
             connection_retry=retry,
@@ -332,7 +333,7 @@ class ZooKeeperStore:
 
     async def _probe(self) -> bool | None:
         assert self._loop is not None
-        client = self._client(self._settings.connect.partition("/")[0])
+        client = self._client()
         connected = asyncio.Event()
         client.add_listener(lambda state: self._post(connected.set) if state == KazooState.CONNECTED else None)
         answered: asyncio.Future[Any] = self._loop.create_future()

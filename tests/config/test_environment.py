@@ -233,10 +233,28 @@ def test_commands_are_not_run() -> None:
 def test_empty_and_secret_values() -> None:
     found = read_environment({"KAFKA_BROKER_RACK": "", "KAFKA_SSL_KEYSTORE_PASSWORD": "hunter2"})
     assert found.settings == {"ssl.keystore.password": "hunter2"}
-    assert found.notes == [
-        "KAFKA_BROKER_RACK is empty and ignored",
-        "KAFKA_SSL_KEYSTORE_PASSWORD sets ssl.keystore.password=(hidden)",
-    ]
+    assert found.notes == ["KAFKA_SSL_KEYSTORE_PASSWORD sets ssl.keystore.password=(hidden)"]
+    assert found.warnings == ["KAFKA_BROKER_RACK is empty and ignored"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "KAFKA_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM",
+        "KAFKA_LISTENER_NAME_OUTSIDE_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM",
+        "KAFKA_CFG_ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM",
+    ],
+)
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_value_switches_the_check_of_host_names_off(name: str, text: str) -> None:
+    """As with Apache Kafka's image, which writes every variable to the file."""
+    found = read_environment({name: text})
+    assert found.settings == {key_of(name): ""} and found.warnings == []
+    assert found.notes == [f"{name} sets {key_of(name)}="]
+    assert BrokerConfig(found.settings)["ssl.endpoint.identification.algorithm"] == (
+        "" if name == "KAFKA_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM" else "https"
+    )
+    assert ignored_variables({name: text}) == [name]
 
 
 def test_service_link_in_place_of_the_port_is_warned_about() -> None:

@@ -13,9 +13,11 @@ from typing import NamedTuple
 from gregor.broker.cli.doctor.checks import AHEAD_MS, Finding, Level, ObservedCluster
 from gregor.broker.cli.doctor.tls_probe import speaks_tls
 from gregor.broker.cluster.store_factory import STOCK
-from gregor.broker.launch.local_zookeeper import DEFAULT_PORT, four_letter_word
+from gregor.broker.launch.local_zookeeper import four_letter_word
 from gregor.broker.net.advertised_addresses import is_loopback
 from gregor.broker.session_watcher.tls import wrap_of
+from gregor.config.definitions import ConfigError
+from gregor.config.ensemble import parse_connect
 from gregor.config.listeners import address_text
 from gregor.config.security.zookeeper import ZooKeeperSecurity
 from gregor.protocol.channel_security import PLAINTEXT
@@ -73,27 +75,12 @@ class Registered(NamedTuple):
     """The permissions of everyone on nodes that exist, of SECRET_PATHS and GUARDED_PATHS: bit masks."""
 
 
-def servers_of(connect: str) -> list[tuple[str, int]]:
-    """Return host and port of each server in `host:port,[::1]:port/chroot`; the default port is 2181."""
-    found = []
-    for server in filter(None, (part.strip() for part in connect.partition("/")[0].split(","))):
-        host, colon, port = server.rpartition(":")
-        if not colon or (":" in host and not host.startswith("[")):
-            host, port = server, ""
-        if port and not port.isdigit():
-            raise ValueError(f"'{server}' is not an address of a ZooKeeper server; give HOST:PORT")
-        found.append((host.strip("[]"), int(port or DEFAULT_PORT)))
-    return found
-
-
 def check_zookeeper(connect: str, reach: Reach = IN_CLEAR) -> list[Finding]:
     """Check each server and the ensemble."""
     try:
-        servers = servers_of(connect)
-    except ValueError as error:
-        return [
-            Finding(Level.WRONG, f"zookeeper.connect={connect}: {error}", "set it to host:port[,host:port][/chroot]")
-        ]
+        servers = parse_connect(connect).servers
+    except ConfigError as error:
+        return [Finding(Level.WRONG, str(error), "correct zookeeper.connect; a broker does not start with it")]
     return _check_servers(servers, reach)[0]
 
 
@@ -126,10 +113,14 @@ def check_zookeeper_of_brokers(seen: ObservedCluster, reach: Reach = IN_CLEAR) -
     connect = next((broker.zookeeper for broker in seen.brokers if broker.zookeeper), "")
     if not connect or (len(seen.brokers) == 1 and connect.strip() == STOCK):
         return "", []  # a single broker with the stock value may run without ZooKeeper
-    here = all(is_loopback(host) for host, _ in servers_of(connect))
+    try:
+        servers = parse_connect(connect).servers
+    except ConfigError as error:
+        return "", [Finding(Level.WRONG, f"the brokers have {error}", "correct it in their settings")]
+    here = all(is_loopback(host) for host, _ in servers)
     if here and not is_loopback(seen.peer):
         return "", []  # a loopback address of the other machine
-    found, modes = _check_servers(servers_of(connect), reach)
+    found, modes = _check_servers(servers, reach)
     if _TLS in modes:
         # This machine need not have the brokers' certificates, so that nothing is known to be wrong.
         return "", [Finding(Level.NOTE, f"the brokers' ZooKeeper ({connect}) has TLS and is not checked", _GIVE_TLS)]
@@ -243,11 +234,11 @@ def read_registered(connect: str, security: ZooKeeperSecurity = _NO_SECURITY) ->
     from gregor.replication.store.metadata_store import NoNode, StoreError
     from gregor.replication.store.zookeeper import Settings, ZooKeeperStore
 
-    servers, slash, chroot = connect.partition("/")
-    root = f"{slash}{chroot}".rstrip("/")  # not the chroot of the session, which would be created if it is missing
+    ensemble = parse_connect(connect)
+    root = ensemble.chroot  # not the chroot of the session, which would be created if it is missing
 
     async def read() -> Registered:
-        store = ZooKeeperStore(Settings(servers, SESSION_MS, CONNECT_MS, security=security))
+        store = ZooKeeperStore(Settings(ensemble.addresses, SESSION_MS, CONNECT_MS, security=security))
         await store.start()
         try:
             ids = frozenset(int(name) for name in await store.children(f"{root}{nodes.BROKER_IDS}"))

@@ -32,6 +32,9 @@ ACTIONS = (
     "--history",
 )
 
+MAX_TIMEOUT_MS = 3_600_000
+"""The longest that the client library accepts."""
+
 EPILOG = """\b
 Examples:
   gregor groups --list
@@ -77,7 +80,9 @@ Examples:
     help="With --describe: whether the groups read, by two samples this time apart (10 s).",
 )  # fmt: skip
 @click.option("--verbose", is_flag=True, help="With --describe or --history: more details.")
-@click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), default=30_000, metavar="MS", show_default=True)
+@click.option(
+    "--timeout", "timeout_ms", type=click.IntRange(1, MAX_TIMEOUT_MS), default=30_000, metavar="MS", show_default=True
+)
 @click.option(
     "--topic",
     "topics",

@@ -26,6 +26,7 @@ from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.groups.report import committed_offsets, log_offsets
 from gregor.broker.cli.groups.views import DEAD, EMPTY, describe_groups
 from gregor.broker.cli.tables import Column, on_terminal, print_table
+from gregor.config.definitions import INT_MAX
 from gregor.protocol.topic_partition import TopicPartitionKey
 
 SCENARIOS = (
@@ -93,9 +94,10 @@ def parse_scope(texts: Iterable[str]) -> dict[str, list[int] | None]:
         if not colon:
             scope[topic] = None
             continue
-        if not re.fullmatch(r"[0-9]{1,10}(,[0-9]{1,10})*", numbers):
-            raise CommandError(f"'{text}' does not select partitions; give e.g. {topic}:0,1.")
-        scope[topic] = [*(scope.get(topic) or []), *map(int, numbers.split(","))]
+        partitions = [*map(int, numbers.split(","))] if re.fullmatch(r"[0-9]{1,10}(,[0-9]{1,10})*", numbers) else []
+        if not partitions or max(partitions) > INT_MAX:
+            raise CommandError(f"'{text}' does not select partitions; give e.g. {topic}:0,1, each from 0 to {INT_MAX}.")
+        scope[topic] = [*(scope.get(topic) or []), *partitions]
     return scope
 
 
@@ -111,7 +113,8 @@ def read_plan(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition
         if not row:
             continue
         group, *rest = row if len(row) == 4 or len(groups) > 1 else [groups[0], *row]
-        if len(rest) != 3 or not _PLAN_NUMBERS.fullmatch(f"{rest[1].strip()},{rest[2].strip()}"):
+        legal = len(rest) == 3 and _PLAN_NUMBERS.fullmatch(f"{rest[1].strip()},{rest[2].strip()}")
+        if not legal or int(rest[1]) > INT_MAX:
             raise CommandError(f"line {number} of --from-file is not [group,]topic,partition,offset: {','.join(row)}")
         plan.setdefault(group, {})[rest[0], int(rest[1].strip())] = int(rest[2].strip())
     return plan

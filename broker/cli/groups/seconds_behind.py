@@ -14,6 +14,7 @@ from typing import Self
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
 
 from gregor.broker.cli.client import client_settings, make_client
+from gregor.broker.metrics.lag.clients import LAG_READER
 from gregor.protocol.topic_partition import TopicPartitionKey
 
 NOTHING_UNREAD = -1
@@ -27,7 +28,7 @@ class FirstUnread:
 
     def __init__(self, bootstrap: str, config_file: str | None, timeout_s: float) -> None:
         self._settings = {
-            **client_settings(bootstrap, config_file),
+            **client_settings(bootstrap, config_file, client_id=LAG_READER),
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,

@@ -9,6 +9,7 @@ import click
 
 from gregor.broker.cli.command import Connection, connected_group, run
 from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.numbers import INT, LONG, OFFSET, PARTITION, SHORT
 from gregor.broker.cli.tables import Column, confirm, print_table, tab_table
 from gregor.broker.cli.transactions.abort import Marker, abort, find_marker
 from gregor.broker.cli.transactions.hanging import (
@@ -74,12 +75,12 @@ transactions = connected_group(
 
 
 _topic = click.option("--topic", required=True, metavar="NAME", help="The topic.")
-_partition = click.option("--partition", required=True, type=click.IntRange(min=0), metavar="N", help="The partition.")
+_partition = click.option("--partition", required=True, type=PARTITION, metavar="N", help="The partition.")
 
 
 @transactions.command("list")
 @click.option(
-    "--duration-filter", "duration_ms", type=int, default=ANY_DURATION, metavar="MS",
+    "--duration-filter", "duration_ms", type=LONG, default=ANY_DURATION, metavar="MS",
     help="Only ids without a transaction, or whose transaction began longer ago than this; below 0: all.",
 )  # fmt: skip
 @click.option("--transactional-id-pattern", "pattern", metavar="REGEX", help="Only transactional ids that match.")
@@ -139,11 +140,13 @@ def describe_producers_of(connection: Connection, broker_id: int | None, topic: 
 @transactions.command("abort")
 @_topic
 @_partition
-@click.option("--start-offset", type=click.IntRange(min=0), metavar="OFFSET", help="Where the transaction begins.")
-@click.option("--producer-id", type=int, metavar="ID", help="For brokers before 3.0: the producer.")
-@click.option("--producer-epoch", type=int, metavar="EPOCH", help="For brokers before 3.0: the epoch of the producer.")
+@click.option("--start-offset", type=OFFSET, metavar="OFFSET", help="Where the transaction begins.")
+@click.option("--producer-id", type=LONG, metavar="ID", help="For brokers before 3.0: the producer.")
 @click.option(
-    "--coordinator-epoch", type=int, metavar="EPOCH",
+    "--producer-epoch", type=SHORT, metavar="EPOCH", help="For brokers before 3.0: the epoch of the producer."
+)
+@click.option(
+    "--coordinator-epoch", type=INT, metavar="EPOCH",
     help="For brokers before 3.0: the last epoch of a coordinator that has ended a transaction of the producer, or -1.",
 )  # fmt: skip
 @click.pass_obj
@@ -176,7 +179,7 @@ def abort_transaction(
     metavar="MIN", help="Only transactions whose last record is older than this.",
 )  # fmt: skip
 @click.option("--topic", metavar="NAME", help="Only partitions of this topic.")
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="With --topic: only this partition.")
+@click.option("--partition", type=PARTITION, metavar="N", help="With --topic: only this partition.")
 @click.pass_obj
 def find_hanging(
     connection: Connection, broker_id: int | None, timeout_min: int, topic: str | None, partition: int | None

@@ -32,6 +32,8 @@ FETCHES_MS = 10_000
 """Well above fetch.max.wait.ms: the longest time between two fetches of a client that waits for records."""
 MAX_POSITIONS = 10_000
 """More are not shown: clients choose their ids."""
+LAG_READER = "gregor-lag-reader"
+"""The client id of commands that read one record for its time: they are not behind, and are not shown."""
 MAX_CLIENT_ID = 255
 """Characters of a client id that are shown: it may have 32 KB, and is in three lines for each partition."""
 _LABELS = ("client_id", "topic", "partition")
@@ -176,6 +178,8 @@ class ClientPositions:
         self, client_id: str, partitions: Iterable[FetchedPartition], led_only: bool, note: Callable[[_Key, int], None]
     ) -> Steps[None]:
         """Call `note` with each position, by its key; with `led_only` those in partitions that this broker leads."""
+        if client_id == LAG_READER:
+            return
         client_id = client_id[:MAX_CLIENT_ID]
         for block in batched(list(partitions), ITEMS_PER_STEP):
             for one in block:

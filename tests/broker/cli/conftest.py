@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from tests.broker.cli.tool import Tool
+
+
+@pytest.fixture(autouse=True)
+def hang_up_as_before() -> Iterator[None]:
+    """`gregor start` ignores SIGHUP at first, and the processes that later tests start would inherit that."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from gregor.broker.cli.client import (
@@ -165,3 +165,10 @@ def test_settle_tells_success_from_failure() -> None:
     assert require_results({"good": good}) == {"good": 1}
     with pytest.raises(KafkaException):
         require_results({"bad": bad})
+
+
+def test_settings_of_a_consumer_in_java_do_not_end_a_command() -> None:
+    ignored = ("metadata.max.idle.ms", "socket.connection.setup.timeout.max.ms", "metrics.num.samples")
+    settings = client_settings("127.0.0.1:1", None, {"fetch.max.wait.ms": "100", **dict.fromkeys(ignored, "1000")})
+    assert settings["fetch.wait.max.ms"] == "100"
+    make_client(Consumer, {**settings, "group.id": "g"}).close()

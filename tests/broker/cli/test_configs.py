@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gregor.broker.cli import configs
-from gregor.broker.cli.config_report import Entity, EntityType, source_name, value_text
+from gregor.broker.cli.config_report import Entity, EntityType, existing, source_name, value_text
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.quota_configs import Part, quota_parts
 from gregor.protocol.messages import (
@@ -19,8 +19,12 @@ from gregor.protocol.messages import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
 )
-from tests.broker.cli.fake_client import FakeClient
+from tests.broker.cli.fake_client import Answers, FakeClient
 
 FLAGS = ("topic", "broker", "broker_logger", "client_metrics", "group", "user", "client", "ip")
 
@@ -48,6 +52,7 @@ def given(**flags: object) -> dict[str, object]:
         (["--describe", "--user", "a", "--entity-name", "b"], "before each --entity-name"),
         (["--alter", "--entity-type", "users", "--add-config", "producer_byte_rate=1"], "for each --entity-type"),
         (["--alter", "--user", "a", "--add-config", "producer_byte_rate=fast"], "a quota is a number"),
+        (["--alter", "--user", "a", "--add-config", "producer_byte_rate=1_000"], "a quota is a number"),
         (["--describe", "--entity-type", "topics", "--entity-type", "brokers"], "only users and clients"),
         (["--describe", "--entity-type", "topics", "--entity-default"], "is possible for brokers only"),
         (["--describe", "--entity-type", "brokers", "--entity-default", "--entity-name", "1"], "contradict"),
@@ -170,6 +175,24 @@ def test_settings_are_added_without_the_right_to_describe() -> None:
     client = client_with()
     configs.alter(client, Entity(EntityType.TOPICS, "t"), {"a": "1"})
     assert client.requests(DescribeConfigsRequest) == []
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_entities_of_brokers_that_list_client_metrics_only(version: int) -> None:
+    """Version 0 of the request has no types; brokers with it have no settings of groups."""
+    found = [ListConfigResourcesResponse.ConfigResource(resource_name="named")]
+
+    def resources(request: ListConfigResourcesRequest, _node: int | None) -> ListConfigResourcesResponse:
+        request.encode(version)
+        return ListConfigResourcesResponse(config_resources=found)
+
+    def groups(_request: ListGroupsRequest, node: int | None) -> ListGroupsResponse:
+        return ListGroupsResponse(groups=[ListGroupsResponse.ListedGroup(group_id=f"g{node}")])
+
+    answers: Answers = {ListConfigResourcesRequest: resources, ListGroupsRequest: groups}
+    client = FakeClient(answers, versions={ListConfigResourcesRequest: version})
+    assert existing(client, EntityType.CLIENT_METRICS) == ["named"]
+    assert existing(client, EntityType.GROUPS) == ["g1", "g2", *(["named"] if version else [])]
 
 
 def test_only_a_quota_of_the_entity_itself_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,6 +169,7 @@ def test_the_isolation_level_of_the_client_settings_counts_without_the_flag(argu
         (["--topic", "t", "--include", "t"], "exactly one of --topic and --include"),
         (["--topic", "t", "--offset", "3"], "needs --partition"),
         (["--include", "t", "--partition", "0"], "needs --topic"),
+        (["--topic", "t", "--partition", "2147483648"], "0<=x<=2147483647"),
         (["--topic", "t", "--partition", "0", "--group", "g"], "--partition and --group contradict each other"),
         (["--topic", "t", "--partition", "0", "--from-beginning", "--offset", "3"], "contradict"),
         (["--topic", "t", "--group", "g", "--command-property", "group.id=h"], "--group g and group.id=h"),
@@ -302,6 +303,7 @@ def test_offsets() -> None:
     assert console_consumer.parse_offset("Earliest", False) == OFFSET_BEGINNING
     assert console_consumer.parse_offset("latest", False) == OFFSET_END
     assert console_consumer.parse_offset("42", False) == 42
-    for text in ("-1", "soon", ""):
+    assert console_consumer.parse_offset(str(2**63 - 1), False) == 2**63 - 1
+    for text in ("-1", "soon", "", str(2**63)):
         with pytest.raises(Exception, match="give .earliest., .latest. or a number"):
             console_consumer.parse_offset(text, False)

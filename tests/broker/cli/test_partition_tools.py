@@ -35,6 +35,7 @@ PLACES = [(topic, number) for topic in ("orders", "returns", "x") for number in 
         (leader_election.main, ["--election-type", "odd", "--all-topic-partitions"], "'odd' is not one of"),
         (leader_election.main, ["--election-type", "unclean"], "exactly one"),
         (leader_election.main, ["--election-type", "unclean", "--topic", "t"], "need each other"),
+        (leader_election.main, ["--election-type", "unclean", "--partition", "2147483648"], "is not in the range"),
         (leader_election.main, ["--election-type", "unclean", "--topic", "t", "--all-topic-partitions"], "exactly one"),
         (log_dirs.main, ["--topic-list", "t"], "Give --describe"),
         (log_dirs.main, ["--describe", "--broker-list", "x"], "is not a list of broker ids"),

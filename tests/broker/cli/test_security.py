@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import json
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gregor.broker.__main__ import main
 from gregor.config.broker import BrokerConfig
-from gregor.config.properties import load_properties
+from gregor.config.properties import load_properties, parse_properties
 from gregor.config.security.password_encoder import is_encoded
 from gregor.config.security.tls import TlsSettings, server_context
 from gregor.protocol.client_security import security_of_client
@@ -122,3 +125,23 @@ def test_a_host_may_be_longer_than_a_common_name(tmp_path: Path) -> None:
     assert client.tls_context is not None
     for one in (host, "b1.kafka.example", "::1"):
         handshake(server, client.tls_context(), one)
+
+
+def test_paths_are_read_as_they_are(tmp_path: Path) -> None:
+    """Java reads Latin-1, with a backslash as an escape; so do the programs with theirs."""
+    folder = tmp_path / 'j\u00fcr\u0142 back\\slash "x"'
+    assert main(["security", "init", str(folder), "--user", "anna"]) == 0
+    of_user = folder / "anna"
+    for file, keys in {
+        folder / "broker.properties": {"ssl.keystore.location": "broker.pem", "ssl.truststore.location": "ca.pem"},
+        of_user / "client.properties": {"ssl.truststore.location": "ca.pem"},
+    }.items():
+        read = parse_properties(file.read_bytes().decode("latin-1"))
+        assert {key: read[key] for key in keys} == {key: f"{folder}/{name}" for key, name in keys.items()}
+    program = ast.parse((of_user / "kafka_python.py").read_text("utf-8"))
+    assert f"{folder}/ca.pem" in [node.value for node in ast.walk(program) if isinstance(node, ast.Constant)]
+    spark: dict[str, Any] = {}
+    exec((of_user / "spark.py").read_text("utf-8"), spark)
+    assert spark["OPTIONS"]["kafka.ssl.truststore.location"] == f"{folder}/ca.pem"
+    quoted = json.dumps(f"{folder}/ca.pem", ensure_ascii=False)
+    assert f"os.ReadFile({quoted})" in (of_user / "franz.go").read_text("utf-8")

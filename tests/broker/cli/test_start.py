@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import sys
 
 import pytest
@@ -111,3 +112,13 @@ def test_error_of_an_environment_setting_names_its_source(
     message = capsys.readouterr().err
     assert message.startswith("gregor start: num.partitions=0: ")
     assert "(set by the environment)" in message
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_hang_up_before_the_handler_is_there_ends_only_a_start_on_a_terminal(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "isatty", lambda descriptor: terminal)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    assert start.main(["--help"]) == 0
+    assert signal.getsignal(signal.SIGHUP) is (signal.SIG_DFL if terminal else signal.SIG_IGN)

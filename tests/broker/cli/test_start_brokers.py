@@ -79,10 +79,12 @@ def test_the_first_of_several_works() -> None:
 def test_signals_reach_the_brokers_through_the_supervisor() -> None:
     async def scenario() -> None:
         told: asyncio.Queue[object] = asyncio.Queue()
-        supervisor: Any = SimpleNamespace(hurry=lambda: told.put_nowait("hurry"), signal_all=told.put_nowait)
+        supervisor: Any = SimpleNamespace(
+            hurry=lambda: told.put_nowait("hurry"), hang_up=lambda: told.put_nowait("hang up")
+        )
         stop = stop_on_signals(supervisor)
         os.kill(os.getpid(), signal.SIGHUP)
-        assert (await told.get(), stop.is_set()) == (signal.SIGHUP, False)
+        assert (await told.get(), stop.is_set()) == ("hang up", False)
         os.kill(os.getpid(), signal.SIGTERM)
         await stop.wait()
         assert told.empty()

@@ -40,7 +40,8 @@ def test_assignments() -> None:
 
 @pytest.mark.parametrize(
     ("text", "cause"),
-    [("1:1", "twice"), ("1:2,3", "has 1 replicas, partition 0 has 2"), ("1:x", "broker ids"), ("", "broker ids")],
+    [("1:1", "twice"), ("1:2,3", "has 1 replicas, partition 0 has 2"), ("1:x", "broker ids"), ("", "broker ids")]
+    + [(text, "each from 0 to 2147483647") for text in ("1,99999999999", "-1", "1_0", "9" * 5000)],
 )
 def test_broken_assignments(text: str, cause: str) -> None:
     with pytest.raises(CommandError, match=cause):
@@ -56,6 +57,7 @@ def test_broken_assignments(text: str, cause: str) -> None:
         (["--delete"], "needs --topic"),
         (["--alter", "--topic", "a"], "needs --partitions"),
         (["--create", "--topic", "a", "--partitions", "0"], "0 is not in the range"),
+        (["--create", "--topic", "a", "--partitions", "99999999999"], "99999999999 is not in the range"),
         (
             ["--create", "--topic", "a", "--replica-assignment", "1", "--partitions", "2"],
             "--replica-assignment contradicts",

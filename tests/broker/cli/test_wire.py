@@ -119,6 +119,16 @@ def test_a_broker_that_keeps_silent(monkeypatch: pytest.MonkeyPatch) -> None:
         WireClient(address)
 
 
+def test_a_request_with_a_number_that_no_field_holds() -> None:
+    topic = DeleteRecordsRequest.DeleteRecordsTopic(
+        name="t", partitions=[DeleteRecordsRequest.DeleteRecordsPartition(partition_index=2**31, offset=0)]
+    )
+    with answering(broker((21, 0, 2))) as address, WireClient(address) as client:
+        with pytest.raises(CommandError, match="cannot be sent .*<= 2147483647. Correct the values"):
+            client.send(DeleteRecordsRequest(topics=[topic]))
+        client.refresh()  # nothing was sent, and the connection is in use
+
+
 def test_request_after_a_timeout_has_a_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """A response that arrives late cannot be matched with the next request."""
     monkeypatch.setattr(wire, "REQUEST_TIMEOUT_S", 0.2)

@@ -57,6 +57,14 @@ def test_a_file_alone_is_used_as_it_is(tmp_path: Path) -> None:
     assert load_properties(str(made)) == {"dataDir": f"{tmp_path}/data", "clientPort": "2182"}
 
 
+def test_blanks_around_a_value_are_no_part_of_it(tmp_path: Path) -> None:
+    """Java keeps them at the end of a line, and ZooKeeper drops them."""
+    file = tmp_path / "zoo.properties"
+    file.write_text(f"dataDir={tmp_path}/zk \nclientPort=2182\t\nclientPortAddress= \n")
+    assert settings(str(file)) == {"dataDir": f"{tmp_path}/zk", "clientPort": "2182", "clientPortAddress": ""}
+    assert settings(str(file), "--data-dir", f"{tmp_path}/other ")["dataDir"] == f"{tmp_path}/other"
+
+
 def test_others_cannot_read_the_passwords_in_the_file_of_the_server(tmp_path: Path) -> None:
     file, made = tmp_path / "zoo.properties", tmp_path / "data" / "zoo.cfg"
     file.write_text(

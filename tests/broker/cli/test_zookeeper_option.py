@@ -53,6 +53,12 @@ def test_no_zookeeper(command: str, capsys: pytest.CaptureFixture[str], monkeypa
     assert "no ZooKeeper answered within 50 ms" in printed and "Give the address in the brokers'" in printed
 
 
+@pytest.mark.parametrize("given", ["foo:bar", "", "localhost:99999", "::1"])
+def test_an_illegal_address(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gregor.main(["topics", "--list", "--zookeeper", given]) == 1
+    assert f"--zookeeper={given}: must be host:port[,host:port][/chroot]" in capsys.readouterr().err
+
+
 @pytest.mark.jvm
 @pytest.mark.slow
 @on_loop

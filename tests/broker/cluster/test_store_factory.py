@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import pytest
 
 from gregor.broker.cluster import store_factory
-from gregor.broker.cluster.store_factory import NoSuchStore, check_members, check_store, in_cluster
+from gregor.broker.cluster.store_factory import NoSuchStore, check_members, check_store, in_cluster, zookeeper_store
 from gregor.broker.node.store import StartError
 from gregor.broker.server import Server
 from gregor.config.broker import BrokerConfig
+from gregor.replication.store.metadata_store import StoreFailed
 from tests.broker.test_server import run
 from tests.support.processes import free_port
 
@@ -134,6 +136,7 @@ def test_only_a_refused_connection_shows_that_nothing_listens() -> None:
 def test_nothing_of_zookeeper_without_it() -> None:
     config = BrokerConfig()
     check_store(config)
+    check_members("")
     assert not in_cluster(config)
 
 
@@ -143,6 +146,9 @@ def test_nothing_of_zookeeper_without_it() -> None:
         ("zookeeper.set.acl", "true", "set gregor.zookeeper.jaas.config"),
         ("zookeeper.connect", "/kafka", "remove zookeeper.connect"),
         ("zookeeper.connect", "zk:2181/kafka/", "remove zookeeper.connect"),
+        ("zookeeper.connect", "foo:bar", "remove zookeeper.connect"),
+        ("zookeeper.connect", ":2181", "remove zookeeper.connect"),
+        ("zookeeper.connect", "localhost:99999", "remove zookeeper.connect"),
     ],
 )
 def test_settings_of_zookeeper_that_cannot_be_followed(key: str, value: str, remedy: str) -> None:
@@ -150,6 +156,19 @@ def test_settings_of_zookeeper_that_cannot_be_followed(key: str, value: str, rem
     with pytest.raises(NoSuchStore, match=f"{key}={value}") as refusal:
         check_store(config)
     assert remedy in str(refusal.value)
+
+
+def test_several_brokers_refuse_it_before_they_start() -> None:
+    with pytest.raises(NoSuchStore, match="zookeeper.connect=foo:bar: must be host:port"):
+        check_members("foo:bar")
+
+
+def test_an_element_may_be_empty() -> None:
+    connect = f"127.0.0.1:{free_port()},"
+    config = BrokerConfig({"zookeeper.connect": connect, "zookeeper.connection.timeout.ms": "50"})
+    check_store(config)
+    with pytest.raises(StoreFailed, match="no ZooKeeper answered within 50 ms"):
+        asyncio.run(zookeeper_store(config).start())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.launch.local_zookeeper import four_letter_word, free_ports, is_free, is_ok, write_config
+from gregor.broker.launch.local_zookeeper import four_letter_word, free_ports, is_free, serves, write_config
 from tests.support.processes import free_port
 
 
@@ -23,7 +23,7 @@ def server(answer: bytes) -> Iterator[int]:
         def serve() -> None:
             connection, _ = listening.accept()
             with connection:
-                assert connection.recv(16) == b"ruok"
+                assert connection.recv(16) == b"conf"
                 connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
@@ -32,17 +32,36 @@ def server(answer: bytes) -> Iterator[int]:
         thread.join()
 
 
-@pytest.mark.parametrize(("answer", "ok"), [(b"imok", True), (b"", False), (b"HTTP/1.1 400", False)])
-def test_who_answers_well_is_ok(answer: bytes, ok: bool) -> None:
+CONF = "clientPort=1\nsecureClientPort=-1\ndataDir={}/data/version-2\ndataDirSize=1\ndataLogDir=/other/version-2\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "own"),
+    [
+        (CONF.format("/a/j\u00fcrgen/zk").encode(), True),
+        (CONF.format("/a/j?rgen/zk").encode(), True),
+        (CONF.format("/b/zk").encode(), False),
+        (b"This ZooKeeper instance is not currently serving requests\n", False),
+        (b"", False),
+        (b"HTTP/1.1 400", False),
+    ],
+)
+def test_a_server_is_known_by_its_folder(answer: bytes, own: bool) -> None:
+    """Two supervisors that find the same port free: the server of one of them answers both."""
     with server(answer) as port:
-        assert is_ok(port) is ok
+        assert serves(Path("/a/j\u00fcrgen/zk"), port) is own
 
 
 def test_who_is_not_there_is_not_ok() -> None:
     port = free_port()
-    assert not is_ok(port)
+    assert not serves(Path("/a/zk"), port)
     with pytest.raises(OSError):
         four_letter_word("127.0.0.1", port, b"ruok")
+
+
+def test_its_file_is_read_by_java(tmp_path: Path) -> None:
+    text = write_config(tmp_path / "back\\slash", 2182).read_text()
+    assert f"dataDir={tmp_path}/back\\\\slash/data\n" in text
 
 
 def test_its_file_keeps_it_on_the_loopback(tmp_path: Path) -> None:

@@ -273,12 +273,31 @@ def test_what_it_inherits_stays_open() -> None:
     run(scenario())
 
 
+def test_a_child_that_starts_is_not_ended_by_a_signal_for_its_handler(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        go = tmp_path / "go"
+        script = f"while [ ! -e {go} ]; do sleep 0.01; done; trap 'echo again' HUP; " + SERVE
+        starts = child(script, output=tmp_path / "out")
+        watched = Watched([starts])
+        watched.supervisor.hang_up()  # it is down: nothing happens
+        starting = asyncio.ensure_future(watched.supervisor.start())
+        await until(lambda: starts.state is State.STARTING)
+        watched.supervisor.hang_up()
+        go.touch()
+        await starting
+        await until(lambda: (tmp_path / "out").read_text() == "again\n")
+        assert starts.state is State.READY
+        await watched.supervisor.stop()
+
+    run(scenario())
+
+
 def test_signals_are_passed_on(tmp_path: Path) -> None:
     async def scenario() -> None:
         one = child("trap 'echo again' HUP; " + READY + SLEEP, output=tmp_path / "out")
         watched = Watched([one])
         await watched.supervisor.start()
-        watched.supervisor.signal_all(signal.SIGHUP)
+        watched.supervisor.hang_up()
         await until(lambda: (tmp_path / "out").read_text() == "again\n")
         assert one.state is State.READY
         await watched.supervisor.stop()

@@ -122,6 +122,7 @@ def consumer_group(*types: int) -> GroupView:
         (["--reset-offsets", "--group", "g", "--all-topics", "--to-latest", "--dry-run", "--execute"], "contradict"),
         (["--reset-offsets", "--group", "g", "--all-topics", "--by-duration", "1h"], "PnDTnHnMnS"),
         (["--reset-offsets", "--group", "g", "--all-topics", "--to-datetime", "now"], "YYYY-MM-DD"),
+        (["--list", "--timeout", "3600001"], "1<=x<=3600000"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,6 +137,8 @@ def test_force_terminate(client: FakeClient, capsys: pytest.CaptureFixture[str])
             "t-0 does not exist on broker 9",
         ),
         (["describe-producers", "--topic", "u", "--partition", "0"], "topic u cannot be described"),
+        (["list", "--duration-filter", str(2**63)], "x<=9223372036854775807"),
+        (["abort", "--topic", "t", "--partition", "0", "--producer-epoch", "32768"], "-32768<=x<=32767"),
         (["abort", "--topic", "t", "--partition", "0"], "Give --start-offset, or for brokers before 3.0"),
         (["abort", "--topic", "t", "--partition", "0", "--producer-id", "7"], "Missing option '--producer-epoch'"),
         (

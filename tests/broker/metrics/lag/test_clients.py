@@ -14,7 +14,14 @@ from gregor.broker.fetch import sessions as fetch_sessions
 from gregor.broker.fetch.session_cache import FINAL_EPOCH, INITIAL_EPOCH
 from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.metrics.lag import clients
-from gregor.broker.metrics.lag.clients import FETCHES_MS, KEPT_MS, MAX_CLIENT_ID, ClientLagLines, ClientPositions
+from gregor.broker.metrics.lag.clients import (
+    FETCHES_MS,
+    KEPT_MS,
+    LAG_READER,
+    MAX_CLIENT_ID,
+    ClientLagLines,
+    ClientPositions,
+)
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.table import FAMILIES
 from gregor.broker.server import Server
@@ -128,6 +135,13 @@ def test_positions_of_a_session_are_shown_while_it_is_in_use() -> None:
     assert subject.lags() == {}
     subject.fetch("spark", session=(session, 2))
     assert subject.lags() == {"spark t-0": 30, "spark t-1": 0}
+
+
+def test_commands_that_read_the_age_of_a_record_are_not_behind() -> None:
+    subject = Subject()
+    subject.fetch(LAG_READER, ("t", 0, 40))
+    subject.fetch(LAG_READER, ("t", 1, 40), session=SESSIONLESS, connection=1)
+    assert subject.lags() == {}
 
 
 def test_a_partition_that_the_client_is_busy_with_keeps_its_position() -> None:
