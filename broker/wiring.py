@@ -186,7 +186,7 @@ class Node:
         )
         self.recovering = base.recovering
         mover = self._mover = LogMover(self._config, self._logs, base.replicas, self._background)
-        control = controller_parts(self._config, base, self._gate, now_ms)
+        control = controller_parts(self._config, base, self._gate, now_ms, in_cluster=self.in_cluster)
         self.controller = control.loop
         producer_ids = self._producer_ids(base, control)
         coordinators = make_coordinators(

@@ -20,9 +20,9 @@ from gregor.broker.cli.cluster_view import (
     ClusterSnapshot,
     Member,
     changes,
+    fetch_snapshot,
     last_error,
     rows,
-    snapshot_of,
     summary,
 )
 from gregor.broker.cli.command import KEY_VALUE, run
@@ -52,7 +52,6 @@ from gregor.config.local_cluster import (
     copies_for,
     member_settings,
 )
-from gregor.protocol.messages import MetadataRequest
 from gregor.storage.fs.disk_errors import error_text
 
 POLL_EVERY_S = 1.0
@@ -198,7 +197,7 @@ async def _watch(supervisor: Supervisor, screen: _Screen) -> None:
 def _fetch_snapshot(addresses: Sequence[str]) -> ClusterSnapshot | None:
     for address in addresses:
         with suppress(CommandError, OSError), WireClient(address, client_id="gregor-cluster") as client:
-            return snapshot_of(client.send(MetadataRequest(topics=None)))
+            return fetch_snapshot(client)
     return None
 
 

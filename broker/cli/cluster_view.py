@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gregor.broker.cli.reassignments import Reassignment, list_reassignments, replication_factor
 from gregor.broker.cli.tables import Column
+from gregor.broker.cli.wire import WireClient
 from gregor.broker.launch.supervisor import State
-from gregor.protocol.messages import MetadataResponse
+from gregor.protocol.messages import MetadataRequest, MetadataResponse
+from gregor.protocol.topic_partition import TopicPartitionKey
 
 COLUMNS = (
     Column("BROKER", number=True),
@@ -57,8 +60,18 @@ class ClusterSnapshot:
     shares: dict[int, Shares] = field(default_factory=dict)
 
 
-def snapshot_of(metadata: MetadataResponse) -> ClusterSnapshot:
-    """Summarise a metadata response about all topics."""
+def fetch_snapshot(client: WireClient) -> ClusterSnapshot:
+    """Fetch the state of the cluster; the reassignments only where some partition has replicas that are not in sync."""
+    metadata: MetadataResponse = client.send(MetadataRequest(topics=None))
+    snapshot = snapshot_of(metadata)
+    return snapshot_of(metadata, list_reassignments(client)) if snapshot.under_replicated else snapshot
+
+
+def snapshot_of(
+    metadata: MetadataResponse, reassignments: Mapping[TopicPartitionKey, Reassignment] | None = None
+) -> ClusterSnapshot:
+    """Summarise a metadata response about all topics. Replicas that a reassignment is adding need not be in sync."""
+    moving = reassignments or {}
     snapshot = ClusterSnapshot(
         controller_id=metadata.controller_id,
         live=frozenset(broker.node_id for broker in metadata.brokers),
@@ -68,7 +81,8 @@ def snapshot_of(metadata: MetadataResponse) -> ClusterSnapshot:
     for topic in metadata.topics:
         for partition in topic.partitions:
             snapshot.partitions += 1
-            snapshot.under_replicated += len(partition.isr_nodes) < len(partition.replica_nodes)
+            move = moving.get((topic.name or "", partition.partition_index))
+            snapshot.under_replicated += len(partition.isr_nodes) < replication_factor(partition.replica_nodes, move)
             if partition.leader_id < 0:
                 snapshot.offline += 1
             else:

@@ -5,7 +5,7 @@
   so writing resumes by itself. One line in the broker's log reports the beginning and the remedy, one the end.
   In a cluster, partitions that other brokers have in sync are left to them meanwhile: the controller is notified that
   they are offline here, so that another broker leads them and none waits for this one. They follow again when there is
-  room.
+  room. If the others are full, too, the last one in sync leads, for reads.
 - Failed (the device or its mount, or files that cannot be used): the partitions of that data folder go offline, their
   clients get KAFKA_STORAGE_ERROR, and the controller is notified, so that it elects other leaders. Where it is not
   certain that the whole folder has failed, it is probed first; if it works, only the one partition goes offline.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.node.adoption import Adoption
+from gregor.broker.node.removed_folders import RemovedFolders
 from gregor.replication.entities.credentials import ScramCredentials
 from gregor.replication.entities.tokens import DelegationTokens, TokenTimes
 from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
@@ -35,6 +36,7 @@ class BaseParts:
     features: FinalizedFeatures
     image: MetadataImage
     replicas: ReplicaManager
+    removed: RemovedFolders
     local: ControllerRequestHandler
     recovering: RecoveringPartitions
     adoption: Adoption
@@ -59,6 +61,7 @@ def base_parts(
     configs.on_entities_changed.append(credentials.changed)
     features = FinalizedFeatures(store, background.spawn)
     image = MetadataImage()
+    removed = RemovedFolders(logs, background, config["log.segment.delete.delay.ms"])
     replicas = ReplicaManager(
         config.broker_id,
         logs,
@@ -66,15 +69,13 @@ def base_parts(
         clock_ms,
         lag_time_max_ms=config["replica.lag.time.max.ms"],
         is_alive=image.is_alive,
-        folder_removed=lambda folder: background.remove_later(
-            [folder, *logs.pop_unlinkable()], config["log.segment.delete.delay.ms"]
-        ),
+        folder_removed=removed.add,
     )
     recovering = RecoveringPartitions(replicas, logs.is_loading)
     local = ControllerRequestHandler(replicas, image, configs, gate, recovering.hold_back)
     adoption = Adoption(store, logs, config.broker_id, gate, in_cluster=in_cluster)
     return BaseParts(
-        store, configs, credentials, tokens, features, image, replicas, local, recovering, adoption, security
+        store, configs, credentials, tokens, features, image, replicas, removed, local, recovering, adoption, security
     )
 
 

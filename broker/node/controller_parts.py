@@ -34,7 +34,9 @@ class ControllerParts:
     """Makes a channel to the active controller, for one request at a time."""
 
 
-def controller_parts(config: BrokerConfig, base: BaseParts, gate: Gate, clock_ms: Callable[[], int]) -> ControllerParts:
+def controller_parts(
+    config: BrokerConfig, base: BaseParts, gate: Gate, clock_ms: Callable[[], int], *, in_cluster: bool
+) -> ControllerParts:
     """Make the parts; `loop.start()` stands for election."""
     listener = config.inter_broker_listener_name
     timeout_ms: int = config["controller.socket.timeout.ms"]
@@ -48,6 +50,7 @@ def controller_parts(config: BrokerConfig, base: BaseParts, gate: Gate, clock_ms
         gate,
         listener=listener,
         delete_topics=config["delete.topic.enable"],
+        before_removals=None if in_cluster else base.removed.sync,
     )
     base.recovering.on_deferred_response.append(loop.handle_deferred_response)
     answers = ControllerAnswers(loop, base.store)

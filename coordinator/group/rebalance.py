@@ -24,6 +24,11 @@ from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, JoinG
 
 _log = logging.getLogger(__name__)
 
+MIN_REJOIN_WAIT_MS = 1000
+"""A rebalance that no static member has joined is tried again after the rebalance timeout, or after this time where it
+is shorter: with a rebalance timeout of 0, which kafkajs joins with, each turn of the loop would try it until the
+sessions end."""
+
 
 class Rebalances:
     """The phases of all groups of one shard. Methods return the result of the operation that they are part of."""
@@ -73,9 +78,10 @@ class Rebalances:
             return self.complete_join(membership, now_ms)
         return Result()
 
-    def _schedule_join(self, membership: Membership) -> None:
+    def _schedule_join(self, membership: Membership, least_ms: int = 0) -> None:
         end = partial(self.complete_join, membership)
-        self._timers.schedule(join_key(membership.group_id), membership.rebalance_timeout_ms, end)
+        delay_ms = max(membership.rebalance_timeout_ms, least_ms)
+        self._timers.schedule(join_key(membership.group_id), delay_ms, end)
 
     def _schedule_forming(self, membership: Membership, delay_ms: int, remaining_ms: int) -> None:
         end = partial(self._end_forming, membership, delay_ms=delay_ms, remaining_ms=remaining_ms)
@@ -108,7 +114,7 @@ class Rebalances:
             return self._become_empty(membership, now_ms)
         if not membership.elect_joined_leader():
             # Only static members, none of which joined: their sessions will end, or they will join.
-            self._schedule_join(membership)
+            self._schedule_join(membership, MIN_REJOIN_WAIT_MS)
             return Result()
         membership.begin_generation(now_ms)
         self._history.formed(membership, now_ms)

@@ -93,7 +93,6 @@ class Admin:
         self._broker_id = broker_id
         self._controller = controller
         self._image = image
-        self._configs = configs
         self._gate = gate
         self.settings = ConfigAdmin(store, config, broker_id, configs, gate, check_listeners)
         self.replicas = ReplicaAdmin(controller, image, gate)
@@ -199,7 +198,6 @@ class Admin:
                     raise self._exists(name) from None
             except NoNode:
                 continue
-        self._configs.forget(name)
         return CreatedTopic(name, topic_id, len(assignments), factor, configs)
 
     def _exists(self, name: str) -> KafkaError:

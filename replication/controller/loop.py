@@ -96,8 +96,10 @@ class ControllerLoop:
         *,
         listener: str = "PLAINTEXT",
         delete_topics: bool = True,
+        before_removals: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`listener`: the one for traffic between brokers. `delete_topics`: delete.topic.enable."""
+        """`listener`: the one for traffic between brokers. `delete_topics`: delete.topic.enable. `before_removals` is
+        awaited when all replicas of a topic are deleted and its nodes are about to be."""
         self.broker_id = broker_id
         self.gate = gate
         self.cluster: Cluster | None = None
@@ -111,6 +113,7 @@ class ControllerLoop:
         self._reader = ControllerReader(store, configs, lambda path: self._put(_Read(path)), gate)
         self._election = ControllerElection(broker_id, store, self._reader.exists, clock_ms)
         self._writes = ControllerWrites(store, gate)
+        self._before_removals = before_removals
         self._nodes = NodeChanges(self._reader, self._writes, delete_topics)
         self._queue: asyncio.Queue[_Item] = asyncio.Queue()
         self._queued: set[str] = set()  # paths in the queue: a node is read again once
@@ -400,6 +403,8 @@ class ControllerLoop:
         elif isinstance(action, DropReassignments):
             await self._writes.drop_reassignments(action.targets)
         elif isinstance(action, RemoveTopic):
+            if self._before_removals is not None:
+                await self._before_removals()
             await self._writes.remove_topic(action.topic)
             self._configs.forget(action.topic)
         elif isinstance(action, DropDeletion):

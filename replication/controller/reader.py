@@ -14,6 +14,7 @@ from gregor.replication.controller.events import TopicRead
 from gregor.replication.controller.reassignment import is_moving
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import MetadataStore, NodeExists, NoNode, Stat, Watch, WatchEvent
+from gregor.replication.store.nodes import TopicAssignment
 from gregor.replication.store.topic_configs import TopicConfigs
 
 MANY = 20
@@ -139,22 +140,25 @@ class ControllerReader:
     async def topics(self, names: Iterable[str]) -> dict[str, TopicRead]:
         """Return those of the topics that exist; watched."""
         names = list(names)
-        await self._configs.ensure(names)
         found = await self._get_watched(nodes.topic_path(name) for name in names)
-        topics = {}
+        assignments: dict[str, tuple[TopicAssignment, int]] = {}
         turns = self._gate.turns()
         for name in names:
             await turns.next()
             node = found.get(nodes.topic_path(name))
             if node is not None:
                 try:
-                    unclean = self._configs.log_config(name).unclean_leader_election_enable
                     assignment = self._gate.start(nodes.decode_topic(name, node[0]))
                     if isinstance(assignment, Awaitable):
                         assignment = await assignment
-                    topics[name] = TopicRead(assignment, node[1].version, unclean)
+                    assignments[name] = assignment, node[1].version
                 except nodes.NodeFormatError as error:
                     _log.warning("Topic ignored: %s", error)
+        await self._configs.ensure((name, read.topic_id) for name, (read, _) in assignments.items())
+        topics = {}
+        for name, (read, version) in assignments.items():
+            await turns.next()
+            topics[name] = TopicRead(read, version, self._configs.log_config(name).unclean_leader_election_enable)
         return topics
 
     async def states(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[nodes.PartitionState, int]]:

@@ -102,7 +102,7 @@ class ControllerRequestHandler:
         if isinstance(request, LeaderAndIsrRequest):
             # Logs are opened with their topics' settings. Without a connection to the metadata store this waits for
             # it, perhaps for longer than the session lasts.
-            await self._configs.ensure(topic.topic_name for topic in request.topic_states)
+            await self._configs.ensure((topic.topic_name, topic.topic_id) for topic in request.topic_states)
             if session != self._ended_sessions:
                 return _refused(request, ErrorCode.STALE_BROKER_EPOCH)
         request = self._hold_back(request)

@@ -161,7 +161,7 @@ class ReplicaManager:
             if partition is None:
                 self._add(topic, state.partition_index, topic_id).offline(ErrorCode.KAFKA_STORAGE_ERROR)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if key in self._suspended:
+        if key in self._suspended and not self._is_last_in_sync(state):
             return ErrorCode.KAFKA_STORAGE_ERROR
         known_id = partition.topic_id if partition is not None else self._stored_topic_id(key)
         if ZERO_UUID not in (topic_id, known_id) and topic_id != known_id:
@@ -199,6 +199,7 @@ class ReplicaManager:
                 _log.error("%s-%d cannot be led: %s", *key, error)
                 self.take_offline([key], error.code)
                 return error.code
+            self._suspended.discard(key)
             if newly_leader:
                 self._await_refused(key, partition, now_ms)
                 leaders.append(partition)
@@ -274,7 +275,8 @@ class ReplicaManager:
         self.take_offline(keys, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def suspend(self, keys: Iterable[TopicPartitionKey]) -> list[TopicPartitionKey]:
-        """Stop serving replicas until `resume` where other brokers can serve them; returns these.
+        """Stop serving replicas where other brokers can serve them; returns these. It lasts until `resume`, or until
+        the controller elects this broker as the last one in sync.
 
         Of a partition that this broker leads, another replica must be in sync. Clients get NOT_LEADER_OR_FOLLOWER, so
         that they find the new leader; the controller learns it as in `disk_failed`.
@@ -293,6 +295,11 @@ class ReplicaManager:
         if partition is None or partition.log is None:
             return False
         return len(partition.isr) > 1 if partition.is_leader else True
+
+    def _is_last_in_sync(self, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> bool:
+        """Return whether this broker is elected as the only one in sync. Then it serves reads, though its disk is full:
+        those of the brokers that it left the partition to are full, too."""
+        return state.leader == self.broker_id and state.isr == [self.broker_id]
 
     def take_offline(self, keys: Iterable[TopicPartitionKey], error: ErrorCode) -> None:
         """Stop serving these until the controller assigns them a role again. Delayed requests get `error`."""

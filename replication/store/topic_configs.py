@@ -2,7 +2,8 @@
 
 A change of an entity's node comes with a numbered node under /config/changes that names the entity ("topics/t",
 "brokers/<default>"); each broker watches that folder and reads the named entity again. Topics are read on first use
-(`ensure`), because a topic's settings are written before the topic, without notice.
+(`ensure`), because a topic's settings are written before the topic, without notice. A topic that is created again has
+another id: what was read of the one before does not count for it, whether or not this broker received its deletion.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.topic import LogConfig
+from gregor.protocol.ids import Uuid
 from gregor.protocol.turns import Gate, Steps
 from gregor.replication.store.broker_passwords import BrokerPasswords, OnThread, at_once
 from gregor.replication.store.change_notices import ChangeNotices
@@ -69,6 +71,8 @@ class TopicConfigs:
         self._gate = gate
         self._defaults = LogConfig.defaults(broker)
         self._overrides: dict[str, dict[str, str]] = {}
+        self._topic_ids: dict[str, Uuid] = {}
+        """The id of the topic whose settings were read, by its name."""
         self._configs: dict[str, LogConfig] = {}
         self._notices = ChangeNotices(store, CONFIG_CHANGES, spawn, clock_ms, self._read_changes)
         store.on_session_expired.append(self._session_expired)
@@ -116,16 +120,17 @@ class TopicConfigs:
         """Return the topic's own settings, as they were given."""
         return self._overrides.get(topic, {})
 
-    async def ensure(self, topics: Iterable[str]) -> None:
-        """Read the settings of those topics that were not read yet."""
-        missing = [topic for topic in topics if topic not in self._overrides]
+    async def ensure(self, topics: Iterable[tuple[str, Uuid]]) -> None:
+        """Read the settings of those topics, given by name and id, that were not read yet."""
+        missing = [(name, topic_id) for name, topic_id in topics if self._topic_ids.get(name) != topic_id]
         if missing:
-            found = await self._store.get_many([config_path("topics", topic) for topic in missing])
+            found = await self._store.get_many([config_path("topics", name) for name, _ in missing])
             turns = self._gate.turns()
-            for topic, node in zip(missing, found, strict=True):
+            for (name, topic_id), node in zip(missing, found, strict=True):
                 await turns.next()
-                if topic not in self._overrides:  # else it was read in the meantime
-                    self._decode(topic, b"" if node is None else node[0])
+                if self._topic_ids.get(name) != topic_id:  # else it was read in the meantime
+                    self._topic_ids[name] = topic_id
+                    self._decode(name, b"" if node is None else node[0])
 
     async def refresh(self, topic: str) -> None:
         """Read a topic's settings again, and notify the listeners if they have changed."""
@@ -140,6 +145,7 @@ class TopicConfigs:
 
     def forget(self, topic: str) -> None:
         """Forget a topic that is gone."""
+        self._topic_ids.pop(topic, None)
         self._overrides.pop(topic, None)
         self._configs.pop(topic, None)
 

@@ -75,8 +75,8 @@ class CheckpointPlan:
         if sync:
             self._sync_paths(errors)  # before the lock: no other writer waits for the disk's slowest work
         with order.lock:
-            for directory in self._directories if sync else ():
-                self._in_folder(directory, errors, partial(self._files.sync_directory, directory))
+            if sync:
+                self._sync_directories(errors)
             for path, data in self._contents.items():
                 if order.numbers_written.get(path, 0) < self._number:
                     if self._stands(path, data, sync):
@@ -91,6 +91,16 @@ class CheckpointPlan:
                             order.offsets_written[path] = data, sync
         self.done = not errors
         return errors
+
+    def sync_directories(self) -> dict[str, OSError]:
+        """Sync the data folders and do nothing else; returns the errors as `run` does."""
+        errors: dict[str, OSError] = {}
+        self._sync_directories(errors)
+        return errors
+
+    def _sync_directories(self, errors: dict[str, OSError]) -> None:
+        for directory in self._directories:
+            self._in_folder(directory, errors, partial(self._files.sync_directory, directory))
 
     def _sync_paths(self, errors: dict[str, OSError]) -> None:
         by_folder: dict[str, list[str]] = {}

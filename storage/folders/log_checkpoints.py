@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gregor.protocol.turns import run_all
@@ -52,6 +52,10 @@ class LogCheckpoints:
     def names_changed(self, *folder_paths: str) -> None:
         """Note that partition folders were created or renamed there: the next checkpoints sync the names."""
         self._unsynced_folders.update(folder_paths)
+
+    def names(self, folder_paths: Iterable[str]) -> Write:
+        """Sync the names of partition folders there, before the next checkpoints."""
+        return CheckpointPlan(self._files, self._order, {}, directories=sorted(folder_paths)).sync_directories
 
     def removed(self, key: TopicPartition) -> None:
         """Note that the log of a partition was removed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,8 +33,10 @@ from gregor.protocol.messages import (
     SyncGroupRequest,
 )
 from gregor.replication.controller.loop import ControllerLoop
+from gregor.replication.controller.writes import ControllerWrites
 from gregor.replication.store.embedded import EmbeddedStore
 from gregor.storage.folders.manager import LogManager
+from gregor.storage.fs.files import OsFiles
 from tests.broker.harness import Harness, batch, one_partition, produce_request, running
 
 CLEAN, CRASH = "clean stop", "crash"
@@ -78,6 +81,33 @@ def restarted(harness: Harness, how: str, folder: Path) -> Harness:
         folder = harness.folder
         assert (folder / ".kafka_cleanshutdown").exists()
     return Harness(folder).start()
+
+
+@pytest.mark.slow
+def test_a_deletion_is_durable_before_the_topic_is_gone_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut could give the folders their old names again, and the next start would adopt them."""
+    folders = [str(tmp_path / name) for name in "ab"]
+    done: list[str] = []
+
+    def note(of: type[Any], name: str, text: Callable[..., str]) -> None:
+        original = getattr(of, name)
+
+        def noted(self: Any, *args: Any) -> Any:
+            done.append(text(*args))
+            return original(self, *args)
+
+        monkeypatch.setattr(of, name, noted)
+
+    with running(tmp_path, log_dirs=",".join(folders)) as harness:
+        harness.create_topic("t", partitions=4)
+        note(OsFiles, "rename", lambda source, target: "rename")
+        note(OsFiles, "sync_directory", str)
+        note(ControllerWrites, "remove_topic", str)
+        harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000), 5)
+    done = [what for what in done if what in {"rename", *folders, "t"}]
+    assert done[:7] == ["rename"] * 4 + [*folders, "t"]
 
 
 @pytest.mark.parametrize("how", [CLEAN, CRASH])

@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from gregor.coordinator.group.group import Membership
+from gregor.coordinator.group.rebalance import Rebalances
 from gregor.coordinator.group.states import GroupState
+from gregor.coordinator.result import Result
 from gregor.protocol.errors import ErrorCode
 from tests.coordinator.context import Context
 
@@ -140,6 +143,29 @@ def test_a_static_member_survives_a_rebalance_that_it_misses() -> None:
         rejoin = context.join(leader, instance="a", session_ms=100_000, rebalance_ms=10_000)
         context.sleep(60_000)
         assert {member.member_id for member in rejoin.response.members} == {leader, follower}
+
+
+def test_a_rebalance_that_no_member_joins_is_not_tried_at_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kafkajs joins with a rebalance timeout of 0."""
+    tries = 0
+    complete_join = Rebalances.complete_join
+
+    def counted(rebalances: Rebalances, membership: Membership, now_ms: int) -> Result:
+        nonlocal tries
+        tries += 1
+        assert tries < 100, "time does not pass"
+        return complete_join(rebalances, membership, now_ms)
+
+    monkeypatch.setattr(Rebalances, "complete_join", counted)
+    with Context() as context:
+        ids = context.static_group(["a", "b", "c"], session_ms=100_000, rebalance_ms=0)
+        tries = 0
+        context.leave(("", "c"))
+        context.sleep(10_000)
+        assert 10 <= tries <= 12
+        rejoin = context.join(ids[0], instance="a", session_ms=100_000, rebalance_ms=0)
+        context.sleep(1000)
+        assert {member.member_id for member in rejoin.response.members} == set(ids[:2])
 
 
 def test_the_session_of_a_static_member_ends_like_any_other() -> None:

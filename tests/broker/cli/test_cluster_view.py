@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 from gregor.broker.cli.cluster_view import (
     COLUMNS,
     ClusterSnapshot,
     Member,
     changes,
+    fetch_snapshot,
     last_error,
     rows,
     snapshot_of,
     summary,
 )
+from gregor.broker.cli.reassignments import Reassignment
 from gregor.broker.launch.supervisor import State
-from gregor.protocol.messages import MetadataResponse
+from gregor.protocol.messages import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from gregor.protocol.topic_partition import TopicPartitionKey
+from tests.broker.cli.fake_client import FakeClient, metadata
 
 
 def picture(
-    *partitions: tuple[int, list[int]], live: tuple[int, ...] = (0, 1, 2), controller: int = 1
+    *partitions: tuple[int, list[int]],
+    live: tuple[int, ...] = (0, 1, 2),
+    controller: int = 1,
+    moves: Mapping[TopicPartitionKey, Reassignment] | None = None,
 ) -> ClusterSnapshot:
     """Partitions are (leader, ISR), with replicas on brokers 0, 1 and 2."""
     return snapshot_of(
@@ -37,7 +52,8 @@ def picture(
                     ],
                 )
             ],
-        )
+        ),
+        moves,
     )
 
 
@@ -57,6 +73,41 @@ def test_partitions_are_counted_per_broker() -> None:
     ]
     assert all(len(row) == len(COLUMNS) for row in found)
     assert summary(seen) == "1 topic, 3 partitions: 2 under-replicated, 1 without a leader"
+
+
+def test_replicas_that_are_being_added_need_not_be_in_sync() -> None:
+    moves = {("t", index): Reassignment([0, 1, 2], [2], [0]) for index in range(2)}
+    seen = picture((0, [0, 1]), (0, [0]), (0, [0, 1, 2]), moves=moves)
+    assert summary(seen) == "1 topic, 3 partitions: 1 under-replicated"
+
+
+@pytest.mark.parametrize(
+    ("adding", "in_sync", "state"),
+    [([2], [1], "all in sync"), ([], [1], "1 under-replicated"), ([], [1, 2], "all in sync")],
+)
+def test_reassignments_are_listed_where_partitions_have_replicas_out_of_sync(
+    adding: list[int], in_sync: list[int], state: str
+) -> None:
+    described = metadata({"t": [1]})
+    described.topics[0].partitions[0].isr_nodes = in_sync
+    moving = ListPartitionReassignmentsResponse.OngoingTopicReassignment(
+        name="t",
+        partitions=[
+            ListPartitionReassignmentsResponse.OngoingPartitionReassignment(
+                partition_index=0, replicas=[1, 2], adding_replicas=adding
+            )
+        ],
+    )
+    client = FakeClient(
+        {
+            MetadataRequest: lambda _request, _node: described,
+            ListPartitionReassignmentsRequest: lambda _request, _node: ListPartitionReassignmentsResponse(
+                topics=[moving]
+            ),
+        }
+    )
+    assert summary(fetch_snapshot(client)) == f"1 topic, 1 partition: {state}"
+    assert len(client.requests(ListPartitionReassignmentsRequest)) == (in_sync == [1])
 
 
 def test_state_before_a_broker_answers() -> None:

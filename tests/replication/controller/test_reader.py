@@ -37,7 +37,7 @@ class Nodes:
 
 
 class Configs:
-    async def ensure(self, topics: Iterable[str]) -> None:
+    async def ensure(self, topics: Iterable[tuple[str, bytes]]) -> None:
         return
 
     def log_config(self, topic: str) -> Any:

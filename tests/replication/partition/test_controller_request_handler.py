@@ -27,7 +27,7 @@ class Configs:
         self.asked.set()
         if self.answers is not None:
             await self.answers.wait()
-        self.read.extend(topics)
+        self.read.extend(name for name, _ in topics)
 
     def log_config(self, topic: str) -> Any:
         assert topic in self.read

@@ -50,7 +50,7 @@ class Subject:
                             partition_index=index,
                             leader=leader,
                             leader_epoch=epoch,
-                            isr=[leader],
+                            isr=state.get("isr", [leader]),
                             replicas=state.get("replicas", [0, 1]),
                             partition_epoch=state.get("partition_epoch", epoch),
                         )
@@ -150,13 +150,29 @@ def test_what_is_set_aside_for_want_of_room_follows_again_afterwards(subject: Su
     assert subject.manager.suspend([("t", 1)]) == [("t", 1)]
     assert waiting == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert [partition.partition for partition in subject.stopped] == [0, 1]
-    assert subject.lead(1, 0, epoch=4) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert subject.lead(1, 0, epoch=4, isr=[1, 0]) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     subject.manager.resume([("t", 0), ("t", 1)])
     del subject.leadership[:]
     # In the same epoch where the leader is the same.
     assert subject.lead(1, epoch=4) == [0]
     assert subject.lead(1, 1, epoch=5) == [0, 0]
     assert subject.leadership == [([], [0]), ([], [0, 1])]
+
+
+def test_what_is_set_aside_is_led_where_no_other_replica_is_in_sync(subject: Subject) -> None:
+    """The disks of all brokers became full at the same time: each left its partitions to the others."""
+    subject.lead(1, 0, epoch=4)
+    led = subject.manager.get("t", 1)
+    assert led is not None
+    led.in_sync.commit([0, 1])
+    assert len(subject.manager.suspend([("t", 0), ("t", 1)])) == 2
+    assert subject.lead(0, 0, epoch=5, isr=[0, 1]) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert subject.lead(0, 0, epoch=3, isr=[0]) == [ErrorCode.STALE_CONTROLLER_EPOCH] * 2
+    assert subject.lead(0, 1, epoch=6, isr=[0]) == [0, ErrorCode.KAFKA_STORAGE_ERROR]
+    found = [subject.manager.get("t", index) for index in range(2)]
+    assert [partition is not None and partition.is_leader for partition in found] == [True, False]
+    # A leader of which the controller had noted before that it did not serve follows no other, and is elected again.
+    assert subject.lead(-1, epoch=7, isr=[0]) == [0]
 
 
 def test_changed_settings_reach_the_logs_of_suspended_partitions_too(subject: Subject) -> None:

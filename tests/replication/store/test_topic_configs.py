@@ -20,6 +20,8 @@ from gregor.replication.store.registration import make_persistent_nodes
 from gregor.replication.store.topic_configs import TopicConfigs
 from tests.replication.fakes import HandClock, on_loop
 
+ID, OTHER_ID = b"i" * 16, b"o" * 16
+
 
 class Others:
     """Another task on the loop, whose turns are counted."""
@@ -83,7 +85,7 @@ async def test_topics_are_read_on_first_use_and_again_when_notified(tmp_path: Pa
     await subject.store.create("/config/topics/t", nodes.encode_config({"retention.ms": "5"}))
     default = configs.log_config("t")
     assert default.retention_ms == 604_800_000
-    await configs.ensure(["t", "plain"])
+    await configs.ensure([("t", ID), ("plain", ID)])
     assert configs.log_config("t").retention_ms == 5
     assert configs.overrides("t") == {"retention.ms": "5"}
     assert configs.log_config("plain") is default
@@ -103,12 +105,28 @@ async def test_topics_are_read_on_first_use_and_again_when_notified(tmp_path: Pa
 
 
 @on_loop
+async def test_settings_of_a_deleted_topic_do_not_count_for_the_next_one_of_its_name(tmp_path: Path) -> None:
+    """Its deletion need not be received: this broker may have read the settings again while it was under way."""
+    subject = await Subject().start(tmp_path)
+    await subject.store.create("/config/topics/t", nodes.encode_config({"retention.ms": "1000"}))
+    await subject.configs.ensure([("t", ID)])
+    await subject.store.delete("/config/topics/t")
+    await subject.store.create("/config/topics/t", nodes.encode_config({"retention.ms": "2000"}))
+    await subject.configs.ensure([("t", ID)])
+    assert subject.configs.log_config("t").retention_ms == 1000, "read once for each topic"
+    await subject.configs.ensure([("t", OTHER_ID)])
+    assert subject.configs.log_config("t").retention_ms == 2000
+    assert subject.told == []
+    await subject.store.close()
+
+
+@on_loop
 async def test_bad_settings_are_left_out_and_the_rest_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     subject = await Subject().start(tmp_path)
     bad = {"retention.ms": "5", "nonsense": "1", "segment.bytes": "many"}
     await subject.store.create("/config/topics/t", nodes.encode_config(bad))
     await subject.store.create("/config/topics/u", b"not json")
-    await subject.configs.ensure(["t", "u"])
+    await subject.configs.ensure([("t", ID), ("u", ID)])
     assert subject.configs.log_config("t").retention_ms == 5
     assert subject.configs.log_config("u") == subject.configs.log_config("other")
     assert len(caplog.records) == 3
@@ -119,7 +137,7 @@ async def test_bad_settings_are_left_out_and_the_rest_counts(tmp_path: Path, cap
 @on_loop
 async def test_dynamic_broker_settings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     subject = await Subject().start(tmp_path)
-    await subject.configs.ensure(["t"])
+    await subject.configs.ensure([("t", ID)])
     await subject.write("brokers/<default>", nodes.encode_config({"log.retention.ms": "9", "log.cleaner.threads": "2"}))
     assert subject.configs.log_config("t").retention_ms == 9
     assert subject.broker["log.cleaner.threads"] == 2
@@ -149,7 +167,7 @@ async def test_other_tasks_have_turns_while_hundreds_of_topics_get_new_defaults(
     topics = [f"t{number}" for number in range(300)]
     parents = [Create("/config/topics/" + topic, nodes.encode_config({"retention.bytes": "7777"})) for topic in topics]
     await subject.store.multi(parents)
-    await subject.configs.ensure(topics)
+    await subject.configs.ensure((topic, ID) for topic in topics)
     others = Others()
     for change, retention_ms in enumerate((9, 10)):
         subject.told.clear()
@@ -183,7 +201,7 @@ async def test_settings_made_before_the_start_are_in_effect_after_it(tmp_path: P
 @on_loop
 async def test_notices_are_removed_after_a_while_and_not_acted_on_twice(tmp_path: Path) -> None:
     subject = await Subject().start(tmp_path)
-    await subject.configs.ensure(["t"])
+    await subject.configs.ensure([("t", ID)])
     await subject.write("topics/t", nodes.encode_config({"retention.ms": "1"}))
     subject.clock.sleep(CHANGE_KEPT_MS)
     await subject.write("topics/t", nodes.encode_config({"retention.ms": "2"}))
@@ -202,7 +220,7 @@ async def test_broken_settings_of_brokers_hold_up_neither_the_start_nor_other_ch
 ) -> None:
     subject = await Subject().start(tmp_path)
     await subject.write("brokers/<default>", nodes.encode_config({"log.retention.ms": "9"}))
-    await subject.configs.ensure(["t"])
+    await subject.configs.ensure([("t", ID)])
     await subject.store.create("/config/topics/t", nodes.encode_config({"retention.ms": "5"}))
     await subject.store.create("/config/brokers/3", b"damaged")
     # Both are read at once.
@@ -241,7 +259,7 @@ async def test_change_that_could_not_be_read_is_read_with_the_next(
 @on_loop
 async def test_a_folder_of_notices_removed_by_hand_is_made_again_and_watched(tmp_path: Path) -> None:
     subject = await Subject().start(tmp_path)
-    await subject.configs.ensure(["t"])
+    await subject.configs.ensure([("t", ID)])
     await subject.store.delete(nodes.CONFIG_CHANGES)
     while subject.tasks:
         await subject.tasks.pop(0)
@@ -260,7 +278,7 @@ async def test_the_settings_of_many_topics_leave_others_their_turns(
     texts = nodes.encode_config({"retention.ms": "5", "cleanup.policy": "compact"})
     await subject.store.multi([Create(f"/config/topics/{name}", texts) for name in names])
     others = Others()
-    await subject.configs.ensure(names)
+    await subject.configs.ensure((name, ID) for name in names)
     others.end()
     assert others.turns >= len(names)
     assert all(subject.configs.log_config(name).retention_ms == 5 for name in names)
