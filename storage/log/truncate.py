@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from gregor.storage.fs.disk_errors import NOT_OPENED
 from gregor.storage.producers.replay import replay_producers
 from gregor.storage.segment.batches import HEADER_BYTES, BatchHeader
 
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from gregor.storage.log.state import LogHealth, LogOffsets, Segments
     from gregor.storage.log.swap import SegmentSwap
     from gregor.storage.producers.state import ProducerStates
+    from gregor.storage.segment.segment import Segment
 
 
 class Truncation:
@@ -61,11 +65,12 @@ class Truncation:
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Remove everything; the log is empty and begins at `offset`."""
         try:
-            self._swap.forget()
-            self._unlink_segments(0)
-            self._producers.clear()
-            self._producers.delete_snapshots_above(-1)
-            self._epochs.clear()
+            with self._held(self._segments.active):  # the new segment needs as many descriptors
+                self._swap.forget()
+                self._unlink_segments(0)
+                self._producers.clear()
+                self._producers.delete_snapshots_above(-1)
+                self._epochs.clear()
             segment = self._roller.create(offset, now_ms)
         except OSError as error:
             self._health.take_offline(error)
@@ -86,18 +91,35 @@ class Truncation:
 
     def _truncate(self, offset: int) -> None:
         offsets, segments, producers = self._offsets, self._segments, self._producers
-        self._swap.forget()
-        self._unlink_segments(segments.index_of(offset) + 1)
-        active = segments.activate_last()
-        found = active.locate(offset)
-        if found is not None:
-            active.truncate_to(found[0], found[2])
+        index = segments.index_of(offset)
+        with self._held(segments.items[index]):
+            self._swap.forget()
+            self._unlink_segments(index + 1)
+            active = segments.activate_last()
+            found = active.locate(offset)
+            if found is not None:
+                active.truncate_to(found[0], found[2])
         self._epochs.truncate_from_end(offset)
         offsets.truncate_to(offset)
         producers.delete_snapshots_above(offset)
         if producers.entries or producers.transactions is not None:
             replay_producers(producers, segments.items, offsets.log_start_offset, offset, offsets.high_watermark)
         self._finish()
+
+    @contextmanager
+    def _held(self, segment: Segment) -> Iterator[None]:
+        """Keep the files of a segment open. Without descriptors for them KafkaError is raised here, where nothing has
+        changed yet: the truncation may be tried again."""
+        with ExitStack() as held:
+            for file in segment.synced_files():
+                try:
+                    file.hold()
+                except OSError as error:
+                    if error.errno in NOT_OPENED:
+                        self._health.fail(error, "cannot truncate yet")
+                    continue  # the truncation fails where it needs the file
+                held.callback(file.release)
+            yield
 
     def _unlink_segments(self, kept: int) -> None:
         # From the last one on: if this is interrupted, the remaining segments have no gap.
