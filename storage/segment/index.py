@@ -88,6 +88,11 @@ class SparseIndex:
         return self.entries * self.ENTRY_BYTES - len(self._pending)
 
     @property
+    def is_preallocated(self) -> bool:
+        """Whether the file is longer than its entries."""
+        return self._file.size_bytes() >= (self.entries + 1) * self.ENTRY_BYTES
+
+    @property
     def entries(self) -> int:
         return self._entries if self._entries >= 0 else self._load_length()
 
