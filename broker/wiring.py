@@ -264,7 +264,7 @@ class Node:
             self._background.spawn(remove_expired_tokens(base.tokens, interval_ms))
         if self._member is not None:
             self._member.start()
-        self.cleaner = LogCleaner(self._config, self._logs, self._background, now_ms, base.replicas.has)
+        self.cleaner = LogCleaner(self._config, self._logs, self._background, now_ms, base.replicas.has, self._files)
         self.cleaner.start()
         clients = ClientPositions(self.broker.fetch_sessions, base.replicas, base.image, now_ms)
         self.control = Control(

@@ -28,7 +28,6 @@ from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import ITEMS_PER_STEP, collect, run_all
 from gregor.storage.cleaner.cleaner import CleanedGroup, CleaningJob
 from gregor.storage.fs.disk_errors import FULL, OF_THE_PROCESS
-from gregor.storage.fs.files import OsFiles
 from gregor.storage.log.swap import LogChanged, unlink_unfinished
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
     from gregor.protocol.turns import Steps
     from gregor.storage.folders.manager import LogManager
+    from gregor.storage.fs.files import Files
     from gregor.storage.log.compaction import DirtyRange
     from gregor.storage.log.log import Log
     from gregor.storage.segment.segment import Segment
@@ -89,13 +89,14 @@ class LogCleaner:
         background: Background,
         clock_ms: Callable[[], int],
         is_served: Callable[[str, int], bool],
+        files: Files,
     ) -> None:
         self._is_served = is_served
         self._config = config
         self._logs = logs
         self._background = background
         self._clock_ms = clock_ms
-        self._files = OsFiles()
+        self._files = files
         self._wake = asyncio.Event()
         self._idle: list[tuple[CleanerProcess, float]] = []
         self._running: dict[TopicPartition, CleanerProcess] = {}
@@ -273,7 +274,7 @@ class LogCleaner:
         except BaseException as error:
             log.work.end_cleaning()
             await process.close()
-            with suppress(OSError):  # the partition may have been removed; the next start removes any other leftovers
+            with suppress(OSError):  # the partition may have been removed; the next run removes any other leftovers
                 await self._background.run(partial(unlink_unfinished, self._files, log.directory))
             if isinstance(error, (WorkerDied, CleaningFailed)) and log.generation != generation:
                 # A follower truncated it: the error of the worker is no fault of the log.
@@ -300,6 +301,8 @@ class LogCleaner:
         # No further than the log reaches now: the producers below may not cover later appends.
         stable_offset = min(log.last_stable_offset, log.segments[-1].base_offset)
         await self._make_durable(log, stable_offset, generation)
+        # Of an earlier run. Beside a stale .cleaned file a start would treat a complete .swap as one that is not.
+        await self._background.run(partial(unlink_unfinished, self._files, log.directory))
         producers, open_from = await self._background.run_steps(_live_producers(log))
         now_ms = self._clock_ms()
         await self._background.search(log.prefetching(partial(log.dirty_range, now_ms, waits_for_disk=False)))

@@ -151,6 +151,14 @@ class Followers:
             link = self._links[link_id] = LeaderLink(self, *link_id)
         if link.follow(partition):
             self._link_of[key] = link
+        elif not partition.log.offline:
+            backoff_s = self.settings.fetcher.backoff_ms / 1000
+            asyncio.get_running_loop().call_later(backoff_s, self._follow_again, partition)
+
+    def _follow_again(self, partition: Partition) -> None:
+        key = partition.topic, partition.partition
+        if key not in self._link_of and self._replicas.partitions.get(key) is partition:
+            self._follow(partition)
 
     def _unfollow(self, key: TopicPartitionKey) -> None:
         link = self._link_of.pop(key, None)

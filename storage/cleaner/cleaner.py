@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from gregor.storage.fs.files import File, Files
 
 MIN_WINDOW_BYTES = 64 * 1024
+MAX_SEGMENT_BYTES = 2**31 - 1
+"""An index entry holds the position of a batch as an int32."""
 
 
 class CleaningJob(NamedTuple):
@@ -173,11 +175,16 @@ class CleaningRun:
             self._files, job.directory, group[0].base_offset, job.index_interval_bytes, job.window_bytes
         )
         bytes_read = records_read = records_kept = 0
+        spare_bytes = MAX_SEGMENT_BYTES - sum(source.size_bytes for source in group)
         try:
             for source in group:
                 segment = Segment.open(self._files, job.directory, source.base_offset, size_bytes=source.size_bytes)
                 for batch in self._batches(segment, 0):
                     filtered = self._filter(batch)
+                    grown_bytes = len(filtered.data or b"") - batch.size_bytes
+                    if grown_bytes > max(0, spare_bytes):  # by a delete horizon, or compressed once more
+                        filtered, grown_bytes = _unchanged(batch), 0
+                    spare_bytes -= grown_bytes
                     records_read += filtered.records_read
                     records_kept += filtered.records_kept
                     if filtered.data is not None:
@@ -205,11 +212,11 @@ class CleaningRun:
         retain_empty = self._is_last_of_producer(batch) or batch.last_offset + 1 == job.first_uncleanable_offset
         if batch.is_control:
             if not self._trail.ends_nothing(batch):
-                return Filtered(batch.memory(), batch.max_timestamp, batch.record_count, batch.record_count)
+                return _unchanged(batch)
             if batch.record_count and not batch.has_delete_horizon:
                 return with_delete_horizon(batch, job.now_ms + job.delete_retention_ms)
             if batch.record_count and batch.base_timestamp > job.now_ms:
-                return Filtered(batch.memory(), batch.max_timestamp, batch.record_count, batch.record_count)
+                return _unchanged(batch)
         elif not self._trail.is_aborted(batch):
             return filter_batch(
                 batch,
@@ -355,6 +362,10 @@ class CleanedSegment:
     def _unlink(self) -> None:
         for path in (*self._paths, self._transactions_path):
             self._files.unlink(path)
+
+
+def _unchanged(batch: RecordBatch) -> Filtered:
+    return Filtered(batch.memory(), batch.max_timestamp, batch.record_count, batch.record_count)
 
 
 def _write_all(file: File, data: bytearray) -> None:

@@ -246,6 +246,7 @@ class LogLoader:
                 elif original in marked:
                     final = f"{folder.path}/{folder_name(name.topic, name.partition)}"
                     self._files.rename(path, final)
+                    self._files.sync_directory(folder.path)  # the original, on another disk, is removed soon
                     contents.partitions.append((final, name))
                     present.add(key)
                 else:

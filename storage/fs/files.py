@@ -9,7 +9,6 @@ Errors are plain OSErrors. Nothing here is thread-safe, except `File.sync` of a 
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import sys
@@ -20,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gregor.storage.fs.cached_reads import Fetch, NotCached, read_cached
+from gregor.storage.fs.disk_errors import NOT_OPENED
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -287,11 +287,13 @@ class OsFile:
         try:
             descriptor = os.open(self.path, flags, 0o644)
         except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
+            if error.errno not in NOT_OPENED:
                 raise
-            # Connections use descriptors that were meant for files: keep fewer files open from now on.
-            files.limit_open_files(max(MIN_OPEN_FILES, min(files.limit, files.open_count) * 3 // 4))
-            files.make_room()
+            # Connections use descriptors that were meant for files: keep fewer files open from now on. One of them is
+            # closed in any case, so that this file can be opened where another one is not held.
+            open_count = files.open_count
+            files.limit_open_files(max(MIN_OPEN_FILES, min(files.limit, open_count) * 3 // 4))
+            files.make_room(open_count)
             descriptor = os.open(self.path, flags, 0o644)
         self._fd = descriptor
         self.write = partial(os.write, descriptor)
@@ -441,12 +443,14 @@ class OsFiles:
 
     # Called by OsFile
 
-    def make_room(self) -> None:
-        """Close descriptors until one more is within the limit, or all that are left are held."""
+    def make_room(self, limit: int | None = None) -> None:
+        """Close descriptors until one more is within the limit, or all that are left are held. `limit`: a lower one,
+        for this time."""
+        limit = self.limit if limit is None else min(limit, self.limit)
         queue = self._open_files
         chances = SECOND_CHANCES
         attempts = 2 * len(queue)
-        while len(queue) >= self.limit and attempts:
+        while len(queue) >= limit and attempts:
             attempts -= 1
             file = next(iter(queue))
             if file.held or (file.used and chances):

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from gregor.protocol.errors import KafkaError
 from gregor.protocol.records.batch import CorruptBatch, RecordBatch
 from gregor.protocol.records.control import EndMarker, read_end_marker
 from gregor.storage.producers.transaction_checks import aborted_by
 from gregor.storage.segment.batches import CONTROL_BIT, BatchHeader
+from gregor.storage.segment.segment import OldMessageFormat
 
 if TYPE_CHECKING:
     from gregor.storage.producers.state import ProducerStates
@@ -44,12 +46,20 @@ def replay_batches(
     index_from: int = NO_INDEX,
 ) -> Iterator[int]:
     """Replay the batches of these offsets; yields 0 after some of them. Markers from `index_from` on are added to the
-    transaction index of their segment, which must not hold them yet. Raises OSError and OldMessageFormat."""
+    transaction index of their segment, which must not hold them yet. Segments of an old message format, which have no
+    producers, are left out. Raises OSError, KafkaError, and OldMessageFormat for old messages behind newer ones."""
     for index, segment in enumerate(segments):
         upper_offset = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
         if upper_offset <= from_offset or segment.base_offset >= end_offset or not segment.size_bytes:
             continue
-        start = segment.locate(max(from_offset, segment.base_offset))
+        try:
+            start = segment.locate(max(from_offset, segment.base_offset))
+        except KafkaError:
+            try:
+                segment.refuse_old_format(0)
+            except OldMessageFormat:
+                continue  # no producer has written it
+            raise
         if start is None:
             continue
         for count, batch in enumerate(segment.scan(start[0], verify_crc=False), start=1):

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+GAPS_FILE = "gregor-gaps"
+"""In the folder of a partition: the offset below which gaps between segments are those of Apache Kafka, in digits."""
+
 BATCHES_PER_STEP = 1000
 """Headers that are read between two yields where nothing is checked."""
 
@@ -118,6 +121,9 @@ class FolderLoader:
                 segment.adopt_transaction_index()
         self._epochs = LeaderEpochs.load(self._files, self._directory)
         self._producers.list_snapshots(sizes)
+        if self._whole_from is not None and GAPS_FILE in sizes:
+            noted = int(self._files.read_bytes(f"{self._directory}/{GAPS_FILE}"))
+            self._whole_from = max(self._whole_from, noted)
 
         first = len(self._segments) if clean else self._first_unchecked()
         yield from self._rebuild_indexes(first, sizes)
@@ -204,10 +210,11 @@ class FolderLoader:
                 self._drop_segments(index)
                 break
             if index > first + self._ends_before_point and segment.base_offset > next_offset:
+                ends = self._ends_at_gap(next_offset)
                 # A power cut has removed the end of a segment (gaps of compaction lie below the recovery point).
                 # Snapshots from behind it include batches that are lost, and would make a repetition a duplicate.
                 self._producers.delete_snapshots_above(next_offset)
-                if self._whole_from is not None and next_offset >= self._whole_from:
+                if ends:
                     _log.warning("%s: nothing from offset %d on: the log ends there", segment.log.path, next_offset)
                     self._drop_segments(index)
                     break
@@ -229,6 +236,25 @@ class FolderLoader:
                 # A crash between the two leaves epochs that the next start finds again.
                 self._epochs.truncate_from_end(self._recovery_point, loading=True)
                 self._epochs.assign_many(found)
+
+    def _ends_at_gap(self, offset: int) -> bool:
+        """Return whether the log ends at a gap between two segments that begins at this offset.
+
+        Not if Apache Kafka was the last to write the log: a segment of its followers begins with the first batch that
+        the leader's compaction has left, wherever the one before it ends. If it was killed, the indexes of the last
+        segment are preallocated still. If it was killed after it had closed this log, there is a snapshot at the end,
+        and all was synced before. Both signs are gone once this broker has appended: what was found is noted.
+        """
+        if self._whole_from is None or offset < self._whole_from:
+            return False
+        last = self._segments[-1]
+        end_offset = last.read_next_offset()[0]
+        was_closed = self._producers.snapshot_offsets[-1:] == [end_offset] and end_offset > last.base_offset
+        if not last.indexes_are_preallocated and not was_closed:
+            return True
+        self._whole_from = end_offset
+        self._files.write_atomically(f"{self._directory}/{GAPS_FILE}", b"%d\n" % end_offset)
+        return False
 
     def _check(
         self, segment: Segment, from_offset: int, trail: ProducerTrail, epochs: list[tuple[int, int]]

@@ -29,6 +29,7 @@ from bisect import bisect_right
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from gregor.storage.fs.disk_errors import NOT_OPENED
 from gregor.storage.segment.batches import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -87,6 +88,11 @@ class SparseIndex:
         return self.entries * self.ENTRY_BYTES - len(self._pending)
 
     @property
+    def is_preallocated(self) -> bool:
+        """Whether the file is longer than its entries."""
+        return self._file.size_bytes() >= (self.entries + 1) * self.ENTRY_BYTES
+
+    @property
     def entries(self) -> int:
         return self._entries if self._entries >= 0 else self._load_length()
 
@@ -100,7 +106,9 @@ class SparseIndex:
         """Keep the first `entries` entries, and leave nothing behind them in the file."""
         written = self.entries * self.ENTRY_BYTES - len(self._pending)
         size_bytes = entries * self.ENTRY_BYTES
-        self._file.truncate(min(size_bytes, written))
+        kept_bytes = min(size_bytes, written)
+        if self._file.size_bytes() != kept_bytes:  # else no descriptor is needed
+            self._file.truncate(kept_bytes)
         self._pending = self._pending[: max(0, size_bytes - written)]
         self._drop()
         self._cache.forget(self)
@@ -128,13 +136,18 @@ class SparseIndex:
 
     def _append(self, entry: bytes) -> None:
         """Add one entry, or several. After an OSError they are among the pending ones; truncate_entries removes
-        them."""
+        them. Where the file cannot be opened for lack of descriptors, the next append writes them: the batch that they
+        are of is in the .log file already."""
         self._entries += len(entry) // self.ENTRY_BYTES
         self._pending += entry
         if self._content is not None:
             self._content += entry
         if len(self._pending) >= PENDING_BYTES:
-            self.write_pending()
+            try:
+                self.write_pending()
+            except OSError as error:
+                if error.errno not in NOT_OPENED:
+                    raise
 
     def _slot_at_most(self, target: int, column: int, waits_for_disk: bool = True) -> int:
         """Return the last slot whose column holds at most `target`; -1 if there is none."""

@@ -353,6 +353,11 @@ class Segment:
             self._first_timestamp = _NOT_LOADED
         self._reload_max_timestamp()
 
+    @property
+    def indexes_are_preallocated(self) -> bool:
+        """Whether the indexes are longer than their entries, as those of Apache Kafka's active segment."""
+        return self.offset_index.is_preallocated or self.time_index.is_preallocated
+
     # Files
 
     def files(self) -> tuple[File, File, File]:

@@ -53,10 +53,6 @@ class _Worker:
 
 
 class Cleaner(LogCleaner):
-    def on(self, files: Disk) -> Cleaner:
-        self._files = cast("Any", files)
-        return self
-
     def _begin(self, log: Log, order: asyncio.Future[CleaningResult] | None) -> None:
         self._idle = [(cast("Any", _Worker(cast("Any", self._files))), 0.0)]
         super()._begin(log, order)

@@ -247,7 +247,9 @@ class Node:
         await self.controller.start()
         replicating.start()
         self.spawn(self._load_rest())
-        Cleaner(self.config, self.logs, cast("Any", self), self._clock_ms, self.replicas.has).on(self.files).start()
+        Cleaner(
+            self.config, self.logs, cast("Any", self), self._clock_ms, self.replicas.has, cast("Any", self.files)
+        ).start()
         self.spawn(AutoLeaderRebalance(self.controller, 0, BALANCE_S, self.gate).run())
         self.spawn(self._maintain())
         self.started = True

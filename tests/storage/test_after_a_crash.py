@@ -3,10 +3,16 @@ treat it as synced because it is visible."""
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
+from gregor.storage.log.contents import LogIdentity
 from gregor.storage.log.epochs import FILE_NAME as EPOCHS_FILE
-from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, read_offsets, sequenced
+from gregor.storage.log.log import Log
+from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS
+from gregor.storage.recovery.recovery import FolderLoader, LogCheckpoint
+from tests.storage.logs import DIRECTORY, NOW_MS, batch, log_config, open_log, read_offsets, sequenced
 from tests.storage.memory_files import MemoryFiles
 from tests.storage.recovery.test_recovery import ROLLING, load, written
 
@@ -83,6 +89,8 @@ def test_where_others_have_replicas_a_log_ends_at_a_gap() -> None:
     assert load(files)[0].log_end_offset == 12
     # A log that is compacted up to behind the gap may have it from that.
     assert load(files, whole_from=log.segments[2].base_offset)[0].log_end_offset == 12
+    # These starts have written it at the end, where it is the sign of a log that was closed.
+    files.unlink(f"{DIRECTORY}/{12:020d}.snapshot")
     again, leftovers = load(files, whole_from=0)
     assert again.log_end_offset == second.base_offset
     assert again.segments_count == 1
@@ -103,6 +111,62 @@ def test_what_a_leader_has_compacted_is_no_gap_to_its_follower() -> None:
     assert (again.log_end_offset, again.segments_count) == (91, log.segments_count)
     assert not leftovers
     assert read_offsets(again, 0) == [0, 1, 2, 3, 9, 10, 30, 31, 50, 70, 71, 90]
+
+
+def followed_by_kafka() -> tuple[MemoryFiles, Log]:
+    """The log of a follower of Apache Kafka whose leader has compacted offsets away where two segments begin."""
+    files = MemoryFiles()
+    log = open_log(files)
+    for base_offset in (0, 10, 20):
+        log.roll(NOW_MS, base_offset)
+        for offset in range(base_offset, base_offset + 3):
+            log.append_as_follower(batch(base_offset=offset), NOW_MS)
+    return files, log
+
+
+KAFKAS_OFFSETS = [0, 1, 2, 10, 11, 12, 20, 21, 22]
+
+
+@pytest.mark.parametrize("sign", ["index", "timeindex", "snapshot", ""])
+def test_gaps_that_apache_kafka_has_left_are_kept(sign: str) -> None:
+    files, log = followed_by_kafka()
+    last = log.segments[2]
+    if sign == "snapshot":  # killed while it closed its logs
+        log.producers.take_snapshot(23)
+    elif sign:
+        index = last.offset_index if sign == "index" else last.time_index
+        index.file.truncate(100 * index.ENTRY_BYTES)
+    again, leftovers = load(files, whole_from=0)
+    if not sign:
+        assert read_offsets(again, 0) == [0, 1, 2]
+        return
+    assert not leftovers
+    assert read_offsets(again, 0) == KAFKAS_OFFSETS
+    assert not again.segments[2].indexes_are_preallocated
+    # Nothing of this is synced, and the next broker is killed, too.
+    again.roll(NOW_MS, 23)
+    again.append_as_follower(batch(base_offset=23), NOW_MS)
+    again, leftovers = load(files, whole_from=0)
+    assert not leftovers
+    assert read_offsets(again, 0) == [*KAFKAS_OFFSETS, 23]
+    # A gap behind it is one of a power cut all the same.
+    again.roll(NOW_MS, 30)
+    again.append_as_follower(batch(base_offset=30), NOW_MS)
+    again, leftovers = load(files, whole_from=0)
+    assert leftovers
+    assert read_offsets(again, 0) == [*KAFKAS_OFFSETS, 23]
+
+
+def test_a_start_that_is_killed_while_it_checks_keeps_the_gaps_of_apache_kafka() -> None:
+    for steps in range(1, 5):
+        files, log = followed_by_kafka()
+        log.segments[2].time_index.file.truncate(1200)
+        loader = FolderLoader(
+            files, DIRECTORY, LogIdentity("orders", 0), log_config(), LogCheckpoint(0, 0, 0),
+            producer_expiration_ms=DEFAULT_EXPIRATION_MS, now_ms=NOW_MS,
+        )  # fmt: skip
+        assert len(list(islice(loader.load(clean=False), steps))) == steps
+        assert read_offsets(load(files, whole_from=0)[0], 0) == KAFKAS_OFFSETS
 
 
 def test_a_recovery_point_beyond_the_end_vouches_for_nothing() -> None:

@@ -83,7 +83,7 @@ def attempt(
 
     async def run() -> LogCleaner:
         background = Background(LoopGate())
-        cleaner = LogCleaner(CONFIG, manager, background, lambda: NOW_MS, is_served)
+        cleaner = LogCleaner(CONFIG, manager, background, lambda: NOW_MS, is_served, files)
         task = asyncio.create_task(cleaner._attempt(log, cast(CleanerProcess, process)))
         await asyncio.sleep(0)
         meanwhile(files, log)
@@ -126,6 +126,25 @@ def test_a_swap_that_a_full_disk_has_no_room_for_is_tried_again() -> None:
     assert not log.offline
 
 
+@pytest.mark.parametrize("is_stuck", [False, True])
+def test_what_an_earlier_run_has_left_goes_before_the_next_one_begins(is_stuck: bool) -> None:
+    """Beside it a start after a crash would discard the result of a swap that has deleted its sources."""
+    left: list[Callable[[], bool]] = []
+
+    def leave(files: MemoryFiles, log: Log) -> None:
+        path = files.create(f"{log.directory}/{0:020d}.log.cleaned").path
+        left.append(lambda: files.exists(path))
+        if is_stuck:
+            files.fail("unlink", error=OSError(errno.EMFILE, "Too many open files"))
+
+    present: list[bool] = []
+    process, cleaner, log = attempt(leave, lambda _log: present.append(left[0]()))
+    assert present == ([] if is_stuck else [False])
+    assert len(process.jobs) == (not is_stuck)
+    assert (cleaner.trouble(log) is None) is not is_stuck
+    assert not cleaner.skips(log)
+
+
 @pytest.mark.parametrize(
     ("died", "truncate"),
     [
@@ -161,11 +180,12 @@ def test_a_log_is_left_alone_until_its_topic_is_known() -> None:
 
 @pytest.mark.parametrize("is_served", [False, True])
 def test_only_a_log_of_a_known_topic_is_chosen(is_served: bool) -> None:
-    manager, log = two_segments(MemoryFiles())
+    files = MemoryFiles()
+    manager, log = two_segments(files)
 
     async def dirtiest() -> Log | None:
         background = Background(LoopGate())
-        cleaner = LogCleaner(CONFIG, manager, background, lambda: NOW_MS, lambda _topic, _partition: is_served)
+        cleaner = LogCleaner(CONFIG, manager, background, lambda: NOW_MS, lambda *_: is_served, files)
         found = await cleaner.dirtiest()
         await background.close()
         return found

@@ -17,6 +17,7 @@ from gregor.broker.server import Server
 from gregor.broker.wiring import now_ms
 from gregor.config.broker import BrokerConfig
 from gregor.config.topic import LogConfig
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreateTopicsRequest, LeaderAndIsrRequest, StopReplicaRequest
 from gregor.protocol.turns import run_all
 from gregor.replication.partition.fetcher import FetcherSettings
@@ -278,6 +279,30 @@ async def test_a_place_outside_the_leaders_log_is_found_anew(tmp_path: Path) -> 
         await until(lambda: follower.partition("orders").log_end_offset == 52)
         assert follower.partition("orders").log_start_offset == 50
         await until(lambda: leader.partition("orders").high_watermark == 52)
+
+
+@on_loop
+async def test_a_log_that_cannot_be_truncated_yet_is_followed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = 2
+    truncate = Log.truncate_to
+
+    def scarce(log: Log, offset: int, now_ms: int = 0) -> None:
+        nonlocal refusals
+        if refusals and log.directory.startswith(f"{tmp_path}/follower"):
+            refusals -= 1
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "orders-0: cannot truncate yet: Too many open files")
+        truncate(log, offset, now_ms)
+
+    monkeypatch.setattr(Log, "truncate_to", scarce)
+    async with pair(tmp_path) as (leader, follower):
+        await leader.create("orders", 1)
+        leader.append("orders", b"a", b"b")
+        follower.find_leader()
+        follower.follow("orders")
+        await until(lambda: follower.partition("orders").log_end_offset == 2)
+        assert not refusals
 
 
 def _signed(number: int) -> int:

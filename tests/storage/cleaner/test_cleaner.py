@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.protocol.records.batch import CorruptBatch, Record, RecordBatch, build_batch
+from gregor.storage.cleaner import cleaner
 from gregor.storage.cleaner.cleaner import CleaningJob, CleaningRun
 from gregor.storage.fs.files import Files
 from gregor.storage.log.contents import list_segments
@@ -333,6 +334,26 @@ def test_a_batch_larger_than_the_window() -> None:
     history.log.roll(NOW_MS)
     compact(history.files, history.log, NOW_MS)
     assert [(record.key, record.offset) for record in all_records(history.log)] == [(b"b", 1), (b"a", 2)]
+
+
+def test_a_segment_grows_no_further_than_index_entries_can_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delete horizon makes a batch larger: where there is no room for that, the batch stays as it is."""
+    history = History()
+    for number in range(12):
+        history.append([(b"key-%d" % number, None)], NOW_MS, 0, -1)
+    history.log.roll(NOW_MS)
+    size_bytes = history.log.size_bytes
+    limit = size_bytes + 25
+    monkeypatch.setattr(cleaner, "MAX_SEGMENT_BYTES", limit)
+    for _ in range(2):
+        compact(history.files, history.log, NOW_MS, segment_bytes=limit)
+        history.log.offsets.mark_cleaned_to(0)
+        assert size_bytes < history.log.segments[0].size_bytes == history.log.size_bytes <= limit
+        assert 0 < sum(horizon(batch) is not None for batch in all_batches(history.log)) < 12
+        assert consumed_offsets(history.log) == list(range(12))
+    monkeypatch.undo()
+    compact(history.files, history.log, NOW_MS, segment_bytes=limit)
+    assert all(horizon(batch) == NOW_MS + DAY_MS for batch in all_batches(history.log))
 
 
 def test_a_job_survives_json() -> None:

@@ -257,6 +257,33 @@ def test_a_segment_that_is_another_by_now_is_copied_again(change: str) -> None:
     assert sorted(int(name[:20]) for name in names if name.endswith(".log")) == bases
 
 
+def test_a_copy_that_becomes_the_partition_at_a_start_survives_a_power_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The original is removed right after: its name is gone then, and that of the copy must be on the disk."""
+    files = MemoryFiles()
+    manager, move = begun(files)
+    copied(move)
+    moved, old = manager.finish_move(move)
+    files.rename(moved.directory, move.directory)  # as after a kill between the two renames
+    calls: list[tuple[str, str]] = []
+    rename, sync_directory = files.rename, files.sync_directory
+
+    def renamed(source: str, target: str) -> None:
+        rename(source, target)
+        calls.append(("rename", target))
+
+    def synced(path: str) -> None:
+        sync_directory(path)
+        calls.append(("sync", path))
+
+    monkeypatch.setattr(files, "rename", renamed)
+    monkeypatch.setattr(files, "sync_directory", synced)
+    again = loaded(files)
+    at = calls.index(("rename", f"{TARGET}/t-0"))
+    assert calls[at + 1] == ("sync", TARGET)
+    assert again.pop_unlinkable() == [old]
+    assert read_offsets(again.logs["t", 0], 0) == list(range(10))
+
+
 def test_a_copy_that_nobody_goes_on_with_is_removed() -> None:
     for elsewhere in (True, False):
         files = MemoryFiles()

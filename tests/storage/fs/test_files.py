@@ -242,6 +242,31 @@ def test_storage_does_with_fewer_files_when_descriptors_run_out(
     assert files.open_count == 112
 
 
+def test_a_file_that_is_not_held_gives_its_descriptor_to_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where storage has only a few of all descriptors."""
+    files = OsFiles()
+    first, second, third = (files.create(str(tmp_path / name)) for name in "abc")
+    third.close()
+    real = os.open
+
+    def scarce(*arguments: Any) -> int:
+        if files.open_count >= 2:
+            raise OSError(errno.EMFILE, "too many")
+        return real(*arguments)
+
+    monkeypatch.setattr(os, "open", scarce)
+    first.hold()
+    assert third.write(b"x") == 1
+    assert (first.is_open, second.is_open, third.is_open) == (True, False, True)
+    third.hold()
+    with pytest.raises(OSError, match="too many"):
+        second.fileno()
+    first.release()
+    assert second.write(b"y") == 1
+
+
 def test_a_file_goes_though_all_are_in_use(tmp_path: Path) -> None:
     files = OsFiles(limit=200)
     opened = [files.create(str(tmp_path / f"file-{number}")) for number in range(200)]

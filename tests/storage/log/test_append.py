@@ -10,6 +10,7 @@ import pytest
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import RecordBatch
 from gregor.storage.log.log import Log
+from gregor.storage.segment.index import PENDING_BYTES, OffsetIndex
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, offsets, open_log, patched, read_offsets, sequenced
 from tests.storage.memory_files import MemoryFiles
 
@@ -404,6 +405,40 @@ def test_a_write_that_could_not_begin_needs_no_truncation(count: int, as_followe
     files.clear_faults()
     log.append_as_leader(batch(), 0, NOW_MS)
     assert read_offsets(log, 0) == list(range(count + 1))
+
+
+@pytest.mark.parametrize("as_follower", [False, True])
+def test_index_entries_wait_where_their_file_cannot_be_opened(as_follower: bool) -> None:
+    files = MemoryFiles()
+    log = open_log(files, index_interval_bytes=0)
+    for number in range(PENDING_BYTES // OffsetIndex.ENTRY_BYTES):
+        log.append_as_leader(batch(timestamp_ms=NOW_MS + number), 0, NOW_MS)
+    files.fail("write", after=1, error=OSError(errno.EMFILE, "Too many open files"))
+    append = log.append_as_follower if as_follower else partial(log.append_as_leader, leader_epoch=0)
+    end = log.log_end_offset
+    append(batch(base_offset=end if as_follower else 0), now_ms=NOW_MS)
+    index = log.segments[0].offset_index
+    assert (log.log_end_offset, index.entries, index.file.size_bytes()) == (end + 1, end, 0)
+    log.append_as_leader(batch(), 0, NOW_MS)
+    assert index.file.size_bytes() == index.entries * OffsetIndex.ENTRY_BYTES
+    log.close(clean=True)
+    assert read_offsets(open_log(files), 0) == list(range(end + 2))
+
+
+def test_a_segment_that_cannot_end_for_lack_of_descriptors_ends_later() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    log.append_as_leader(batch(), 0, NOW_MS)
+    for operation in ("write", "truncate"):
+        files.fail(operation, error=OSError(errno.EMFILE, "Too many open files"))
+    with pytest.raises(KafkaError, match="cannot begin a new segment"):
+        log.roll(NOW_MS)
+    assert not log.offline
+    files.clear_faults()
+    log.roll(NOW_MS)
+    log.append_as_leader(batch(), 0, NOW_MS)
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
+    assert log.segments[0].time_index.last() == (NOW_MS, 0)
 
 
 def test_log_that_cannot_undo_a_write_goes_offline() -> None:
