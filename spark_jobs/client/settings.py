@@ -16,6 +16,8 @@ from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.known_settings import PREFIX
 from gregor.spark_jobs.errors import JobError
 
+MIN_FETCH_WAIT_MS = 500
+
 READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"
 MAX_INT = 2**31 - 1
@@ -66,6 +68,12 @@ class ClientSettings:
     def security(self) -> ChannelSecurity:
         """Return the security of connections; it is made once in a process. Raises KafkaFailure."""
         return _security(self.security_texts)
+
+    @property
+    def fetch_wait_ms(self) -> int:
+        """Return how long a broker may wait before it answers a fetch without records: fetch.max.wait.ms, but not less
+        than its default, as brokers with tiered storage answer so when a read has lasted longer."""
+        return min(max(self.fetch_max_wait_ms, MIN_FETCH_WAIT_MS), self.request_timeout_ms // 2)
 
     @property
     def read_committed(self) -> bool:
