@@ -39,6 +39,14 @@ def address_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_host(text: str) -> bool:
+    """Return whether sockets accept the text as a host: none of its labels is empty or has more than 63 characters."""
+    try:
+        return bool(text.encode("idna"))
+    except UnicodeError:
+        return False
+
+
 def listener_text(name: str, host: str, port: int) -> str:
     """Return `NAME://host:port`, as in `listeners`."""
     return f"{name}://{address_text(host, port)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 
-from gregor.config.listeners import address_text
+from gregor.config.listeners import address_text, is_host
 from gregor.spark_jobs.errors import JobError
 
 CONNECT_TIMEOUT_S = 5.0
@@ -16,7 +16,7 @@ def parse_servers(text: str) -> list[tuple[str, int]]:
     servers = []
     for part in text.split(","):
         found = re.fullmatch(r"\s*(?:\w+://)?(\[[0-9a-fA-F:.%]+\]|[^\s:\[\]]+):(\d{1,5})\s*", part)
-        if found is None or not 0 < int(found.group(2)) < 65536:
+        if found is None or not 0 < int(found.group(2)) < 65536 or not is_host(found.group(1).strip("[]")):
             raise JobError(f"{part.strip()!r} is not an address of a broker; give HOST:PORT, e.g. localhost:9092")
         servers.append((found.group(1).strip("[]"), int(found.group(2))))
     return servers

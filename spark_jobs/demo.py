@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 
 from gregor.spark_jobs.connector import connector_folder, connector_jars
-from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.errors import JobError, reason
 from gregor.spark_jobs.installation import require_pyspark
 from gregor.spark_jobs.java import require_java
 from gregor.spark_jobs.session import SHORT_JOB, open_session
@@ -226,7 +226,7 @@ def spark_word_count(bootstrap: str, source: str, target: str, folder: Path, rec
     from pyspark.errors import PySparkException
 
     from gregor.spark_jobs.jobs.wordcount import Options, start
-    from gregor.spark_jobs.progress import reason, run_to_end
+    from gregor.spark_jobs.progress import run_to_end
 
     log = folder / "spark.log"
     spark = open_session("gregor demo", log_file=log, jvm_options=SHORT_JOB)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import math
-import re
 import signal
 import threading
 import time
@@ -19,13 +18,12 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.errors import JobError, reason
 from gregor.spark_jobs.source.lag import Extents, Lag, position_of, topics_of
 
 Report = Callable[[str], None]
 Ended = Callable[[list[StreamingQueryProgress]], bool]  # of the reports of a query whose source has no end
 POLL_S = 0.3
-_RAISED = re.compile(r"^(?:pyspark\.errors|gregor\.spark_jobs)\.[\w.]+: (.*)$", re.MULTILINE)
 DEAD_LETTERS = "dead_letters"
 """The first word of the names of observations that count records, and those without a decodable value."""
 
@@ -183,18 +181,3 @@ def stop_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in saved.items():
             signal.signal(number, handler)
-
-
-def reason(error: BaseException) -> str:
-    """Return the innermost cause of an error of the JVM, without its stack trace."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    causes = [line.removeprefix("Caused by:").strip() for line in lines if line.startswith("Caused by:")]
-    raised = _RAISED.findall(str(error))  # by Python code that the JVM calls: a sink, or a task
-    text = (
-        raised[-1].strip()
-        if raised
-        else causes[-1]
-        if causes
-        else lines[0].partition("terminated with exception:")[2].strip() or lines[0]
-    )
-    return re.sub(r"\s*SQLSTATE: \w{5}$", "", text).removeprefix("[USER_RAISED_EXCEPTION] ")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.connector import PROVIDER_CLASS, connector_package
-from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.errors import JobError, reason
 from gregor.spark_jobs.installation import installed_spark
 from gregor.spark_jobs.installation import require_pyspark as require_pyspark
 from gregor.spark_jobs.java import require_java
@@ -69,6 +69,7 @@ def open_session(
     remote = remote_server(settings or {})
     if remote is not None:
         return _connected(remote, app_name, settings or {})
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -92,7 +93,13 @@ def open_session(
         conf.set(EXECUTOR_OPTIONS, options)
     same_machine = is_on_this_machine(master)
     with _variables({"PYSPARK_PYTHON": sys.executable} if same_machine else {}):  # the Python of the workers
-        return SparkSession.builder.config(conf=conf).getOrCreate()
+        try:
+            return SparkSession.builder.config(conf=conf).getOrCreate()
+        except Py4JError as error:
+            raise JobError(
+                f"Spark has no session with the master {master}: {reason(error)}\n"
+                "Check that its cluster runs, and that its address is right (--master or spark.master)"
+            ) from error
 
 
 def executor_options(master: str, given: str) -> str:
@@ -289,7 +296,7 @@ def _loader(jvm: Any) -> Any:
 
 def has_class(jvm: Any, name: str) -> bool:
     """Return whether a session, with the packages that were added to it, has a Java class."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
 
     try:
         jvm.java.lang.Class.forName(name, False, _loader(jvm))

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from gregor.broker.cli.client_security import for_librdkafka, token_callback
 from gregor.broker.cli.errors import CommandError, kafka_error
-from gregor.config.listeners import address_text
+from gregor.config.listeners import address_text, is_host
 from gregor.config.properties import PropertiesError, load_properties
 from gregor.protocol.channel_security import PLAINTEXT
 
@@ -83,18 +83,10 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     for item in text.split(","):
         host, colon, port = item.strip().rpartition("://")[2].rpartition(":")
         is_port = len(port) <= 5 and port.isdecimal() and 0 < int(port) < 65536
-        if not colon or not is_port or not _is_host(host.strip("[]")):
+        if not colon or not is_port or not is_host(host.strip("[]")):
             raise CommandError(f"'{item.strip()}' is not an address of a broker; give HOST:PORT, e.g. localhost:9092.")
         addresses.append((host.strip("[]"), int(port)))
     return addresses
-
-
-def _is_host(text: str) -> bool:
-    """Return whether sockets accept the text as a host: none of its labels is empty or has more than 63 characters."""
-    try:
-        return bool(text.encode("idna"))
-    except UnicodeError:
-        return False
 
 
 def check_reachable(bootstrap: str, timeout_s: float = START_TIMEOUT_S) -> None:

@@ -165,7 +165,7 @@ class Segment:
 
     def position_of(self, offset: int) -> int:
         """Return the position of a batch at or before the one with an offset, by the offset index. It is 0 if the
-        index leads to anything but such a batch: an index is no part of what a segment promises."""
+        index leads to anything but such a batch: an index is no part of what a segment promises. Raises Unreadable."""
         content = _content(self._stem + INDEX_SUFFIX)
         if not content:
             return 0
@@ -233,12 +233,15 @@ def _stem(directory: str, base: int) -> str:
 
 
 def _content(path: str) -> bytes:
-    """Return the content of a small file; nothing if it cannot be read: an index may be missing."""
+    """Return the content of a small file; nothing if it does not exist: an index may be missing, and without a
+    transaction index a segment has no aborted transactions. Raises Unreadable for a file that cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read()
-    except OSError:
+    except FileNotFoundError:
         return b""
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _transactions(path: str) -> list[AbortedTransaction]:

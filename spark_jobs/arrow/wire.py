@@ -13,6 +13,7 @@ from gregor.protocol.messages import FetchRequest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.arrow.decoder import Aborted, AbortedTransactions, Decoder, end_of_batches
 from gregor.spark_jobs.arrow.plan import CorruptRecords, DataLoss
+from gregor.spark_jobs.client.empty_fetches import EmptyFetches
 from gregor.spark_jobs.client.failure import KafkaFailure, raise_if_throttled
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST, list_offsets
 from gregor.spark_jobs.client.settings import READ_COMMITTED, READ_UNCOMMITTED, ClientSettings
@@ -60,6 +61,7 @@ class WireReader:
         self._aborted = aborted
         self._isolation = READ_COMMITTED if plan.read_committed else READ_UNCOMMITTED
         self._max_bytes = _partition_bytes(cluster.settings)
+        self._empty = EmptyFetches(cluster, TopicPartition(plan.range.topic, plan.range.partition))
         self._last_epoch = -1
         """The leader epoch of the last batch: a leader without it answers where its log diverges (KIP-595)."""
 
@@ -73,6 +75,7 @@ class WireReader:
             except _Position as position:
                 self._skip(position)
             except KafkaFailure as failure:
+                self._empty.forget()
                 if decoder.next_offset != retried_at:
                     retries, retried_at = self._cluster.retrying(), decoder.next_offset
                 try:
@@ -83,7 +86,7 @@ class WireReader:
                     self._skip(_Position(self._range.end_offset, self._range.end_offset, last.text))
 
     def _read_from_leader(self) -> Iterator[pa.RecordBatch]:
-        """Fetch until the end of the range, or until a request fails."""
+        """Fetch until the end of the range, until a request fails, or until one has to be repeated."""
         own, decoder = self._range, self._decoder
         leader = self._cluster.leader(own.topic, own.partition)
         topic_id = self._topic_id()
@@ -118,7 +121,7 @@ class WireReader:
                 self._cluster.drop(leader)
 
     def _request(self, offset: int, topic_id: bytes, version: int) -> FetchRequest:
-        """Return the request from an offset on. It does not wait: what is there ends the range, or the retries wait."""
+        """Return the request from an offset on. It waits only for a read that lasts: the log has the range."""
         own = self._range
         epoch = self._cluster.partition(own.topic, own.partition).leader_epoch
         part = FetchRequest.FetchPartition(
@@ -129,7 +132,7 @@ class WireReader:
             partition_max_bytes=self._max_bytes,
         )
         return FetchRequest(
-            max_wait_ms=0,
+            max_wait_ms=self._cluster.settings.fetch_wait_ms,
             min_bytes=1,
             max_bytes=self._max_bytes,
             isolation_level=int(self._plan.read_committed),
@@ -191,7 +194,8 @@ class WireReader:
         return CorruptRecords(own.topic, own.partition, self._decoder.next_offset, problem)
 
     def _end_or_fail(self, part: Any) -> None:
-        """End the range if no record is left in it; raise KafkaFailure if its records are not committed yet."""
+        """End the range if no record is left in it, else let the caller fetch again; raise KafkaFailure if its records
+        are not committed yet."""
         limit = part.last_stable_offset if self._plan.read_committed else part.high_watermark
         if limit < self._range.end_offset:
             what = "last stable offset" if self._plan.read_committed else "high watermark"
@@ -200,7 +204,8 @@ class WireReader:
                 f"{self._range.topic}-{self._range.partition} has the {what} {limit}, below the end offset "
                 f"{self._range.end_offset}",
             )
-        self._decoder.skip_to(self._range.end_offset)
+        if self._empty.is_empty(self._decoder.next_offset):
+            self._decoder.skip_to(self._range.end_offset)
 
     def _skip(self, position: _Position) -> None:
         """Continue at the first offset that is there, or raise DataLoss."""

@@ -101,7 +101,9 @@ IN_SOURCE: Mapping[str, str] = {
     **dict.fromkeys(("share.acknowledgement.mode", "share.acquire.mode"), "share groups are not read"),
     "allow.auto.create.topics": "a query never creates a topic",
     "auto.commit.interval.ms": "offsets are committed when Spark plans the next batch",
+    "client.rack": "records are fetched from the leaders of their partitions, not from replicas of the same rack",
     "exclude.internal.topics": "subscribePattern matches no internal topic; subscribe can name one",
+    "fetch.min.bytes": "a task fetches records that exist, and waits for no more of them; minOffsetsPerTrigger does",
     "internal.throw.on.fetch.stable.offset.unsupported": "offsets are in the checkpoint of the query",
     "max.poll.records": "rows are not polled one by one; maxRecordsPerPartition limits the offsets of a task",
 }
@@ -116,6 +118,7 @@ IN_SINK: Mapping[str, str] = {
     **dict.fromkeys(
         ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"), "each codec has its usual level"
     ),
+    "client.rack": "it is a setting of the partitioner in Java",
     "max.in.flight.requests.per.connection": "the sink keeps the order of records with its own number of requests",
     "metadata.max.idle.ms": _OWN_METADATA,
 }

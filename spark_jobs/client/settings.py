@@ -16,6 +16,8 @@ from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.known_settings import PREFIX
 from gregor.spark_jobs.errors import JobError
 
+MIN_FETCH_WAIT_MS = 500
+
 READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"
 MAX_INT = 2**31 - 1
@@ -26,7 +28,6 @@ _INTEGERS = {
     "socket.connection.setup.timeout.ms": "connect_timeout_ms",
     "retry.backoff.ms": "retry_backoff_ms",
     "retry.backoff.max.ms": "retry_backoff_max_ms",
-    "fetch.min.bytes": "fetch_min_bytes",
     "fetch.max.bytes": "fetch_max_bytes",
     "max.partition.fetch.bytes": "max_partition_fetch_bytes",
     "fetch.max.wait.ms": "fetch_max_wait_ms",
@@ -47,14 +48,12 @@ class ClientSettings:
     bootstrap_servers: tuple[tuple[str, int], ...]
     client_id: str = "gregor-spark"
     group_id: str | None = None
-    client_rack: str = ""
     request_timeout_ms: int = 30_000
     default_api_timeout_ms: int = 60_000
     connect_timeout_ms: int = 10_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     isolation_level: str = READ_UNCOMMITTED
-    fetch_min_bytes: int = 1
     fetch_max_bytes: int = 50 * 1024 * 1024
     max_partition_fetch_bytes: int = 1024 * 1024
     fetch_max_wait_ms: int = 500
@@ -66,6 +65,12 @@ class ClientSettings:
     def security(self) -> ChannelSecurity:
         """Return the security of connections; it is made once in a process. Raises KafkaFailure."""
         return _security(self.security_texts)
+
+    @property
+    def fetch_wait_ms(self) -> int:
+        """Return how long a broker may wait before it answers a fetch without records: fetch.max.wait.ms, but not less
+        than its default, as brokers with tiered storage answer so when a read has lasted longer."""
+        return min(max(self.fetch_max_wait_ms, MIN_FETCH_WAIT_MS), self.request_timeout_ms // 2)
 
     @property
     def read_committed(self) -> bool:
@@ -93,7 +98,7 @@ class ClientSettings:
         for key, field in _INTEGERS.items():
             if key in given:
                 values[field] = _integer(key, given.pop(key))
-        for key, field in (("client.id", "client_id"), ("group.id", "group_id"), ("client.rack", "client_rack")):
+        for key, field in (("client.id", "client_id"), ("group.id", "group_id")):
             if key in given:
                 values[field] = given.pop(key)
         if "isolation.level" in given:

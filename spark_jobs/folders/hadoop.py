@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.errors import JobError, reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,10 +14,19 @@ class HadoopFiles:
     """The files below a folder, by paths relative to it."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
+        """Raises JobError if Spark has no classes for the file system, or cannot connect to it."""
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
         self._root = root.rstrip("/")
         jvm: Any = spark._jvm
         self._hadoop = jvm.org.apache.hadoop.fs
-        self._files = self._hadoop.Path(self._root or "/").getFileSystem(spark._jsc.hadoopConfiguration())
+        try:
+            self._files = self._hadoop.Path(self._root or "/").getFileSystem(spark._jsc.hadoopConfiguration())
+        except Py4JError as error:
+            raise JobError(
+                f"Spark cannot open the file system of {root}: {reason(error)}. Correct the path, or give the package "
+                "of that file system by --conf spark.jars.packages=GROUP:NAME:VERSION"
+            ) from error
 
     @property
     def scheme(self) -> str:

@@ -156,6 +156,8 @@ def unreachable(addresses: Addresses, timeout_s: float = CONNECT_TIMEOUT_S) -> l
             socket.create_connection((host, port), timeout=timeout_s).close()
         except OSError as error:
             return f"{address_text(host, port)} ({error.strerror or error})"
+        except UnicodeError:  # a label is empty or longer than 63 characters
+            return f"{address_text(host, port)} (not the name of a host)"
         return None
 
     if not addresses:

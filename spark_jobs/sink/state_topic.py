@@ -18,6 +18,7 @@ from gregor.protocol.records.control import ABORT, control_type
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.configs import topic_configs
+from gregor.spark_jobs.client.empty_fetches import EmptyFetches
 from gregor.spark_jobs.client.failure import KafkaFailure, raise_if_throttled
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST, list_offsets
 from gregor.spark_jobs.client.settings import READ_COMMITTED, READ_UNCOMMITTED
@@ -28,7 +29,6 @@ _CREATE_TOPICS_VERSIONS = 4, 7
 _FETCH_VERSIONS = 4, 12
 _CLEANUP_POLICY = "cleanup.policy"
 _FETCH_BYTES = 1024 * 1024
-_FETCH_WAIT_MS = 100
 _CONFIGS = {_CLEANUP_POLICY: "compact", "segment.bytes": str(1024 * 1024), "min.cleanable.dirty.ratio": "0.1"}
 """Small segments, because only closed ones are compacted, and each start of a query reads the whole topic."""
 
@@ -76,7 +76,7 @@ class StateTopic:
 
     def _read_to(self, isolation: str) -> bytes | None:
         end = list_offsets(self._cluster, {self.partition: LATEST}, isolation)[self.partition].offset
-        retries = self._cluster.retrying()
+        retries, empty = self._cluster.retrying(), EmptyFetches(self._cluster, self.partition)
         if self._next_offset is None:
             self._next_offset = list_offsets(self._cluster, {self.partition: EARLIEST}, READ_UNCOMMITTED)[
                 self.partition
@@ -86,7 +86,8 @@ class StateTopic:
                 before = self._next_offset
                 stable = self._fetch(before)
                 if self._next_offset == before and stable >= end:
-                    self._next_offset = end
+                    if empty.is_empty(before):
+                        self._next_offset = end
                 elif self._next_offset == before:
                     raise KafkaFailure(
                         ErrorCode.UNSTABLE_OFFSET_COMMIT,
@@ -94,6 +95,7 @@ class StateTopic:
                         f"offset {stable}; `gregor transactions find-hanging` lists it if its producer is gone",
                     )
             except KafkaFailure as failure:
+                empty.forget()
                 retries.after(failure)
         return self._value
 
@@ -134,7 +136,7 @@ class StateTopic:
         )
         request = FetchRequest(
             replica_id=-1,
-            max_wait_ms=_FETCH_WAIT_MS,
+            max_wait_ms=self._cluster.settings.fetch_wait_ms,
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
             isolation_level=1,

@@ -25,6 +25,7 @@ from gregor.spark_jobs.errors import JobError
 TOPIC_IDS = "#topicIds"
 BEGIN = "#begin"
 EXAMPLE_OF_OFFSETS = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+EXAMPLE_OF_POSITION = '{"topicA":{"0":23,"1":45},"topicB":{"0":67}}'
 EXAMPLE_OF_TIMESTAMPS = '{"topicA":{"0":123456789,"1":123456789},"topicB":{"0":123456789}}'
 EXAMPLE_OF_PARTITIONS = '{"topicA":[0,1],"topicB":[0,1]}'
 
@@ -75,9 +76,17 @@ def parse_assignment(text: str) -> list[TopicPartition]:
 def parse_position(text: str, option: str) -> StreamOffset:
     """Return the position of an option, in the form of a checkpoint; raise JobError for other text."""
     try:
-        return StreamOffset.from_json(json.loads(text))
+        position = StreamOffset.from_json(json.loads(text))
     except (ValueError, TypeError, AttributeError, JobError):
-        raise JobError(f"{option} is {text!r}; expected is JSON such as {EXAMPLE_OF_OFFSETS}") from None
+        raise JobError(f"{option} is {text!r}; expected is JSON such as {EXAMPLE_OF_POSITION}") from None
+    for partition, offset in position.offsets.items():
+        if offset < 0:
+            raise JobError(
+                f"{option} has the offset {offset} for {names([partition])}, which is no position: a stream that is "
+                "started again must end at the same records. Give the number of the offset; the trigger available-now "
+                "ends a stream at what is there when it starts"
+            )
+    return position
 
 
 def _partition(value: Any) -> int:

@@ -13,6 +13,7 @@ from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.offsets import EARLIEST, LATEST, UNKNOWN_OFFSET, list_offsets
+from gregor.spark_jobs.client.retries import Retries
 from gregor.spark_jobs.client.topics import Topic
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.source.offsets import Offsets, StreamOffset, names
@@ -47,16 +48,26 @@ def report_data_loss(options: SourceOptions, text: str) -> None:
 def assigned_partitions(cluster: Cluster, options: SourceOptions, may_be_missing: bool = False) -> Assigned:
     """Return the partitions that the query subscribes to or names.
 
-    A topic that does not exist is an error after some attempts, unless it `may_be_missing`: a pattern matches only what
-    exists.
+    A topic that does not exist is an error after the attempts of the options, unless it `may_be_missing`: a pattern
+    matches only what exists. Other failures, such as brokers that do not respond, are retried until
+    default.api.timeout.ms.
     """
-    interval_ms = options.retry_interval_ms
-    retries = cluster.retrying(interval_ms * (options.attempts - 1), interval_ms)
+    retries, until_it_exists = cluster.retrying(), None
     while True:
         try:
             return _assigned_now(cluster, options, may_be_missing)
         except KafkaFailure as failure:
-            retries.after(failure)
+            if failure.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                retries.after(failure)
+                continue
+            until_it_exists = until_it_exists or _attempts(cluster, options)
+            until_it_exists.after(failure)
+
+
+def _attempts(cluster: Cluster, options: SourceOptions) -> Retries:
+    """Return the retries of fetchOffset.numRetries and fetchOffset.retryIntervalMs, from now on."""
+    interval_ms = options.retry_interval_ms
+    return cluster.retrying(interval_ms * (options.attempts - 1), interval_ms)
 
 
 def _assigned_now(cluster: Cluster, options: SourceOptions, may_be_missing: bool) -> Assigned:
@@ -172,7 +183,7 @@ def latest_offsets(cluster: Cluster, options: SourceOptions, known: Offsets) -> 
     caught up yet (KAFKA-7703): it is fetched again some times.
     """
     latest = _resolved(cluster, options, dict.fromkeys(known, LATEST), may_be_missing=True)
-    retries = cluster.retrying(options.retry_interval_ms * (options.attempts - 1), options.retry_interval_ms)
+    retries = _attempts(cluster, options)
     while True:
         behind = [partition for partition, offset in latest.items() if offset < known[partition]]
         if not behind:

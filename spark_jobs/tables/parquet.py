@@ -32,6 +32,14 @@ NO_COMPACTION = (
 )
 
 
+def _require_renames(path: str, scheme: str) -> None:
+    if scheme in WITHOUT_RENAMES:
+        raise JobError(
+            f"{path} is on an object store ({scheme}), which cannot rename a file in one step; use --format delta or "
+            "iceberg there"
+        )
+
+
 class ParquetTarget:
     """The folder as a table, see TableTarget."""
 
@@ -41,12 +49,9 @@ class ParquetTarget:
         parent, _, name = self._path.rpartition("/")
         if not name:
             raise JobError(f"--path {path} is no folder in which files can be; give one with a name")
+        _require_renames(path, path.rpartition("://")[0].lower())  # before Spark needs the classes of the store
         self._files = HadoopFiles(spark, parent or ".")
-        if self._files.scheme in WITHOUT_RENAMES:
-            raise JobError(
-                f"{path} is on an object store ({self._files.scheme}), which cannot rename a file in one step; "
-                "use --format delta or iceberg there"
-            )
+        _require_renames(path, self._files.scheme)
         self._name, self._hidden = name, f".{name}.gregor"
         self._schema = f"{self._hidden}/schema.json"
         self._publisher = Publisher(self._files, name, self._hidden)

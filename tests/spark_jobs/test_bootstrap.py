@@ -22,7 +22,18 @@ def test_servers_are_read(text: str, servers: list[tuple[str, int]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "localhost", "localhost:", "localhost:0", "localhost:65536", "a:1,,b:2", "::1:9092"]
+    "text",
+    [
+        "",
+        "localhost",
+        "localhost:",
+        "localhost:0",
+        "localhost:65536",
+        "a:1,,b:2",
+        "::1:9092",
+        "a..b:9092",
+        f"{'a' * 64}:9092",
+    ],
 )
 def test_text_that_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(JobError, match="is not an address of a broker; give HOST:PORT"):

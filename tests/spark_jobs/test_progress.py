@@ -11,8 +11,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from gregor.spark_jobs.errors import JobError
-from gregor.spark_jobs.progress import Progress, offsets, reason, reported_lag, run_to_end, stop_signals
+from gregor.spark_jobs.errors import JobError, reason
+from gregor.spark_jobs.progress import Progress, offsets, reported_lag, run_to_end, stop_signals
 from gregor.spark_jobs.source.lag import Lag
 from tests.spark_jobs.client.brokers import BOOTSTRAP, Brokers, Partition
 
@@ -193,6 +193,11 @@ STREAM_FAILED = (
         ("Outer\n\tat a.b(C.java:1)\nCaused by: middle\n\tat d\nCaused by: inner: it broke\n\tat e", "inner: it broke"),
         ("[PATH_NOT_FOUND] Path does not exist: x. SQLSTATE: 42K03", "[PATH_NOT_FOUND] Path does not exist: x."),
         ("plain", "plain"),
+        (
+            "An error occurred while calling o2.create.\n: java.io.X: no folder\n\tat a.b(C.java:1)",
+            "java.io.X: no folder",
+        ),
+        ("An error occurred while calling o2.create.\n: java.io.X: z\n\tat a\nCaused by: Y: inner\n\tat b", "Y: inner"),
         ("", "ValueError"),
     ],
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gregor.spark_jobs.client.listeners import listeners_of
-from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.errors import JobError, reason
 from gregor.spark_jobs.jobs.common.checkpoint import Folder, check, claim
 from gregor.spark_jobs.jobs.common.dead_letters import GUARANTEE, GUARANTEE_IN_TRANSACTION
 from gregor.spark_jobs.jobs.common.failures import explained
@@ -153,21 +153,21 @@ class Job:
         if reason_against_connect is not None:
             require_no_connect(options.conf, self.name, reason_against_connect)
         require_topics(options.bootstrap_server, self.topics(options), options.client)
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
-        from gregor.spark_jobs.progress import reason
-
-        settings, packages = self.session(options)
-        conf = {**settings, **options.conf}
-        spark = open_session(f"{self.name} of {options.topic or options.output_topic}", conf, packages=packages)
         try:
-            check_workers(spark, options, through_connect=remote_server(options.conf) is not None)
-            return self.run_in(spark, options, terminal)
-        except PySparkException as error:
+            settings, packages = self.session(options)
+            conf = {**settings, **options.conf}
+            spark = open_session(f"{self.name} of {options.topic or options.output_topic}", conf, packages=packages)
+            try:
+                check_workers(spark, options, through_connect=remote_server(options.conf) is not None)
+                return self.run_in(spark, options, terminal)
+            finally:
+                terminal.close()
+                spark.stop()
+        except (PySparkException, Py4JError) as error:
             raise JobError(reason(error)) from error
-        finally:
-            terminal.close()
-            spark.stop()
 
     def run_in(self, spark: SparkSession, options: Any, terminal: Terminal, timeout_s: float = math.inf) -> Progress:
         """Run the query in a session until it ends or is stopped, and commit its last batch."""

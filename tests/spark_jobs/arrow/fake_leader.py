@@ -60,6 +60,10 @@ class FakeLeader:
         self.fetched: list[int] = []
         self.throttle_ms: list[int] = []
         """For each fetch the time of a quota that is exceeded, 0 if none is."""
+        self.empty: list[bool] = []
+        """For each fetch, whether its read is not done in time, so that it returns no records."""
+        self.wait_ms = 0
+        """Of the last fetch."""
         self.diverging = -1
         self.open = 0
         self.log_dir: str | None = None
@@ -120,6 +124,7 @@ class FakeLeader:
         if throttle_ms:
             return FetchResponse(throttle_time_ms=throttle_ms)
         self.fetched.append(wanted.fetch_offset)
+        self.wait_ms = request.max_wait_ms
         part = FetchResponse.PartitionData(partition_index=0, high_watermark=self.end)
         part.last_stable_offset = self.end if self.stable is None else self.stable
         part.error_code = (self.events.pop(0)() if self.events else None) or ErrorCode.NONE
@@ -134,7 +139,8 @@ class FakeLeader:
             FetchResponse.AbortedTransaction(producer_id=producer, first_offset=first)
             for producer, first in self.aborted
         ]
-        if not part.error_code:
+        is_late = self.empty.pop(0) if self.empty else False
+        if not part.error_code and not is_late:
             part.records = self._records(wanted.fetch_offset, limit, wanted.partition_max_bytes)
         return FetchResponse(
             responses=[FetchResponse.FetchableTopicResponse(topic="t", topic_id=self.topic_id, partitions=[part])]

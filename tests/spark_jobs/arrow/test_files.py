@@ -227,6 +227,19 @@ def test_aborted_transactions_are_left_out(served: Served) -> None:
     assert len(list(served.read(0, served.leader.end))) == len(served.rows()) - 30
 
 
+def test_transaction_index_that_cannot_be_read_is_not_one_without_transactions(served: Served) -> None:
+    data = build_batch([(b"k", b"v")] * 2, producer_id=9, producer_epoch=0, transactional=True, base_sequence=0)
+    served.log.append_as_leader(data, 5, NOW_MS)
+    append_marker(served.log, EndTransaction(9, 0, 0, False), 5)
+    served.commit()
+    assert list(served.read(0, 3, read_committed=True)) == []
+    (path,) = Path(served.path).glob("*.txnindex")
+    path.unlink()
+    path.mkdir()  # for the user root, who may read each file
+    with pytest.raises(Unreadable, match=r"\.txnindex cannot be read: Is a directory"):
+        list(served.read(0, 3, read_committed=True))
+
+
 def test_abort_marker_that_is_compacted_under_the_reader_leaves_no_transaction_open(served: Served) -> None:
     """The list of aborted transactions was read before, and a later transaction of the producer is committed."""
 

@@ -76,6 +76,23 @@ def test_range_that_ends_in_a_gap_ends(end: int) -> None:
     log = log_of(10)
     log.end = 20
     assert offsets_read(log, 0, end) == list(range(10))
+    assert log.fetched[:2] == [0, 10] and 5 <= len(log.fetched) <= 15
+
+
+def test_fetches_that_return_no_records_in_time_are_repeated() -> None:
+    """As those of tiered storage, whose reads may last longer than a fetch waits (KIP-1018)."""
+    log = log_of(10, 10, 10)
+    log.empty = [False, True, True, True, False, True]
+    assert offsets_read(log, 0, 30) == list(range(30))
+    assert log.fetched == [0, 10, 10, 10, 10, 20, 20]
+    assert log.wait_ms == 500
+
+
+def test_empty_fetches_before_and_after_a_long_failure_are_not_counted_together() -> None:
+    log = log_of(10, 10)
+    log.empty = [True] * 20
+    log.events = [lambda: None, *[lambda: ErrorCode.NOT_LEADER_OR_FOLLOWER] * 12, lambda: setattr(log, "empty", [True])]
+    assert offsets_read(log, 0, 20) == list(range(20))
 
 
 def test_gap_within_the_range_is_no_loss() -> None:

@@ -23,7 +23,7 @@ from gregor.spark_jobs.errors import JobError
 
 TEXTS = {
     **{"bootstrap.servers": "a:1", "isolation.level": "read_committed", "check.crcs": "true"},
-    **{"client.id": "c", "client.rack": "r", "group.id": "g"},
+    **{"client.id": "c", "group.id": "g"},
 }
 REFUSED_BY_SOURCE = {
     *("auto.offset.reset", "enable.auto.commit", "interceptor.classes", "key.deserializer", "value.deserializer")
@@ -54,6 +54,8 @@ def test_no_setting_that_the_client_uses_has_a_reason() -> None:
     used = (SHARED | CONSUMER) - unused(SHARED | CONSUMER)
     assert len(used) >= len(dataclasses.fields(ClientSettings)) - 2
     assert used & IN_SOURCE.keys() == set()
+    assert {"fetch.max.wait.ms", "fetch.max.bytes", "max.partition.fetch.bytes"} <= used
+    assert not used & {"client.rack", "fetch.min.bytes"}
     assert OF_SINK & IN_SINK.keys() == set()
 
 
@@ -88,14 +90,14 @@ def test_known_names_of_every_client_are_accepted() -> None:
 
 
 def test_lines_name_the_setting_and_the_reason() -> None:
-    names = ["fetch.min.bytes", "max.poll.records", "linger.ms"]
+    names = ["fetch.max.bytes", "max.poll.records", "linger.ms"]
     assert lines_without_effect(names, IN_SOURCE, "this query") == [
         "kafka.max.poll.records has no effect on this query: rows are not polled one by one; maxRecordsPerPartition "
         "limits the offsets of a task.",
         "kafka.linger.ms has no effect on this query: it is a setting of producers.",
     ]
     assert lines_without_effect(names, IN_SINK, "the sink") == [
-        "kafka.fetch.min.bytes has no effect on the sink: it is a setting of consumers.",
+        "kafka.fetch.max.bytes has no effect on the sink: it is a setting of consumers.",
         "kafka.max.poll.records has no effect on the sink: it is a setting of consumers.",
         "kafka.linger.ms has no effect on the sink: each task sends a batch when it is full, and its last ones at its "
         "end.",

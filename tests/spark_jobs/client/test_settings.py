@@ -44,7 +44,7 @@ def test_names_in_any_case_and_other_options() -> None:
     ("option", "value", "text"),
     [
         ("kafka.request.timeout.ms", "0", "from 1 to"),
-        ("kafka.fetch.min.bytes", "x", "'x' is not a whole number"),
+        ("kafka.fetch.max.bytes", "x", "'x' is not a whole number"),
         ("kafka.isolation.level", "none", "neither read_uncommitted nor read_committed"),
         ("kafka.check.crcs", "1", "neither true nor false"),
         ("kafka.bootstrap.servers", "nonsense", "not an address"),

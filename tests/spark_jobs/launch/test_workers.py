@@ -75,6 +75,7 @@ def test_addresses_that_refuse_are_named_with_the_cause() -> None:
         assert unreachable([("127.0.0.1", good), ("127.0.0.1", refused)]) == [
             f"127.0.0.1:{refused} (Connection refused)"
         ]
+    assert unreachable([("a..b", 9092)]) == ["a..b:9092 (not the name of a host)"]
 
 
 @pytest.mark.slow

@@ -58,6 +58,8 @@ class Fault(Enum):
     RESPONSE_LOST = auto()
     THROTTLED = auto()
     """By a quota: of no effect unless the request is a fetch."""
+    READ_LATE = auto()
+    """The read of a fetch has lasted too long, and it returns no records: of no effect unless it is one."""
 
 
 @dataclass
@@ -183,6 +185,8 @@ class FakeBroker:
         if fault is Fault.THROTTLED and isinstance(request, FetchRequest):
             return FetchResponse(throttle_time_ms=200)
         response = getattr(self, f"_{type(request).__name__}")(request)
+        if fault is Fault.READ_LATE and isinstance(response, FetchResponse):
+            response.responses[0].partitions[0].records = b""
         if fault is Fault.KILLED_AFTER:
             raise Killed
         if fault is Fault.RESPONSE_LOST:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.messages import ApiMessage, EndTxnRequest
+from gregor.protocol.messages import ApiMessage, EndTxnRequest, FetchRequest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.errors import JobError
@@ -150,6 +150,21 @@ def test_batch_that_was_committed_before_the_driver_ended_is_skipped() -> None:
     query = Query(broker)
     run_to_end(query)
     assert query.skipped == [0]
+    require_each_batch_once(broker)
+
+
+def test_batch_is_skipped_also_if_the_state_is_not_read_in_time() -> None:
+    broker = broker_with_topic()
+    query = Query(broker)
+    run_to_end(query)
+    query.started()
+    query.next_batch = BATCHES - 1  # Spark has not noted that it was committed
+    fetches = iter(range(100))
+    broker.faults = lambda _number, request: (
+        Fault.READ_LATE if isinstance(request, FetchRequest) and next(fetches) < 2 else None
+    )
+    query.run_batch()
+    assert query.skipped == [BATCHES - 1]
     require_each_batch_once(broker)
 
 

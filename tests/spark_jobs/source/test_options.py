@@ -159,6 +159,11 @@ def test_the_fixed_end_of_a_stream_is_a_position() -> None:
     for wrong in ("latest", "[1]", '{"t":{"0":"x"}}'):
         with pytest.raises(JobError, match="streamEndingOffsets is .*; expected is JSON such as"):
             options(streaming=True, streamEndingOffsets=wrong)
+    with pytest.raises(JobError, match=r"expected is JSON such as [^-]*$"):
+        options(streaming=True, streamEndingOffsets="latest")
+    for offset in (-1, -2, -3):
+        with pytest.raises(JobError, match=f"streamEndingOffsets has the offset {offset} for t-1, which is no"):
+            options(streaming=True, streamEndingOffsets=f'{{"t":{{"0":23,"1":{offset}}}}}')
 
 
 def test_the_least_of_a_trigger_is_not_above_its_most() -> None:

@@ -21,7 +21,7 @@ def stream(**options: str) -> DataSourceStreamReader:
 
 def test_settings_without_an_effect_are_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
     security = {"kafka.security.protocol": "PLAINTEXT", "kafka.ssl.truststore.location": "/no/file"}
-    source = GregorDataSource({**OPTIONS, **security, "kafka.max.poll.records": "5", "kafka.fetch.min.bytes": "1"})
+    source = GregorDataSource({**OPTIONS, **security, "kafka.max.poll.records": "5", "kafka.fetch.max.bytes": "1"})
     reader = source.reader(source.schema())
     cloudpickle.loads(cloudpickle.dumps(reader))
     assert [record.getMessage() for record in caplog.records] == [

@@ -114,6 +114,43 @@ def test_a_missing_topic_is_an_error_after_some_attempts() -> None:
     assert sum(brokers.clock.waits) >= 1600
 
 
+def test_brokers_that_do_not_respond_are_waited_for_until_the_timeout() -> None:
+    brokers = brokers_with(5)
+    stream = stream_on(brokers)
+    start = stream.initial()
+    brokers.topics["t"].partitions[0].latest = 9
+    brokers.down = {0, 1}
+    wait = brokers.clock.wait_ms
+
+    def wait_and_start(duration_ms: float) -> None:
+        wait(duration_ms)
+        if brokers.clock.time_ms > 50_000:
+            brokers.down = set()
+
+    brokers.clock.wait_ms = wait_and_start  # type: ignore[method-assign]
+    assert stream.latest(start).offsets == {T0: 9}
+    brokers.down = {0, 1}
+    brokers.clock.wait_ms = wait  # type: ignore[method-assign]
+    with pytest.raises(KafkaFailure, match=r"no broker accepts connections .* attempts in 60 s"):
+        stream.latest(start)
+
+
+def test_topic_that_is_missing_after_an_outage_has_all_its_attempts() -> None:
+    brokers = brokers_with(5)
+    brokers.down = {0, 1}
+    wait, missing = brokers.clock.wait_ms, brokers.topics.pop("t")
+
+    def wait_and_start(duration_ms: float) -> None:
+        wait(duration_ms)
+        if brokers.clock.time_ms > 30_000:
+            brokers.down = set()
+        if brokers.clock.time_ms > 31_800:
+            brokers.topics["t"] = missing
+
+    brokers.clock.wait_ms = wait_and_start  # type: ignore[method-assign]
+    assert batch(brokers) == [("t", 0, 0, 5)]
+
+
 def test_filters_and_limits_of_tasks_divide_a_batch() -> None:
     assert len(batch(brokers_with(100), minPartitions="3")) == 3
     assert len(batch(brokers_with(100), maxRecordsPerPartition="10")) == 10

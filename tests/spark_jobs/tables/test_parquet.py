@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 
+from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.tables import parquet
 from gregor.spark_jobs.tables.parquet import ParquetTarget
 from gregor.spark_jobs.tables.target import Layout
@@ -50,6 +51,16 @@ def test_folder_that_was_only_begun_has_no_rows_of_its_schema(files: MemoryFiles
     assert target().exists()
     assert target().rows() == ([], SCHEMA)
     assert list(files.files) == [f"{HIDDEN}/schema.json"]
+
+
+def test_object_stores_are_refused_before_spark_needs_their_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(parquet, "HadoopFiles", lambda spark, root: opened.append(root))
+    session: Any = Session()
+    for path in ("s3a://bucket/t", "GS://bucket/a/t"):
+        with pytest.raises(JobError, match="is on an object store .*; use --format delta or iceberg there"):
+            ParquetTarget(session, path, Layout())
+    assert opened == []
 
 
 def test_folder_with_files_has_their_rows(files: MemoryFiles) -> None:
