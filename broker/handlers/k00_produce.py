@@ -446,9 +446,10 @@ class _Appends:
         if error.code in PASSING and not isinstance(error, Unverified):
             self._note_refused(topic, index, records)
         self._broker.replicas.traffic.repeats.refused(self._call.client_id, error.code)
-        if error.code not in _EXPECTED:
-            partition = self._broker.partition_of(topic.name, topic.topic_id, index)
-            if partition is not None:
+        partition = self._broker.partition_of(topic.name, topic.topic_id, index)
+        if partition is not None:
+            partition.traffic.produce_requests += 1  # an append counts itself when it has succeeded
+            if error.code not in _EXPECTED:
                 partition.traffic.failed_produce_requests += 1
         answer = _PartAnswer(index=index, base_offset=-1, error_code=error.code, error_message=error.message or None)
         if isinstance(error, RefusedRecords) and self._call.version >= RECORD_ERRORS_FROM:
