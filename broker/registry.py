@@ -124,7 +124,7 @@ class Entry:
     header_versions: tuple[tuple[int, int], ...] = field(init=False, repr=False)
     """Versions of the request's and the response's header, by version of the API."""
     carries_records: bool = field(init=False)
-    """Whether its responses may contain pieces of files, and are mostly records."""
+    """Whether its responses may contain pieces of files, and are encoded at once."""
 
     def __post_init__(self) -> None:
         key = self.key
@@ -136,7 +136,7 @@ class Entry:
                 (request_header_version(key, version), response_header_version(key, version))
                 for version in range(self.max_version + 1)
             ),
-            "carries_records": key in (ApiKey.PRODUCE, ApiKey.FETCH),
+            "carries_records": key is ApiKey.FETCH,
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)

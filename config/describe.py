@@ -88,7 +88,7 @@ def describe_topic_key(key: str, overrides: Mapping[str, str], broker: BrokerCon
     """Describe one topic setting; ``overrides`` are the topic's own texts. Raise KeyError for an unknown key."""
     definition = TOPIC_KEYS[key]
     own = overrides.get(key)
-    value = _text_of(definition, own) if own is not None else definition.format(broker_default(definition, broker))
+    value = text_of(definition, own) if own is not None else definition.format(broker_default(definition, broker))
     first = definition.broker_synonyms[:1]
     synonyms = broker_layers(first[0], broker) if first and first[0] in BROKER_KEYS else []
     if own is not None:
@@ -146,11 +146,11 @@ def _broker_text(key: str, definition: ConfigDef, broker: BrokerConfig) -> str |
         return definition.format(broker[key])
     for texts in (broker.dynamic_texts, broker.dynamic_default_texts, broker.static_texts):
         if key in texts:
-            return _text_of(definition, texts[key])
+            return text_of(definition, texts[key])
     return definition.format(definition.default)
 
 
-def _text_of(definition: ConfigDef, text: str) -> str | None:
+def text_of(definition: ConfigDef, text: str) -> str | None:
     """Return a value in its normal form, or an illegal text as it is (it was written directly to ZooKeeper)."""
     try:
         return definition.format(definition.parse(text))

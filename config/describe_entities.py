@@ -14,13 +14,14 @@ from gregor.config.describe import (
     ConfigSynonym,
     broker_layers,
     config_entry,
+    text_of,
 )
 from gregor.config.tables.client_metrics import CLIENT_METRICS_KEYS
 from gregor.config.tables.group_keys import GROUP_KEYS
 
 
 def describe_group(texts: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
-    """Describe all settings of a group; ``texts`` are its own, already validated."""
+    """Describe all settings of a group; ``texts`` are its own."""
     entries = []
     for key, definition in GROUP_KEYS.items():
         synonyms = broker_layers(definition.broker_synonyms[0], broker) if definition.broker_synonyms else []
@@ -28,7 +29,7 @@ def describe_group(texts: Mapping[str, str], broker: BrokerConfig) -> list[Confi
             synonyms.append(ConfigSynonym(key, definition.format(definition.default), DEFAULT_CONFIG))
         value = synonyms[0].value
         if key in texts:
-            value = definition.format(definition.parse(texts[key]))
+            value = text_of(definition, texts[key])
             synonyms.insert(0, ConfigSynonym(key, value, DYNAMIC_GROUP_CONFIG))
         entries.append(config_entry(definition, value, synonyms, read_only=False))
     return entries

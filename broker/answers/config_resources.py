@@ -25,6 +25,7 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+RESOURCE_TYPES: frozenset[int] = frozenset(ResourceType)
 _ENTITY_TYPES: dict[int, str] = {
     ResourceType.TOPIC: TOPICS,
     ResourceType.BROKER: BROKERS,
@@ -53,7 +54,7 @@ async def alter_resources(
         await turns.next()
         refusal: dict[str, Any] = {"error_message": None}
         try:
-            _check(resource, twice, delete_operation)
+            await _check(resource, twice, delete_operation, turns)
             await alter(resource)
         except KafkaError as error:
             refusal = {"error_code": error.code, "error_message": error.message or None}
@@ -85,17 +86,18 @@ async def _named_twice(resources: Sequence[Any], turns: Turns) -> set[tuple[int,
     return twice
 
 
-def _check(resource: Any, twice: set[tuple[int, str]], delete_operation: int | None) -> None:
+async def _check(resource: Any, twice: set[tuple[int, str]], delete_operation: int | None, turns: Turns) -> None:
     """Raise KafkaError INVALID_REQUEST if the resource or a key of it is named twice, or a value is missing."""
     if (resource.resource_type, resource.resource_name) in twice:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "each resource must be named once only")
-    names = [config.name for config in resource.configs]
-    if len(set(names)) < len(names):
+    names: set[str] = set()
+    missing: list[str] = []
+    for config in resource.configs:
+        await turns.next()
+        names.add(config.name)
+        if config.value is None and (delete_operation is None or config.config_operation != delete_operation):
+            missing.append(config.name)
+    if len(names) < len(resource.configs):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "each key must be named once only")
-    missing = [
-        config.name
-        for config in resource.configs
-        if config.value is None and (delete_operation is None or config.config_operation != delete_operation)
-    ]
     if missing:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"no value for {', '.join(missing)}")

@@ -12,6 +12,7 @@ Sources: AclAuthorizer of 3.9, StandardAuthorizerData and Authorizer.authorizeBy
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from enum import StrEnum
 from ipaddress import AddressValueError, IPv6Address
@@ -88,19 +89,31 @@ class RuleSet:
     def __init__(self) -> None:
         self._literal: dict[tuple[ResourceType, str], tuple[Rule, ...]] = {}
         self._prefixed: dict[tuple[ResourceType, str], tuple[Rule, ...]] = {}
+        self._prefix_counts: dict[ResourceType, Counter[int]] = {}
+        """Of the prefixes of each length."""
         self._prefix_lengths: dict[ResourceType, tuple[int, ...]] = {}
+        """The same lengths in their order."""
 
     def replace(self, pattern: Pattern, rules: Collection[Rule]) -> None:
         """Let a pattern have these rules and no others."""
         resource, name, pattern_type = pattern
         kept = self._literal if pattern_type is PatternType.LITERAL else self._prefixed
+        had_rules = (resource, name) in kept
         if rules:
             kept[resource, name] = tuple(rules)
         else:
             kept.pop((resource, name), None)
-        if pattern_type is PatternType.PREFIXED:
-            lengths = {len(prefix) for of_type, prefix in self._prefixed if of_type is resource}
-            self._prefix_lengths[resource] = tuple(sorted(lengths))
+        if pattern_type is PatternType.PREFIXED and had_rules != bool(rules):
+            self._count_prefix(resource, len(name), -1 if had_rules else 1)
+
+    def _count_prefix(self, resource: ResourceType, length: int, change: int) -> None:
+        """Count one prefix more or less of this length, without a walk over all of them."""
+        counts = self._prefix_counts.setdefault(resource, Counter())
+        counts[length] += change
+        if counts[length] == max(change, 0):  # the first one of this length, or the last one
+            if not counts[length]:
+                del counts[length]
+            self._prefix_lengths[resource] = tuple(sorted(counts))
 
     def matching(self, resource: ResourceType, name: str) -> Iterator[tuple[Pattern, Rule]]:
         """Return the rules that apply to a resource."""

@@ -21,7 +21,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from gregor.broker.answers.current_leaders import current_leader, node_endpoints
@@ -66,6 +68,8 @@ QUICK_MESSAGE_SET_BYTES = 4 * 1024
 """Limit of the message sets that are converted at once, in less than a millisecond."""
 QUICK_REQUEST_BYTES = 64 * 1024
 """Limit of the records that are validated at once, of all partitions of a request, in some milliseconds."""
+QUICK_RESPONSE_PARTS = 500
+"""Limit of the partitions whose answers are encoded at once, in less than a millisecond."""
 MESSAGE_SET_COST = 4
 """The cost of a conversion, as a multiple of the cost of a validation."""
 ZSTD_FROM = 7
@@ -99,13 +103,24 @@ _EXPECTED = frozenset(
 Answer = ProduceResponse | Deferred[ProduceResponse | None] | None
 
 _PartAnswer = ProduceResponse.PartitionProduceResponse
+_TopicAnswer = ProduceResponse.TopicProduceResponse
 _Topic = ProduceRequest.TopicProduceData
 _Part = ProduceRequest.PartitionProduceData
 _Slot = tuple[list[_PartAnswer], int]
 """The answers of a topic, and the position of a partition among them, where its answer will be."""
 
 
-@handles(ApiKey.PRODUCE, 0, 13, pipelined=True)
+def _is_short(response: ProduceResponse) -> bool:
+    topics = response.responses
+    parts = len(topics[0].partition_responses) if len(topics) == 1 else _parts_count(topics)
+    return parts <= QUICK_RESPONSE_PARTS
+
+
+def _parts_count(topics: Sequence[_TopicAnswer]) -> int:
+    return sum(1 + len(topic.partition_responses) for topic in topics)
+
+
+@handles(ApiKey.PRODUCE, 0, 13, pipelined=True, is_short=_is_short)
 def produce(broker: ProduceContext, request: ProduceRequest, call: Call) -> Answer:
     appends = _Appends(broker, request, call)
     transactional_id = request.transactional_id
@@ -224,8 +239,9 @@ class _Appends:
         self._leaders: list[int] = []
         self._quick_bytes = QUICK_REQUEST_BYTES
         self._refusal = ErrorCode.NONE
-        self._deferred: deque[tuple[_Topic, _Part, _Slot]] = deque()
-        """Partitions for which there was no time yet."""
+        self._deferred: deque[tuple[_Topic, list[_PartAnswer], list[bytearray | None]]] = deque()
+        """Topics for whose last partitions there was no time yet: the answers for the first ones, and copies of the
+        records for the last ones."""
         self._postponed: deque[tuple[_Topic, _Slot, Partition, bytes, bool]] = deque()
         self._transactional: TransactionalBatches | None = None
         self._unverified: TransactionalBatches | None = None
@@ -236,27 +252,18 @@ class _Appends:
         if request.acks not in VALID_ACKS:
             self._refusal = ErrorCode.INVALID_REQUIRED_ACKS
         until_s = time.monotonic() + TURN_S
-        topics: list[ProduceResponse.TopicProduceResponse] = []
-        for topic in request.topic_data:
+        topics: list[_TopicAnswer] = []
+        for position, topic in enumerate(request.topic_data):
             answers: list[_PartAnswer] = []
             for data in topic.partition_data:
-                if (
-                    self._unverified is not None
-                    or self._deferred
-                    or ((topics or answers) and time.monotonic() > until_s)
-                ):
+                if self._unverified is not None or ((topics or answers) and time.monotonic() > until_s):
                     # The first append to a partition needs some 40 us, and there may be thousands of partitions.
-                    records = None if data.records is None else bytearray(data.records)
-                    kept = _Part(index=data.index, records=records)
-                    self._deferred.append((topic, kept, (answers, len(answers))))
-                    answers.append(_PartAnswer(index=data.index, base_offset=-1))
-                else:
-                    answers.append(self._try(topic, data, answers, len(answers)))
-            topics.append(
-                ProduceResponse.TopicProduceResponse(
-                    name=topic.name, topic_id=topic.topic_id, partition_responses=answers
-                )
-            )
+                    self._defer(position, answers)
+                    break
+                answers.append(self._try(topic, data, answers, len(answers)))
+            if self._deferred:
+                break
+            topics.append(_TopicAnswer(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
         if not self._postponed and not self._deferred:
             return self._answer(topics)
         self._call.connection.hold()
@@ -287,6 +294,15 @@ class _Appends:
             if batches.needs_coordinator and not batches.verify_at_once():
                 self._unverified = batches
         return self.run()
+
+    def _defer(self, position: int, answers: list[_PartAnswer]) -> None:
+        """Keep copies of the records of this topic from the first partition without an answer on, and of all topics
+        after it."""
+        for topic in islice(self._request.topic_data, position, None):
+            parts = islice(topic.partition_data, len(answers), None)
+            copies = [None if (records := data.records) is None else bytearray(records) for data in parts]
+            self._deferred.append((topic, answers, copies))
+            answers = []
 
     def _try(self, topic: _Topic, data: _Part, answers: list[_PartAnswer], position: int) -> _PartAnswer:
         """Return the answer for a partition: a preliminary one if it is postponed."""
@@ -394,17 +410,19 @@ class _Appends:
             self._commits = _Commits()
         return self._commits
 
-    async def _append_postponed(
-        self, topics: list[ProduceResponse.TopicProduceResponse], outcome: Deferred[ProduceResponse | None]
-    ) -> None:
+    async def _append_postponed(self, topics: list[_TopicAnswer], outcome: Deferred[ProduceResponse | None]) -> None:
         try:
             if self._unverified is not None:
                 await self._unverified.verify()
             turns = self._broker.gate.turns()
             while self._deferred:
+                topic, answers, copies = self._deferred.popleft()
+                for data, records in zip(islice(topic.partition_data, len(answers), None), copies, strict=True):
+                    await turns.next()
+                    kept = _Part(index=data.index, records=records)
+                    answers.append(self._try(topic, kept, answers, len(answers)))
                 await turns.next()
-                topic, data, (answers, position) = self._deferred.popleft()
-                answers[position] = self._try(topic, data, answers, position)
+                topics.append(_TopicAnswer(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
             while self._postponed:
                 await self._append_next()
                 await asyncio.sleep(0)  # many small ones add up to a long time
@@ -446,9 +464,10 @@ class _Appends:
         if error.code in PASSING and not isinstance(error, Unverified):
             self._note_refused(topic, index, records)
         self._broker.replicas.traffic.repeats.refused(self._call.client_id, error.code)
-        if error.code not in _EXPECTED:
-            partition = self._broker.partition_of(topic.name, topic.topic_id, index)
-            if partition is not None:
+        partition = self._broker.partition_of(topic.name, topic.topic_id, index)
+        if partition is not None:
+            partition.traffic.produce_requests += 1  # an append counts itself when it has succeeded
+            if error.code not in _EXPECTED:
                 partition.traffic.failed_produce_requests += 1
         answer = _PartAnswer(index=index, base_offset=-1, error_code=error.code, error_message=error.message or None)
         if isinstance(error, RefusedRecords) and self._call.version >= RECORD_ERRORS_FROM:
@@ -463,7 +482,7 @@ class _Appends:
             answer.current_leader = leader
         return answer
 
-    def _answer(self, topics: list[ProduceResponse.TopicProduceResponse]) -> Answer:
+    def _answer(self, topics: list[_TopicAnswer]) -> Answer:
         request, call = self._request, self._call
         if request.acks == 0:
             if self._failed:

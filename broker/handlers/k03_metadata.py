@@ -3,7 +3,8 @@
 - 1 null means all topics, controller id, racks, internal flag; version 0 omits replicas that cannot be reached, with
   REPLICA_NOT_AVAILABLE; 2 cluster id; 4 the client may forbid creation;
   5 offline replicas; 6 LISTENER_NOT_FOUND; 7 leader epochs; 8 authorized operations; 9 flexible; 10 topic ids;
-  12 topics by id alone; 13 an error for the whole answer.
+  12 topics by id alone, and if one is requested by id, those requested by name are ignored; 13 an error for the whole
+  answer.
 - A topic is created within the request (`auto.create.topics.enable`), and the response has its leaders, not an error
   after which the client must retry. This holds for CREATED_AT_ONCE topics of a request, and as long as the creations
   need less than MAX_CREATION_S; the others are LEADER_NOT_AVAILABLE, and are created when the client retries.
@@ -148,12 +149,14 @@ def _answer(
 
 async def _wanted(
     broker: EncodedMetadataContext,
-    wanted: Iterable[MetadataRequest.MetadataRequestTopic],
+    wanted: Sequence[MetadataRequest.MetadataRequestTopic],
     call: Call,
     may_create: bool,
 ) -> list[TopicState | Topic]:
     """Return each requested topic once, however often it is named."""
     turns = broker.gate.turns()
+    if call.version >= IDS_FROM and len(wanted) > 1:
+        wanted = await _by_id_alone(wanted, turns) or wanted
     denied = await _denied(broker, wanted, call, turns, may_create=may_create)
     named: dict[tuple[str | None, Uuid], MetadataRequest.MetadataRequestTopic] = {}
     missing: list[str] = []
@@ -195,6 +198,18 @@ async def _wanted(
         else:
             found.append(_by_name(broker, topic.name, refused.get(topic.name, absent)))
     return found
+
+
+async def _by_id_alone(
+    wanted: Iterable[MetadataRequest.MetadataRequestTopic], turns: Turns
+) -> list[MetadataRequest.MetadataRequestTopic]:
+    """Return the topics that are requested by id."""
+    by_id = []
+    for topic in wanted:
+        await turns.next()
+        if topic.topic_id != ZERO_UUID:
+            by_id.append(topic)
+    return by_id
 
 
 async def _all_visible(broker: EncodedMetadataContext, call: Call) -> list[TopicState | Topic]:
@@ -241,7 +256,7 @@ def _by_id(
         return Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=wanted.topic_id)
     topic = None if name is None else broker.metadata.topic(name)
     if topic is None:
-        return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=wanted.name, topic_id=wanted.topic_id)
+        return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
     return topic
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from gregor.broker.answers.config_resources import ResourceType, entity_type_of, unknown_type
+from gregor.broker.answers.config_resources import RESOURCE_TYPES, ResourceType, entity_type_of, unknown_type
 from gregor.broker.registry import handles
 from gregor.config.broker import DEFAULT_CONFIG
 from gregor.config.describe import (
@@ -39,19 +39,25 @@ async def describe_configs(
     broker: AdminContext, request: DescribeConfigsRequest, call: Call
 ) -> DescribeConfigsResponse:
     results = []
-    odd = [one.resource_type for one in request.resources if one.resource_type not in tuple(ResourceType)]
-    topics = {one.resource_name for one in request.resources if one.resource_type == ResourceType.TOPIC}
-    known = [topic for topic in topics if broker.metadata.topic(topic) is not None]
-    own = await broker.admin.settings.texts_of(TOPICS, known) if known and not odd else {}
+    odd: int | None = None
+    known: dict[str, None] = {}
     turns = broker.gate.turns()
+    for resource in request.resources:
+        await turns.next()
+        if resource.resource_type not in RESOURCE_TYPES:
+            odd = resource.resource_type
+            break
+        if resource.resource_type == ResourceType.TOPIC and broker.metadata.topic(resource.resource_name) is not None:
+            known[resource.resource_name] = None
+    own = await broker.admin.settings.texts_of(TOPICS, known) if known and odd is None else {}
     for resource in request.resources:
         await turns.next()
         result = DescribeConfigsResponse.DescribeConfigsResult(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
-            if odd:
-                raise unknown_type(odd[0])
+            if odd is not None:
+                raise unknown_type(odd)
             wanted = frozenset(resource.configuration_keys or ())
             if resource.resource_type == ResourceType.TOPIC:
                 entries = _describe_topic(broker, resource.resource_name, own)

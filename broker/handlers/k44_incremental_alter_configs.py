@@ -21,6 +21,7 @@ from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from gregor.protocol.turns import collect
 from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
 from gregor.replication.admin.configs import check_own_number, incremental
 from gregor.replication.store.time_limit import TimeLimit
@@ -55,7 +56,8 @@ async def _alter(
     validate_only: bool,
 ) -> None:
     kind, name = resource.resource_type, resource.resource_name
-    changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
+    each = (ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs)
+    changes = await broker.gate.run(collect(each))
     if kind == ResourceType.BROKER_LOGGER:
         check_own_number(name, broker.broker_id)
         loggers.alter(changes, validate_only=validate_only)

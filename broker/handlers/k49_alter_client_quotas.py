@@ -42,7 +42,9 @@ async def alter_client_quotas(
     turns = broker.gate.turns()
     times: dict[frozenset[tuple[str, str | None]], int] = {}
     for wanted in request.entries:
-        times[_parts(wanted)] = times.get(_parts(wanted), 0) + 1
+        await turns.next()
+        parts = _parts(wanted)
+        times[parts] = times.get(parts, 0) + 1
     answers = []
     for wanted in request.entries:
         await turns.next()

@@ -19,7 +19,10 @@ _OF_TOPICS = {
     "messages_in": ("messagesin", "Records appended as the leader"),
     "bytes_in": ("bytesin", "Bytes of record batches appended as the leader"),
     "bytes_out": ("bytesout", "Bytes of record batches sent to consumers"),
-    "produce_requests": ("totalproducerequests", "Appends as the leader, one for each partition of a request"),
+    "produce_requests": (
+        "totalproducerequests",
+        "Appends as the leader, refused ones too, one for each partition of a request",
+    ),
     "failed_produce_requests": ("failedproducerequests", "Refused appends, without those that clients repeat anyway"),
     "fetch_requests": ("totalfetchrequests", "Reads for consumers, one for each partition of a request"),
     "failed_fetch_requests": ("failedfetchrequests", "Failed reads, without those after which clients proceed"),

@@ -22,7 +22,7 @@ from gregor.protocol.turns import Gate
 from gregor.replication.admin.config_changes import ConfigChange, changed
 from gregor.replication.store import nodes
 from gregor.replication.store.change_notices import changed_with_notice
-from gregor.replication.store.metadata_store import Create, Delete, MetadataStore, NoNode, Operation, Set
+from gregor.replication.store.metadata_store import Create, Delete, MetadataStore, NoNode, Operation, Set, Stat
 from gregor.replication.store.time_limit import TimeLimit
 from gregor.replication.store.topic_configs import TopicConfigs
 
@@ -92,7 +92,7 @@ class ConfigAdmin:
         CLIENT_METRICS. `limit`: that of the request, which may be about more entities.
 
         Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION (names); INVALID_CONFIG, for brokers INVALID_REQUEST (values);
-        UNKNOWN_TOPIC_OR_PARTITION; REQUEST_TIMED_OUT.
+        UNKNOWN_TOPIC_OR_PARTITION; REQUEST_TIMED_OUT; UNKNOWN_SERVER_ERROR (a node that cannot be decoded).
         """
         limit = limit or TimeLimit()
         if entity_type == TOPICS:
@@ -145,10 +145,9 @@ class ConfigAdmin:
         for name, node in zip(names, found, strict=True):
             await turns.next()
             try:
-                texts[name] = nodes.decode_config(b"" if node is None else node[0])
-            except nodes.NodeFormatError as error:
-                why = f"the settings of {entity_type}/{name} cannot be read: {error}"
-                texts[name] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+                texts[name] = _decoded(entity_type, name, node)
+            except KafkaError as error:
+                texts[name] = error
         return texts
 
     async def names(self, entity_type: str) -> list[str]:
@@ -169,7 +168,7 @@ class ConfigAdmin:
         notice = Create(nodes.CONFIG_CHANGE_PREFIX, data, sequential=True)
         while True:
             node = await self._store.get(path)
-            stored = nodes.decode_config(b"" if node is None else node[0])
+            stored = _decoded(entity_type, name, node)
             before, unreadable = await self._broker_settings(name, stored) if entity_type == BROKERS else (stored, {})
             after = edit({**before, **unreadable})
             kept = {key: text for key, text in unreadable.items() if after.get(key) == text}
@@ -230,6 +229,17 @@ class ConfigAdmin:
             candidate = config.check_dynamic(texts, config.dynamic_default_texts)
         if candidate.differs_for_listeners(config):
             self._check_listeners(candidate)
+
+
+def _decoded(entity_type: str, name: str, node: tuple[bytes, Stat] | None) -> dict[str, str]:
+    """Return the settings in a node. Raises KafkaError UNKNOWN_SERVER_ERROR if it cannot be decoded."""
+    try:
+        return nodes.decode_config(b"" if node is None else node[0])
+    except nodes.NodeFormatError as error:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the settings of {entity_type}/{name} cannot be read: {error}; correct the node or delete it",
+        ) from None
 
 
 def _check_sizes(texts: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ single broker, so brokers of both kinds change and follow the same rules.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -79,15 +79,12 @@ class AclStore:
     def rule_count(self) -> int:
         return sum(map(len, self._rules.values()))
 
-    def matching(self, wanted: AclFilter) -> list[Acl]:
-        """Return the rules that a filter matches, those of each pattern together."""
-        return [
-            Acl(pattern, rule)
-            for pattern, rules in self._rules.items()
-            if wanted.matches_pattern(pattern)
-            for rule in rules
-            if wanted.matches_rule(rule)
-        ]
+    def matching(self, wanted: AclFilter) -> Iterator[tuple[Pattern, list[Rule]]]:
+        """Return the rules that a filter matches, those of each pattern together, perhaps none; the rules may change
+        meanwhile."""
+        for pattern, rules in list(self._rules.items()):
+            matches = wanted.matches_pattern(pattern)
+            yield pattern, [rule for rule in rules if wanted.matches_rule(rule)] if matches else []
 
     # -- changes ---------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gregor.broker.authorization.guards.common import GuardContext, Serve, after, allows_on_cluster, extended
+from gregor.broker.authorization.guards.common import (
+    NAMES_PER_STEP,
+    GuardContext,
+    Serve,
+    after,
+    allows_on_cluster,
+    extended,
+    in_steps,
+)
 from gregor.broker.authorization.model import CLUSTER_NAME, Operation, ResourceType
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
@@ -20,9 +28,11 @@ from gregor.protocol.messages import (
     IncrementalAlterConfigsResponse,
     ListConfigResourcesResponse,
 )
+from gregor.protocol.turns import ITEMS_PER_STEP
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
+    from gregor.protocol.turns import Steps
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Kafka's ConfigResource.Type."""
@@ -40,34 +50,43 @@ _TEXTS = {
 }
 
 
-def describe_configs(broker: GuardContext, request: DescribeConfigsRequest, call: Call, serve: Serve) -> Any:
+@in_steps
+def describe_configs(broker: GuardContext, request: DescribeConfigsRequest, call: Call, serve: Serve) -> Steps[Any]:
     return _served(
         broker, request, call, serve, Operation.DESCRIBE_CONFIGS, DescribeConfigsResponse.DescribeConfigsResult
     )
 
 
-def alter_configs(broker: GuardContext, request: AlterConfigsRequest, call: Call, serve: Serve) -> Any:
+@in_steps
+def alter_configs(broker: GuardContext, request: AlterConfigsRequest, call: Call, serve: Serve) -> Steps[Any]:
     make = AlterConfigsResponse.AlterConfigsResourceResponse
     return _served(broker, request, call, serve, Operation.ALTER_CONFIGS, make)
 
 
+@in_steps
 def incremental_alter_configs(
     broker: GuardContext, request: IncrementalAlterConfigsRequest, call: Call, serve: Serve
-) -> Any:
+) -> Steps[Any]:
     make = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     return _served(broker, request, call, serve, Operation.ALTER_CONFIGS, make)
 
 
-def _served(broker: GuardContext, request: Any, call: Call, serve: Serve, operation: Operation, make: Any) -> Any:
+def _served(
+    broker: GuardContext, request: Any, call: Call, serve: Serve, operation: Operation, make: Any
+) -> Steps[Any]:
     """Serve the resources that are allowed. Those of an unknown type are for the plain handler to refuse."""
     allowed = []
     answers = []
     named: set[tuple[int, str]] = set()
     twice: set[tuple[int, str]] = set()
-    for resource in request.resources:
+    for position, resource in enumerate(request.resources, 1):
+        if not position % ITEMS_PER_STEP:
+            yield None
         key = resource.resource_type, resource.resource_name
         (twice if key in named else named).add(key)
-    for resource in request.resources:
+    for position, resource in enumerate(request.resources, 1):
+        if not position % NAMES_PER_STEP:
+            yield None
         error = _refusal(broker, call, operation, resource)
         # A resource that is to be altered and is named twice is invalid, whatever the rights are.
         is_invalid = operation is Operation.ALTER_CONFIGS and (resource.resource_type, resource.resource_name) in twice

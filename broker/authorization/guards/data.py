@@ -6,6 +6,7 @@ of Produce (broker.net.produce_fast_path).
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from gregor.broker.authorization.guards.common import (
@@ -14,8 +15,11 @@ from gregor.broker.authorization.guards.common import (
     Serve,
     after,
     allows_on_cluster,
+    each_topic,
     extended,
+    in_steps,
     split,
+    split_at_once,
     topic_name,
 )
 from gregor.broker.authorization.model import Operation, ResourceType
@@ -36,6 +40,7 @@ from gregor.protocol.records.batch import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
+    from gregor.protocol.turns import Steps
 
 TOPIC_IDS_FROM = 13
 """Version of Produce."""
@@ -55,7 +60,7 @@ def produce(broker: GuardContext, request: ProduceRequest, call: Call, serve: Se
                 return None
             denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             return ProduceResponse(responses=[_refused_records(topic, denied) for topic in request.topic_data])
-    allowed, refused = split(
+    allowed, refused = split_at_once(
         broker,
         call,
         Operation.WRITE,
@@ -107,82 +112,76 @@ def _refused_records(topic: ProduceRequest.TopicProduceData, error: ErrorCode) -
 # ---- offsets -----------------------------------------------------------------------------------------------------
 
 
-def list_offsets(broker: GuardContext, request: ListOffsetsRequest, call: Call, serve: Serve) -> Any:
+@in_steps
+def list_offsets(broker: GuardContext, request: ListOffsetsRequest, call: Call, serve: Serve) -> Steps[Any]:
     """DESCRIBE on each topic."""
-    allowed, refused = split(broker, call, Operation.DESCRIBE, ResourceType.TOPIC, request.topics, NAME)
+    allowed, refused = yield from split(broker, call, Operation.DESCRIBE, ResourceType.TOPIC, request.topics, NAME)
     if not refused:
         return serve(request)
     make = ListOffsetsResponse.ListOffsetsPartitionResponse
-    answers = [
-        ListOffsetsResponse.ListOffsetsTopicResponse(
-            name=topic.name,
-            partitions=[make(partition_index=one.partition_index, error_code=_DENIED) for one in topic.partitions],
-        )
-        for topic in refused
-    ]
+    answers = yield from each_topic(
+        refused,
+        attrgetter("partitions"),
+        lambda one: make(partition_index=one.partition_index, error_code=_DENIED),
+        lambda topic, parts: ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=parts),
+    )
     return after(serve(request.replaced(topics=allowed)), extended(topics=answers))
 
 
+@in_steps
 def offset_for_leader_epoch(
     broker: GuardContext, request: OffsetForLeaderEpochRequest, call: Call, serve: Serve
-) -> Any:
+) -> Steps[Any]:
     """CLUSTER_ACTION, as followers have it, or DESCRIBE on each topic."""
     if allows_on_cluster(broker, call, Operation.CLUSTER_ACTION, logs_denial=False):
         return serve(request)
-    allowed, refused = split(
+    allowed, refused = yield from split(
         broker, call, Operation.DESCRIBE, ResourceType.TOPIC, request.topics, lambda topic: topic.topic
     )
     if not refused:
         return serve(request)
-    answers = [
-        OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
-            topic=topic.topic,
-            partitions=[
-                OffsetForLeaderEpochResponse.EpochEndOffset(partition=one.partition, error_code=_DENIED)
-                for one in topic.partitions
-            ],
-        )
-        for topic in refused
-    ]
+    answers = yield from each_topic(
+        refused,
+        attrgetter("partitions"),
+        lambda one: OffsetForLeaderEpochResponse.EpochEndOffset(partition=one.partition, error_code=_DENIED),
+        lambda topic, parts: OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+            topic=topic.topic, partitions=parts
+        ),
+    )
     return after(serve(request.replaced(topics=allowed)), extended(topics=answers))
 
 
-def delete_records(broker: GuardContext, request: DeleteRecordsRequest, call: Call, serve: Serve) -> Any:
+@in_steps
+def delete_records(broker: GuardContext, request: DeleteRecordsRequest, call: Call, serve: Serve) -> Steps[Any]:
     """DELETE on each topic."""
-    allowed, refused = split(broker, call, Operation.DELETE, ResourceType.TOPIC, request.topics, NAME)
+    allowed, refused = yield from split(broker, call, Operation.DELETE, ResourceType.TOPIC, request.topics, NAME)
     if not refused:
         return serve(request)
     partitions: dict[str, dict[int, None]] = {}
     for topic in refused:  # the response names each partition once
+        if partitions:
+            yield None
         partitions.setdefault(topic.name, {}).update(dict.fromkeys(one.partition_index for one in topic.partitions))
-    answers = [
-        DeleteRecordsResponse.DeleteRecordsTopicResult(
-            name=name,
-            partitions=[
-                DeleteRecordsResponse.DeleteRecordsPartitionResult(
-                    partition_index=index, low_watermark=-1, error_code=_DENIED
-                )
-                for index in indexes
-            ],
-        )
-        for name, indexes in partitions.items()
-    ]
+    make = DeleteRecordsResponse.DeleteRecordsPartitionResult
+    answers = yield from each_topic(
+        partitions,
+        partitions.__getitem__,
+        lambda index: make(partition_index=index, low_watermark=-1, error_code=_DENIED),
+        lambda name, parts: DeleteRecordsResponse.DeleteRecordsTopicResult(name=name, partitions=parts),
+    )
     return after(serve(request.replaced(topics=allowed)), extended(topics=answers))
 
 
-def describe_producers(broker: GuardContext, request: DescribeProducersRequest, call: Call, serve: Serve) -> Any:
+@in_steps
+def describe_producers(broker: GuardContext, request: DescribeProducersRequest, call: Call, serve: Serve) -> Steps[Any]:
     """READ on each topic."""
-    allowed, refused = split(broker, call, Operation.READ, ResourceType.TOPIC, request.topics, NAME)
+    allowed, refused = yield from split(broker, call, Operation.READ, ResourceType.TOPIC, request.topics, NAME)
     if not refused:
         return serve(request)
-    answers = [
-        DescribeProducersResponse.TopicResponse(
-            name=topic.name,
-            partitions=[
-                DescribeProducersResponse.PartitionResponse(partition_index=index, error_code=_DENIED)
-                for index in topic.partition_indexes
-            ],
-        )
-        for topic in refused
-    ]
+    answers = yield from each_topic(
+        refused,
+        attrgetter("partition_indexes"),
+        lambda index: DescribeProducersResponse.PartitionResponse(partition_index=index, error_code=_DENIED),
+        lambda topic, parts: DescribeProducersResponse.TopicResponse(name=topic.name, partitions=parts),
+    )
     return after(serve(request.replaced(topics=allowed)), extended(topics=answers))

@@ -12,8 +12,12 @@ from gregor.broker.authorization.guards.common import (
     GuardContext,
     Serve,
     after,
+    after_in_steps,
+    allowed_names,
     allows_on_cluster,
+    each,
     extended,
+    in_steps,
     split,
 )
 from gregor.broker.authorization.model import Operation, ResourceType
@@ -37,6 +41,7 @@ from gregor.protocol.messages import (
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
+    from gregor.protocol.turns import Steps
 
 DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 NULL_PROTOCOL_FROM = 7
@@ -73,11 +78,13 @@ def sync_group(broker: GuardContext, request: Any, call: Call, serve: Serve) -> 
     return SyncGroupResponse(error_code=DENIED)
 
 
-def describe_groups(broker: GuardContext, request: DescribeGroupsRequest, call: Call, serve: Serve) -> Any:
-    allowed, refused = split(broker, call, Operation.DESCRIBE, ResourceType.GROUP, request.groups, str)
+@in_steps
+def describe_groups(broker: GuardContext, request: DescribeGroupsRequest, call: Call, serve: Serve) -> Steps[Any]:
+    allowed, refused = yield from split(broker, call, Operation.DESCRIBE, ResourceType.GROUP, request.groups, str)
     if not refused:
         return serve(request)
-    answers = [DescribeGroupsResponse.DescribedGroup(group_id=name, error_code=DENIED) for name in refused]
+    make = DescribeGroupsResponse.DescribedGroup
+    answers = yield from each(refused, lambda name: make(group_id=name, error_code=DENIED))
     if not allowed:
         return DescribeGroupsResponse(groups=answers)
     return after(serve(request.replaced(groups=allowed)), extended(groups=answers))
@@ -86,51 +93,59 @@ def describe_groups(broker: GuardContext, request: DescribeGroupsRequest, call: 
 def list_groups(broker: GuardContext, request: ListGroupsRequest, call: Call, serve: Serve) -> Any:
     """DESCRIBE on the cluster shows all groups; else the response has those on which the client has it."""
 
-    def hide(response: ListGroupsResponse) -> ListGroupsResponse:
+    def hide(response: ListGroupsResponse) -> Steps[ListGroupsResponse]:
         names = [group.group_id for group in response.groups]
-        visible = broker.authorizer.allowed(call, Operation.DESCRIBE, ResourceType.GROUP, names, logs_denial=False)
+        visible = yield from allowed_names(
+            broker, call, Operation.DESCRIBE, ResourceType.GROUP, names, logs_denial=False
+        )
         return response.replaced(groups=[group for group in response.groups if group.group_id in visible])
 
     if allows_on_cluster(broker, call, Operation.DESCRIBE, logs_denial=False):
         return serve(request)
-    return after(serve(request), hide)
+    return after_in_steps(broker, serve(request), hide)
 
 
-def delete_groups(broker: GuardContext, request: DeleteGroupsRequest, call: Call, serve: Serve) -> Any:
-    allowed, refused = split(broker, call, Operation.DELETE, ResourceType.GROUP, request.groups_names, str)
+@in_steps
+def delete_groups(broker: GuardContext, request: DeleteGroupsRequest, call: Call, serve: Serve) -> Steps[Any]:
+    allowed, refused = yield from split(broker, call, Operation.DELETE, ResourceType.GROUP, request.groups_names, str)
     if not refused:
         return serve(request)
-    answers = [
-        DeleteGroupsResponse.DeletableGroupResult(group_id=name, error_code=DENIED) for name in dict.fromkeys(refused)
-    ]
+    make = DeleteGroupsResponse.DeletableGroupResult
+    answers = yield from each(dict.fromkeys(refused), lambda name: make(group_id=name, error_code=DENIED))
     if not allowed:
         return DeleteGroupsResponse(results=answers)
     return after(serve(request.replaced(groups_names=allowed)), extended(results=answers))
 
 
+@in_steps
 def consumer_group_heartbeat(
     broker: GuardContext, request: ConsumerGroupHeartbeatRequest, call: Call, serve: Serve
-) -> Any:
+) -> Steps[Any]:
     if not may(broker, call, Operation.READ, request.group_id):
         return ConsumerGroupHeartbeatResponse(error_code=DENIED)
     topics = request.subscribed_topic_names
     if topics:
         names = set(topics)
-        allowed = broker.authorizer.allowed(call, Operation.DESCRIBE, ResourceType.TOPIC, names)
+        allowed = yield from allowed_names(broker, call, Operation.DESCRIBE, ResourceType.TOPIC, names)
         if len(allowed) < len(names):
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return serve(request)
 
 
+@in_steps
 def consumer_group_describe(
     broker: GuardContext, request: ConsumerGroupDescribeRequest, call: Call, serve: Serve
-) -> Any:
+) -> Steps[Any]:
     """A group whose members have topics that the client may not describe shows an error in place of its members."""
 
-    def hide(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
-        topics = {group.group_id: _assigned_topics(group) for group in response.groups}
+    def hide(response: ConsumerGroupDescribeResponse) -> Steps[ConsumerGroupDescribeResponse]:
+        topics: dict[str, set[str]] = {}
+        for group in response.groups:
+            if topics:
+                yield None
+            topics[group.group_id] = _assigned_topics(group)
         names = set().union(*topics.values())
-        visible = broker.authorizer.allowed(call, Operation.DESCRIBE, ResourceType.TOPIC, names) if names else names
+        visible = yield from allowed_names(broker, call, Operation.DESCRIBE, ResourceType.TOPIC, names)
         hidden = {
             "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             "error_message": HIDDEN_TOPICS_TEXT,
@@ -139,11 +154,12 @@ def consumer_group_describe(
         groups = [group if topics[group.group_id] <= visible else group.replaced(**hidden) for group in response.groups]
         return response.replaced(groups=[*groups, *answers])
 
-    allowed, refused = split(broker, call, Operation.DESCRIBE, ResourceType.GROUP, request.group_ids, str)
-    answers = [ConsumerGroupDescribeResponse.DescribedGroup(group_id=name, error_code=DENIED) for name in refused]
+    allowed, refused = yield from split(broker, call, Operation.DESCRIBE, ResourceType.GROUP, request.group_ids, str)
+    make = ConsumerGroupDescribeResponse.DescribedGroup
+    answers = yield from each(refused, lambda name: make(group_id=name, error_code=DENIED))
     if refused and not allowed:
         return ConsumerGroupDescribeResponse(groups=answers)
-    return after(serve(request.replaced(group_ids=allowed) if refused else request), hide)
+    return after_in_steps(broker, serve(request.replaced(group_ids=allowed) if refused else request), hide)
 
 
 def _assigned_topics(group: ConsumerGroupDescribeResponse.DescribedGroup) -> set[str]:

@@ -12,9 +12,13 @@ from gregor.broker.authorization.guards.common import (
     GuardContext,
     Serve,
     after,
+    after_in_steps,
+    allowed_names,
     allows_on_cluster,
     by_name,
+    each,
     extended,
+    in_steps,
 )
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.protocol.errors import ErrorCode
@@ -27,9 +31,11 @@ from gregor.protocol.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from gregor.protocol.turns import ITEMS_PER_STEP
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
+    from gregor.protocol.turns import Steps
 
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 TEXT = "Authorization failed."
@@ -43,38 +49,38 @@ def _named_once(names: list[str]) -> set[str]:
     return {name for name, times in Counter(names).items() if times == 1}
 
 
-def create_topics(broker: GuardContext, request: CreateTopicsRequest, call: Call, serve: Serve) -> Any:
+@in_steps
+def create_topics(broker: GuardContext, request: CreateTopicsRequest, call: Call, serve: Serve) -> Steps[Any]:
     """CREATE on the cluster or on each topic. The response has the settings of a topic where the client has
     DESCRIBE_CONFIGS on it."""
-    authorizer = broker.authorizer
     once = _named_once(by_name(request.topics))
     denied: set[str] = set()
     if not allows_on_cluster(broker, call, Operation.CREATE, logs_denial=False):
-        denied = once - authorizer.allowed(call, Operation.CREATE, ResourceType.TOPIC, once)
-    answers = [
-        CreateTopicsResponse.CreatableTopicResult(name=name, error_code=_DENIED, error_message=TEXT)
-        for name in sorted(denied)
-    ]
+        denied = once - (yield from allowed_names(broker, call, Operation.CREATE, ResourceType.TOPIC, once))
+    make = CreateTopicsResponse.CreatableTopicResult
+    answers = yield from each(sorted(denied), lambda name: make(name=name, error_code=_DENIED, error_message=TEXT))
 
-    def hide(response: CreateTopicsResponse) -> CreateTopicsResponse:
+    def hide(response: CreateTopicsResponse) -> Steps[CreateTopicsResponse]:
         created = {topic.name for topic in response.topics if not topic.error_code}
-        shown = authorizer.allowed(call, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, created, logs_denial=False)
-        topics = [
-            topic.replaced(topic_config_error_code=_DENIED, num_partitions=-1, replication_factor=-1, configs=[])
-            if topic.name in created and topic.name not in shown
-            else topic
-            for topic in response.topics
-        ]
+        shown = yield from allowed_names(
+            broker, call, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, created, logs_denial=False
+        )
+        hidden = {"topic_config_error_code": _DENIED, "num_partitions": -1, "replication_factor": -1, "configs": []}
+        topics = yield from each(
+            response.topics,
+            lambda topic: topic.replaced(**hidden) if topic.name in created and topic.name not in shown else topic,
+        )
         return response.replaced(topics=[*topics, *answers])
 
     if denied:
         request = request.replaced(topics=[topic for topic in request.topics if topic.name not in denied])
         if not request.topics:
             return CreateTopicsResponse(topics=answers)
-    return after(serve(request), hide)
+    return after_in_steps(broker, serve(request), hide)
 
 
-def delete_topics(broker: GuardContext, request: DeleteTopicsRequest, call: Call, serve: Serve) -> Any:
+@in_steps
+def delete_topics(broker: GuardContext, request: DeleteTopicsRequest, call: Call, serve: Serve) -> Steps[Any]:
     """DELETE on the cluster or on each topic. The name of a topic that is named by its id, and the absence of one that
     is named by its name, are shown with DESCRIBE."""
     if allows_on_cluster(broker, call, Operation.DELETE, logs_denial=False):
@@ -82,7 +88,7 @@ def delete_topics(broker: GuardContext, request: DeleteTopicsRequest, call: Call
     left: list[Any]
     if call.version < IDS_FROM:
         names = _named_once(request.topic_names)
-        refused = _refused(broker, call, {name: (name, ZERO_UUID) for name in names})
+        refused = yield from _refused(broker, call, {name: (name, ZERO_UUID) for name in names})
         if not refused:
             return serve(request)
         left = [name for name in request.topic_names if name not in refused]
@@ -90,13 +96,15 @@ def delete_topics(broker: GuardContext, request: DeleteTopicsRequest, call: Call
     else:
         named = {}
         times = Counter((topic.name, topic.topic_id) for topic in request.topics)
-        for (name, topic_id), count in times.items():
+        for position, ((name, topic_id), count) in enumerate(times.items(), 1):
+            if not position % ITEMS_PER_STEP:
+                yield None
             if count > 1 or (name is not None) == (topic_id != ZERO_UUID):
                 continue  # INVALID_REQUEST
             known = name if name is not None else broker.metadata.topic_name(topic_id)
             if known is not None:
                 named[name, topic_id] = known, topic_id
-        refused = _refused(broker, call, named)
+        refused = yield from _refused(broker, call, named)
         if not refused:
             return serve(request)
         left = [topic for topic in request.topics if (topic.name, topic.topic_id) not in refused]
@@ -107,12 +115,12 @@ def delete_topics(broker: GuardContext, request: DeleteTopicsRequest, call: Call
     return after(serve(request), extended(responses=answers))
 
 
-def _refused(broker: GuardContext, call: Call, named: dict[Any, tuple[str, bytes]]) -> dict[Any, _Deleted]:
+def _refused(broker: GuardContext, call: Call, named: dict[Any, tuple[str, bytes]]) -> Steps[dict[Any, _Deleted]]:
     """Return the answers for the topics that may not be deleted; `named` has name and requested id of each one."""
     names = {name for name, _ in named.values()}
-    describable = broker.authorizer.allowed(call, Operation.DESCRIBE, ResourceType.TOPIC, names)
-    deletable = broker.authorizer.allowed(call, Operation.DELETE, ResourceType.TOPIC, names)
-    refused = {}
+    describable = yield from allowed_names(broker, call, Operation.DESCRIBE, ResourceType.TOPIC, names)
+    deletable = yield from allowed_names(broker, call, Operation.DELETE, ResourceType.TOPIC, names)
+    refused: dict[Any, _Deleted] = {}
     for key, (name, topic_id) in named.items():
         by_id = topic_id != ZERO_UUID
         if name in describable:
@@ -122,18 +130,20 @@ def _refused(broker: GuardContext, call: Call, named: dict[Any, tuple[str, bytes
             continue
         shown = name if not by_id or name in describable else None
         refused[key] = _Deleted(name=shown, topic_id=topic_id, error_code=_DENIED, error_message=TEXT)
+        if not len(refused) % ITEMS_PER_STEP:
+            yield None
     return refused
 
 
-def create_partitions(broker: GuardContext, request: CreatePartitionsRequest, call: Call, serve: Serve) -> Any:
+@in_steps
+def create_partitions(broker: GuardContext, request: CreatePartitionsRequest, call: Call, serve: Serve) -> Steps[Any]:
     """ALTER on each topic."""
     once = _named_once(by_name(request.topics))
-    denied = once - broker.authorizer.allowed(call, Operation.ALTER, ResourceType.TOPIC, once)
+    denied = once - (yield from allowed_names(broker, call, Operation.ALTER, ResourceType.TOPIC, once))
     if not denied:
         return serve(request)
-    answers = [
-        CreatePartitionsResponse.CreatePartitionsTopicResult(name=name, error_code=_DENIED) for name in sorted(denied)
-    ]
+    make = CreatePartitionsResponse.CreatePartitionsTopicResult
+    answers = yield from each(sorted(denied), lambda name: make(name=name, error_code=_DENIED))
     left = [topic for topic in request.topics if topic.name not in denied]
     if not left:
         return CreatePartitionsResponse(results=answers)

@@ -7,14 +7,19 @@ are requests among brokers.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gregor.broker.authorization.guards.common import (
     GuardContext,
     Serve,
     after,
+    after_in_steps,
+    allowed_names,
     allows_on_cluster,
+    each,
     extended,
+    in_steps,
     split,
 )
 from gregor.broker.authorization.guards.groups import may
@@ -42,6 +47,7 @@ from gregor.protocol.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
+    from gregor.protocol.turns import Steps
 
 MANY_KEYS_FROM = 4
 SHARE_KEYS_FROM = 6
@@ -59,7 +65,8 @@ def may_write(broker: GuardContext, call: Call, transactional_id: str) -> bool:
     return broker.authorizer.allows(call, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
-def find_coordinator(broker: GuardContext, request: FindCoordinatorRequest, call: Call, serve: Serve) -> Any:
+@in_steps
+def find_coordinator(broker: GuardContext, request: FindCoordinatorRequest, call: Call, serve: Serve) -> Steps[Any]:
     """DESCRIBE on each group or transactional id; CLUSTER_ACTION for the coordinators of share groups' state."""
     many = call.version >= MANY_KEYS_FROM
     keys = request.coordinator_keys if many else [request.key]
@@ -70,23 +77,22 @@ def find_coordinator(broker: GuardContext, request: FindCoordinatorRequest, call
     elif request.key_type == SHARE and call.version >= SHARE_KEYS_FROM:
         if allows_on_cluster(broker, call, Operation.CLUSTER_ACTION):
             return serve(request)
-        return FindCoordinatorResponse(
-            coordinators=[_no_coordinator(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED) for key in keys]
-        )
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return FindCoordinatorResponse(coordinators=(yield from each(keys, partial(_no_coordinator, error))))
     else:
         return serve(request)
-    allowed, refused = split(broker, call, Operation.DESCRIBE, resource, keys, str)
+    allowed, refused = yield from split(broker, call, Operation.DESCRIBE, resource, keys, str)
     if not refused:
         return serve(request)
     if not many:
         return FindCoordinatorResponse(error_code=error, error_message=error.name, node_id=-1, host="", port=-1)
-    answers = [_no_coordinator(key, error) for key in refused]
+    answers = yield from each(refused, partial(_no_coordinator, error))
     if not allowed:
         return FindCoordinatorResponse(coordinators=answers)
     return after(serve(request.replaced(coordinator_keys=allowed)), extended(coordinators=answers))
 
 
-def _no_coordinator(key: str, error: ErrorCode) -> FindCoordinatorResponse.Coordinator:
+def _no_coordinator(error: ErrorCode, key: str) -> FindCoordinatorResponse.Coordinator:
     return FindCoordinatorResponse.Coordinator(
         key=key, error_code=error, error_message=error.name, node_id=-1, host="", port=-1
     )
@@ -109,7 +115,10 @@ def init_producer_id(broker: GuardContext, request: InitProducerIdRequest, call:
     return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
 
 
-def add_partitions_to_txn(broker: GuardContext, request: AddPartitionsToTxnRequest, call: Call, serve: Serve) -> Any:
+@in_steps
+def add_partitions_to_txn(
+    broker: GuardContext, request: AddPartitionsToTxnRequest, call: Call, serve: Serve
+) -> Steps[Any]:
     """WRITE on the transactional id, and on each topic; internal topics are denied to clients. One partition that
     cannot be added keeps all others from being added."""
     if call.version >= AMONG_BROKERS_FROM:
@@ -118,18 +127,16 @@ def add_partitions_to_txn(broker: GuardContext, request: AddPartitionsToTxnReque
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     topics = request.v3_and_below_topics
     if not may_write(broker, call, request.v3_and_below_transactional_id):
-        return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=[_results(topic, [DENIED] * len(topic.partitions)) for topic in topics]
-        )
+        results = yield from each(topics, lambda topic: _results(topic, [DENIED] * len(topic.partitions)))
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
     names = {topic.name for topic in topics if topic.name not in INTERNAL_TOPICS}
-    allowed = broker.authorizer.allowed(call, Operation.WRITE, ResourceType.TOPIC, names)
+    allowed = yield from allowed_names(broker, call, Operation.WRITE, ResourceType.TOPIC, names)
     if all(topic.name in allowed for topic in topics):
         return serve(request)
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            _results(topic, _not_added(broker, topic, is_allowed=topic.name in allowed)) for topic in topics
-        ]
+    results = yield from each(
+        topics, lambda topic: _results(topic, _not_added(broker, topic, is_allowed=topic.name in allowed))
     )
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
 def _not_added(broker: GuardContext, topic: _Topic, *, is_allowed: bool) -> Iterable[ErrorCode]:
@@ -197,37 +204,40 @@ def write_txn_markers(broker: GuardContext, request: WriteTxnMarkersRequest, cal
     )
 
 
-def describe_transactions(broker: GuardContext, request: DescribeTransactionsRequest, call: Call, serve: Serve) -> Any:
+@in_steps
+def describe_transactions(
+    broker: GuardContext, request: DescribeTransactionsRequest, call: Call, serve: Serve
+) -> Steps[Any]:
     """DESCRIBE on each transactional id; the topics of a transaction are those that the client may describe."""
 
-    def hide(response: DescribeTransactionsResponse) -> DescribeTransactionsResponse:
+    def hide(response: DescribeTransactionsResponse) -> Steps[DescribeTransactionsResponse]:
         states = response.transaction_states
         names = {topic.topic for state in states for topic in state.topics}
         if names:
-            visible = broker.authorizer.allowed(call, Operation.DESCRIBE, ResourceType.TOPIC, names)
-            states = [
-                state.replaced(topics=[topic for topic in state.topics if topic.topic in visible]) for state in states
-            ]
+            visible = yield from allowed_names(broker, call, Operation.DESCRIBE, ResourceType.TOPIC, names)
+            states = yield from each(
+                states,
+                lambda state: state.replaced(topics=[topic for topic in state.topics if topic.topic in visible]),
+            )
         return response.replaced(transaction_states=[*states, *answers])
 
-    allowed, refused = split(
+    allowed, refused = yield from split(
         broker, call, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, request.transactional_ids, str
     )
-    answers = [
-        DescribeTransactionsResponse.TransactionState(transactional_id=name, error_code=DENIED) for name in refused
-    ]
+    make = DescribeTransactionsResponse.TransactionState
+    answers = yield from each(refused, lambda name: make(transactional_id=name, error_code=DENIED))
     if refused and not allowed:
         return DescribeTransactionsResponse(transaction_states=answers)
-    return after(serve(request.replaced(transactional_ids=allowed) if refused else request), hide)
+    return after_in_steps(broker, serve(request.replaced(transactional_ids=allowed) if refused else request), hide)
 
 
 def list_transactions(broker: GuardContext, request: ListTransactionsRequest, call: Call, serve: Serve) -> Any:
     """Omit the transactional ids that the client may not describe."""
 
-    def hide(response: ListTransactionsResponse) -> ListTransactionsResponse:
+    def hide(response: ListTransactionsResponse) -> Steps[ListTransactionsResponse]:
         states = response.transaction_states
         names = {state.transactional_id for state in states}
-        visible = broker.authorizer.allowed(call, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, names)
+        visible = yield from allowed_names(broker, call, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, names)
         return response.replaced(transaction_states=[state for state in states if state.transactional_id in visible])
 
-    return after(serve(request), hide)
+    return after_in_steps(broker, serve(request), hide)

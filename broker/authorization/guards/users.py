@@ -5,9 +5,10 @@ The renewal and the end of a token (39, 40) are for its owner and its renewers, 
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from gregor.broker.authorization.guards.common import GuardContext, Serve, after
+from gregor.broker.authorization.guards.common import GuardContext, Serve, after_in_steps, each
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import response_class
@@ -15,6 +16,7 @@ from gregor.protocol.principal import Principal, requester_in
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
+    from gregor.protocol.turns import Steps
 
 _DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 TEXT = "Cluster authorization failed."
@@ -70,10 +72,12 @@ def describe_delegation_token(broker: GuardContext, request: Any, call: Call, se
             or authorizer.allows(call, Operation.DESCRIBE_TOKENS, ResourceType.USER, str(owner), logs_denial=False)
         )
 
-    def hide(response: Any) -> Any:
-        return response.replaced(tokens=[token for token in response.tokens if is_visible(token)])
+    def hide(response: Any) -> Steps[Any]:
+        tokens = response.tokens
+        visible = yield from each(tokens, is_visible)
+        return response.replaced(tokens=list(compress(tokens, visible)))
 
-    return after(serve(request), hide)
+    return after_in_steps(broker, serve(request), hide)
 
 
 def describe_client_quotas(_request: Any, _version: int) -> Any:

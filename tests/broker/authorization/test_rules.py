@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 import pytest
@@ -171,3 +172,33 @@ def test_the_reason_names_the_rule() -> None:
 )
 def test_addresses_are_compared_as_java_writes_them(address: str, java: str) -> None:
     assert java_host(address) == java
+
+
+def test_prefixes_are_found_as_long_as_one_of_their_length_has_rules() -> None:
+    rules = RuleSet()
+    allow = [Rule("User:alice", ALLOW, Operation.READ)]
+
+    def may_read(name: str) -> bool:
+        return rules.decide(ALICE, Operation.READ, TOPIC, name, allow_everyone=False).allowed
+
+    for prefix in ("aa", "bb", "aa"):
+        rules.replace(Pattern(TOPIC, prefix, PREFIXED), allow)
+    rules.replace(Pattern(TOPIC, "aa", PREFIXED), [])
+    rules.replace(Pattern(TOPIC, "aa", PREFIXED), [])
+    assert not may_read("aax")
+    assert may_read("bbx")
+    rules.replace(Pattern(TOPIC, "bb", PREFIXED), [])
+    assert not may_read("bbx")
+    rules.replace(Pattern(TOPIC, "bb", PREFIXED), allow)
+    assert may_read("bbx")
+
+
+def test_many_prefixes_are_loaded_in_linear_time() -> None:
+    """10,000 need 20 ms; a walk over all prefixes for each of them would need a second."""
+    rules = RuleSet()
+    allow = [Rule("User:alice", ALLOW, Operation.READ)]
+    patterns = [Pattern(TOPIC, f"team-{number}.", PREFIXED) for number in range(10_000)]
+    begin = time.thread_time()
+    for pattern in patterns:
+        rules.replace(pattern, allow)
+    assert time.thread_time() - begin < 0.4

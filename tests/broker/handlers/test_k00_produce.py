@@ -246,6 +246,18 @@ def test_a_bad_batch_is_refused_on_a_route_that_was_learnt(
     wire.close()
 
 
+def test_refused_appends_are_requests_too(harness: Harness, topic: str) -> None:
+    """Each counts once, though the short way of a connection refuses it before the handler does."""
+    harness.create_topic(topic)
+    wire, good = Wire(harness), batch(b"value")
+    too_new = batch(b"x", timestamp_ms=10**15)
+    for number, (records, failed) in enumerate(((good, 0), (good, 0), (too_new, 1), (good[:-1] + b"!", 1)), 1):
+        wire.ask(produce_request(topic, records), 9)
+        traffic = harness.broker.replicas.get(topic, 0).traffic  # type: ignore[union-attr]
+        assert (traffic.produce_requests, traffic.failed_produce_requests) == (number, failed)
+    wire.close()
+
+
 @pytest.mark.parametrize("request_of", [lambda topic: ("absent", batch(b"x")), lambda topic: (topic, b"junk")])
 def test_a_failed_request_with_acks_0_ends_its_connection(harness: Harness, topic: str, request_of: Any) -> None:
     harness.create_topic(topic)

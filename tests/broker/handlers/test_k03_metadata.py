@@ -182,6 +182,15 @@ def test_by_id(harness: Harness, known: bytes, version: int) -> None:
     assert (found[absent].name, found[absent].error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
+@pytest.mark.parametrize("version", [12, 13])
+def test_names_are_ignored_beside_an_id(harness: Harness, known: bytes, version: int) -> None:
+    absent = b"\x07" * 16
+    wanted = [NAMED(name="not-created"), NAMED(name=None, topic_id=known), NAMED(name="other", topic_id=absent)]
+    response = harness.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), version)
+    assert codes(response) == {"known": 0, None: ErrorCode.UNKNOWN_TOPIC_ID}
+    assert harness.broker.metadata.topic("not-created") is None
+
+
 @pytest.mark.parametrize("version", [10, 11])
 def test_versions_that_have_ids_in_their_form_only(harness: Harness, known: bytes, version: int) -> None:
     for wanted in (NAMED(name=None, topic_id=known), NAMED(name=None), NAMED(name="known", topic_id=known)):

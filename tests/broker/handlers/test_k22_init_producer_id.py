@@ -32,6 +32,19 @@ def test_a_producer_without_transactions_gets_a_new_id_whatever_it_had(harness: 
     assert answer.producer_id != 3 or version < 3
 
 
+@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("transactional_id", [None, "any"])
+@pytest.mark.parametrize(("producer_id", "epoch"), [(5, -1), (-1, 5)])
+def test_an_id_without_an_epoch_is_refused(
+    harness: Harness, version: int, transactional_id: str | None, producer_id: int, epoch: int
+) -> None:
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=1, producer_id=producer_id, producer_epoch=epoch
+    )
+    answer = harness.ask(request, version)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_empty_transactional_id_is_refused(harness: Harness, version: int) -> None:
     answer = harness.ask(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1), version)

@@ -179,6 +179,15 @@ def test_a_topics_settings_are_those_of_its_node_noticed_here_or_not(harness: Ha
     assert "topics/elsewhere cannot be read" in result.error_message
 
 
+def test_an_illegal_value_of_a_group_is_shown_as_it_is_stored(harness: Harness) -> None:
+    key = "consumer.session.timeout.ms"
+    node = encode_config({key: "abc"})
+    harness.run(harness.node.store.create(config_path("groups", "odd"), node, make_parents=True))
+    result = describe(harness, 4, GROUP, "odd")
+    assert result.error_code == 0
+    assert entries(result)[key].value == "abc"
+
+
 @pytest.mark.parametrize("version", range(5))
 def test_loggers_groups_and_client_metrics(harness: Harness, version: int) -> None:
     found = entries(describe(harness, version, LOGGER, "0"))

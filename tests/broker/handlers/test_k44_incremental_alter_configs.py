@@ -10,6 +10,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from gregor.replication.store.nodes import config_path
 from tests.broker.harness import Harness, Wire, batch, one_partition, produce_request
 
 VERSIONS = (0, 1)
@@ -189,3 +190,18 @@ def test_groups_and_client_metrics(harness: Harness, version: int) -> None:
     assert alter(harness, version, resource(GROUP, "", ("share.auto.offset.reset", SET, "latest"))) == [
         ErrorCode.INVALID_REQUEST
     ]
+
+
+def test_a_node_that_cannot_be_decoded_is_an_error_of_its_resource(harness: Harness, topic: str) -> None:
+    """Other resources of the request are altered."""
+    harness.create_topic(topic)
+    harness.create_topic("broken")
+    store, path = harness.node.store, config_path("topics", "broken")
+    harness.run(store.set(path, b"{"))
+    change = ("retention.ms", SET, "5")
+    request = IncrementalAlterConfigsRequest(resources=[resource(TOPIC, name, change) for name in ("broken", topic)])
+    broken, good = harness.ask(request, 1).responses
+    assert (broken.error_code, good.error_code) == (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE)
+    assert "topics/broken cannot be read" in broken.error_message
+    assert "correct the node or delete it" in broken.error_message
+    assert harness.broker.topic_configs.overrides(topic) == {"retention.ms": "5"}

@@ -47,7 +47,7 @@ class Subject:
             await self.tasks.pop(0)
 
     def all(self) -> set[Acl]:
-        return set(self.acls.matching(AclFilter()))
+        return {Acl(pattern, rule) for pattern, rules in self.acls.matching(AclFilter()) for rule in rules}
 
 
 async def opened(folder: Path) -> EmbeddedStore:
