@@ -85,6 +85,7 @@ class FetchRead(RepeatedRead):
         "_racks",
         "_read_bytes",
         "_read_committed",
+        "_requests",
         "_rights",
     )
 
@@ -97,6 +98,8 @@ class FetchRead(RepeatedRead):
         self._follower = replica_of(request, call.version)
         self._counted = int(self._follower != DEBUGGING)
         """0 for a debugging tool: its reads are not those of consumers."""
+        self._requests = self._counted
+        """What a read adds to the requests of its partition: nothing after the first `collect`."""
         self._busy_ns = 0
         self._meters: ClientMeters | None = None
         """Those of the quotas at the beginning of the fetch, or at its end if it had to wait."""
@@ -168,6 +171,7 @@ class FetchRead(RepeatedRead):
             if not_read > self._max_not_read:
                 self.satisfied = True
             self._max_not_read = not_read
+            self._requests = 0
         self._read_bytes = total
         if total >= self._min_bytes:
             self.satisfied = True
@@ -198,7 +202,7 @@ class FetchRead(RepeatedRead):
         partition = self._broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
         if partition is None:
             raise self._unknown(wanted.topic, wanted.topic_id, wanted.index)
-        partition.traffic.fetch_requests += self._counted
+        partition.traffic.fetch_requests += self._requests
         log = partition.log
         if self._call.version < ZSTD_FROM and log is not None and log.config.compression_type == "zstd":
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)

@@ -60,6 +60,17 @@ def test_others_get_their_turn(harness: Harness, many: str, monkeypatch: pytest.
     assert harness.run(turns_taken()) > COUNT // ITEMS_PER_STEP
 
 
+def test_each_partition_counts_once_however_often_it_is_read(harness: Harness, many: str) -> None:
+    partition = harness.broker.replicas.get(many, 0)
+    assert partition is not None
+    before = partition.traffic.fetch_requests
+    poll = harness.begin(request_of(many, max_wait_ms=10_000, min_bytes=1000), 12)
+    while not poll.done():
+        harness.produce(many, bytes(100), partition=COUNT - 1)
+        harness.turn()
+    assert partition.traffic.fetch_requests == before + COUNT
+
+
 @pytest.mark.parametrize("index", [0, COUNT - 1])
 def test_records_that_come_later_end_the_wait(harness: Harness, many: str, index: int) -> None:
     poll = harness.begin(request_of(many, max_wait_ms=10_000), 12)

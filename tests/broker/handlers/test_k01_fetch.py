@@ -229,6 +229,18 @@ def test_a_long_poll_waits_for_enough_bytes_over_all_partitions(harness: Harness
     assert [len(bytes_of(found[topic, partition])) for partition in (0, 1)] == [2 * size, size]
 
 
+def test_a_long_poll_counts_once_however_often_it_reads(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    partition = harness.broker.replicas.get(topic, 0)
+    assert partition is not None
+    before = partition.traffic.fetch_requests
+    poll = harness.begin(fetch_request([(topic, 0, 0)], max_wait_ms=10_000, min_bytes=1000), 12)
+    while not poll.done():
+        harness.produce(topic, bytes(100))
+        harness.turn()
+    assert partition.traffic.fetch_requests == before + 1
+
+
 def test_a_long_poll_waits_beside_partitions_that_are_unknown(harness: Harness, topic: str) -> None:
     """As in Apache Kafka: a consumer would fetch without a pause until it learns that a topic was deleted."""
     topic_id = harness.create_topic(topic)
