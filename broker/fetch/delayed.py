@@ -1,7 +1,8 @@
 """A fetch that waits for records: it reads again when one of its partitions changes.
 
 The read is deferred to the loop's next turn, so an append does not wait for its readers, and several appends of one
-turn cost one read. Data that is not in the page cache is read on threads first, without blocking the loop.
+turn cost one read. After a read of many partitions that found too few records the next one is deferred for longer. Data
+that is not in the page cache is read on threads first, without blocking the loop.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from gregor.broker.fetch.watched_partitions import WatchedPartition, rest_s
 from gregor.broker.log import logger
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
@@ -18,7 +20,6 @@ from gregor.protocol.messages import FetchResponse
 if TYPE_CHECKING:
     from gregor.broker.fetch.consumer import FetchRead
     from gregor.broker.fetch.reads import RepeatedRead
-    from gregor.replication.partition.partition import Partition
 
 
 class WaitingFetch(Deferred[FetchResponse], ABC):
@@ -58,9 +59,12 @@ class WaitingFetch(Deferred[FetchResponse], ABC):
         """Continue to wait, after a read that found too few records."""
 
     def moved(self) -> None:
-        """Note that a partition has changed, and read again in the next turn."""
+        """Note that a partition has changed, and read again."""
         if self._turn is None:
-            self._turn = self._loop.call_soon(self._read_again, False)
+            self._turn = self._read_soon()
+
+    def _read_soon(self) -> asyncio.Handle:
+        return self._loop.call_soon(self._read_again, False)
 
     def _read_again(self, in_any_case: bool) -> None:
         self._turn = None
@@ -107,14 +111,25 @@ class WaitingFetch(Deferred[FetchResponse], ABC):
 class DelayedFetch(WaitingFetch):
     """The fetch of a consumer: watches the partitions that it requests."""
 
-    __slots__ = ("_watched",)
+    __slots__ = ("_reads_from_s", "_watched")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read: FetchRead, max_wait_s: float) -> None:
+        self._reads_from_s = 0.0
         super().__init__(loop, read, max_wait_s)
-        moved = self.moved
-        self._watched: list[tuple[Partition, int]] = [(part, part.delayed.watch(moved)) for part in read.partitions()]
+        upper_offset, moved = read.upper_offset, self.moved
+        self._watched = [WatchedPartition(partition, upper_offset, moved) for partition in read.partitions()]
+
+    def _wait_on(self) -> None:
+        rest = rest_s(len(self._watched))
+        if rest:
+            self._reads_from_s = self._loop.time() + rest
+
+    def _read_soon(self) -> asyncio.Handle:
+        if self._reads_from_s:
+            return self._loop.call_at(self._reads_from_s, self._read_again, False)
+        return super()._read_soon()
 
     def _let_go(self) -> None:
-        for partition, handle in self._watched:
-            partition.delayed.unwatch(handle)
+        for watched in self._watched:
+            watched.unwatch()
         self._watched.clear()

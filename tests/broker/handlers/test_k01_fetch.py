@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.fetch.consumer import FetchRead
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
 from tests.broker.harness import (
@@ -372,6 +373,21 @@ def test_a_consumer_waits_for_the_high_watermark_and_a_follower_moves_it(harness
     assert not poll.done()
     harness.ask(fetch_request([(topic, 0, 1)], replica_id=5, max_wait_ms=0), 12)
     assert [record.value for record in records_of(only(harness.run(poll)))] == [b"a"]
+
+
+def test_an_append_that_is_not_committed_causes_no_read(
+    harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic(topic)
+    harness.add_follower(topic)
+    poll = harness.begin(fetch_request([(topic, 0, 0)], max_wait_ms=10_000), 12)
+    with monkeypatch.context() as patched:
+        patched.setattr(FetchRead, "collect", None)
+        harness.produce(topic, b"a")
+        harness.turn()
+    assert not poll.done()
+    poll.cancel()
+    harness.turn()
 
 
 def test_a_client_that_leaves_takes_its_long_poll_along(harness: Harness, topic: str) -> None:
