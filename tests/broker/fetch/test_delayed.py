@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from gregor.broker.fetch import watched_partitions
 from gregor.broker.fetch.delayed import DelayedFetch
+from gregor.broker.jobs import turns
+from gregor.broker.jobs.turns import LoopGate, TurnQueue
 from gregor.protocol.errors import ErrorCode
 from gregor.replication.partition.purgatory import DelayedOperations
 
@@ -77,14 +80,20 @@ class FakeRead:
 
 class Poll:
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, max_wait_s: float = 3600, missing: tuple[str, ...] = (), count: int = 2
+        self,
+        loop: asyncio.AbstractEventLoop,
+        max_wait_s: float = 3600,
+        missing: tuple[str, ...] = (),
+        count: int = 2,
+        queue: TurnQueue | None = None,
     ) -> None:
         self.partitions = [FakePartition() for _ in range(count)]
         self.read = FakeRead(*self.partitions)
         self.read.missing = list(missing)
         self.answers: list[Any] = []
         port: Any = self.read
-        self.delayed = DelayedFetch(loop, port, max_wait_s)
+        queue = queue or TurnQueue(loop, LoopGate(), loop.create_task)
+        self.delayed = DelayedFetch(loop, queue, port, max_wait_s)
         self.delayed.then(lambda delayed: None if delayed.cancelled else self.answers.append(delayed.value))
 
     @property
@@ -196,6 +205,29 @@ def test_a_fetch_of_many_rests_between_two_looks(
     poll.read.enough = True
     answered(loop, poll)
     assert poll.answers == ["answer 2"]
+
+
+def test_many_fetches_are_served_in_turns(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_S", -1.0)  # time is up after each
+    queue = TurnQueue(loop, LoopGate(), loop.create_task)
+    polls = [Poll(loop, queue=queue) for _ in range(50)]
+    polls[7].delayed.cancel()
+    for poll in polls:
+        poll.read.enough = True
+        poll.partitions[0].move()
+
+    async def answers_by_turn() -> list[int]:
+        counts = []
+        while queue.waiting:
+            await asyncio.sleep(0)
+            counts.append(sum(len(poll.answers) for poll in polls))
+        await asyncio.sleep(0.001)
+        return counts
+
+    counts = loop.run_until_complete(answers_by_turn())
+    assert 1 <= counts[0] <= 2, "the first one waits for no other"
+    assert max(after - before for before, after in pairwise(counts)) == 1
+    assert counts[-1] == 49
 
 
 def test_the_time_is_over_while_it_rests(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
