@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gregor.broker.handlers.k48_describe_client_quotas import ClientQuotasContext
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
+    from gregor.broker.jobs.turns import TurnQueue
     from gregor.broker.net.advertised_addresses import OwnAddresses
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.context import ConnectionContext, ListenersContext
@@ -105,6 +106,7 @@ class Broker:
     security: SecurityParts
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
+    delayed_reads: TurnQueue
     follower_sessions: FollowerSessions
     encoded_topics: EncodedTopics
     addresses: OwnAddresses

@@ -24,7 +24,7 @@ from gregor.broker.jobs.log_mover import LogMover
 from gregor.broker.jobs.loop_lag import LoopLag
 from gregor.broker.jobs.maintenance import Maintenance
 from gregor.broker.jobs.scan_helper import ScanHelper
-from gregor.broker.jobs.turns import LoopGate
+from gregor.broker.jobs.turns import LoopGate, TurnQueue
 from gregor.broker.log import logger
 from gregor.broker.metrics.lag.clients import ClientPositions
 from gregor.broker.net.advertised_addresses import OwnAddresses
@@ -344,18 +344,19 @@ class Node:
         producer_ids: ProducerIdAllocator,
     ) -> Broker:
         config, member = self._config, self._member
+        loop, spawn = asyncio.get_running_loop(), self._background.spawn
         fetch_slots: int = config["max.incremental.fetch.session.cache.slots"]
         return Broker(
             config=config,
             broker_id=config.broker_id,
             cluster_id=self._cluster_id,
-            loop=asyncio.get_running_loop(),
+            loop=loop,
             handlers=self._handlers(),
             connections=self._connections,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
             route_slots=RouteSlots(),
-            request_turns=RequestTurns(asyncio.get_running_loop(), self._gate, self._background.spawn),
+            request_turns=RequestTurns(loop, self._gate, spawn),
             early_requests=EarlyRequests(are_held=member is not None),
             max_request_bytes=config["socket.request.max.bytes"],
             background=self._background,
@@ -381,6 +382,7 @@ class Node:
             security=self._security(base),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(fetch_slots),
+            delayed_reads=TurnQueue(loop, self._gate, spawn),
             follower_sessions=member.follower_sessions if member else FollowerSessions(fetch_slots),
             encoded_topics=EncodedTopics(),
             addresses=self._addresses,

@@ -13,6 +13,7 @@ from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.broker.fetch.follower_sessions import replica_of
 from gregor.broker.fetch.reads import MAX_FETCHES, TOPIC_IDS_FROM, RepeatedRead, read_partition, refused_partition
 from gregor.broker.fetch.session_cache import NO_SESSION
+from gregor.broker.fetch.watched_partitions import high_watermark, last_stable_offset, log_end_offset
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from gregor.broker.context import Call
     from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.sessions import FetchContext, FetchedPartition
+    from gregor.broker.fetch.watched_partitions import UpperOffset
     from gregor.broker.quotas.quotas import ClientMeters
     from gregor.replication.partition.partition import Partition
     from gregor.storage.log.log import Log
@@ -85,6 +87,7 @@ class FetchRead(RepeatedRead):
         "_racks",
         "_read_bytes",
         "_read_committed",
+        "_requests",
         "_rights",
     )
 
@@ -97,6 +100,8 @@ class FetchRead(RepeatedRead):
         self._follower = replica_of(request, call.version)
         self._counted = int(self._follower != DEBUGGING)
         """0 for a debugging tool: its reads are not those of consumers."""
+        self._requests = self._counted
+        """The number of requests as which a read counts: 0 after the first `collect`."""
         self._busy_ns = 0
         self._meters: ClientMeters | None = None
         """Those of the quotas at the beginning of the fetch, or at its end if it had to wait."""
@@ -117,6 +122,13 @@ class FetchRead(RepeatedRead):
         """The size of the records of the last `collect`, and the number of partitions with an error of _NOT_READ."""
         self._rights: ReadRights | None = None
         """None: the client may read every topic."""
+
+    @property
+    def upper_offset(self) -> UpperOffset:
+        """How far the fetch may read a log."""
+        if self._read_committed:
+            return last_stable_offset
+        return high_watermark if self._follower < 0 else log_end_offset
 
     def partitions(self, begin: int = 0, end: int | None = None) -> list[Partition]:
         """Return the replicas whose changes can satisfy the request, of all its partitions or of some."""
@@ -168,6 +180,7 @@ class FetchRead(RepeatedRead):
             if not_read > self._max_not_read:
                 self.satisfied = True
             self._max_not_read = not_read
+            self._requests = 0
         self._read_bytes = total
         if total >= self._min_bytes:
             self.satisfied = True
@@ -198,7 +211,7 @@ class FetchRead(RepeatedRead):
         partition = self._broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
         if partition is None:
             raise self._unknown(wanted.topic, wanted.topic_id, wanted.index)
-        partition.traffic.fetch_requests += self._counted
+        partition.traffic.fetch_requests += self._requests
         log = partition.log
         if self._call.version < ZSTD_FROM and log is not None and log.config.compression_type == "zstd":
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)

@@ -9,6 +9,7 @@ from gregor.broker.context import DataContext
 if TYPE_CHECKING:
     from gregor.broker.fetch.follower_sessions import FollowerSessions
     from gregor.broker.fetch.sessions import FetchSessions
+    from gregor.broker.jobs.turns import TurnQueue
 
 
 class FetchPathContext(DataContext, Protocol):
@@ -18,5 +19,9 @@ class FetchPathContext(DataContext, Protocol):
     def fetch_sessions(self) -> FetchSessions: ...
     @property
     def follower_sessions(self) -> FollowerSessions: ...
+    @property
+    def delayed_reads(self) -> TurnQueue:
+        """The reads of consumers' fetches that have waited for records."""
+
     @property
     def sends_to_racks(self) -> bool: ...

@@ -1,7 +1,9 @@
 """A fetch that waits for records: it reads again when one of its partitions changes.
 
 The read is deferred to the loop's next turn, so an append does not wait for its readers, and several appends of one
-turn cost one read. Data that is not in the page cache is read on threads first, without blocking the loop.
+turn cost one read. Consumers of one partition may be hundreds: those for which the turn has no time are served in later
+ones. After a read of many partitions that found too few records the next one is deferred for longer. Data that is not
+in the page cache is read on threads first, without blocking the loop.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from gregor.broker.fetch.watched_partitions import WatchedPartition, rest_s
 from gregor.broker.log import logger
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
@@ -18,13 +21,13 @@ from gregor.protocol.messages import FetchResponse
 if TYPE_CHECKING:
     from gregor.broker.fetch.consumer import FetchRead
     from gregor.broker.fetch.reads import RepeatedRead
-    from gregor.replication.partition.partition import Partition
+    from gregor.broker.jobs.turns import TurnQueue
 
 
 class WaitingFetch(Deferred[FetchResponse], ABC):
     """Completed when there are enough records or the time is over. Its end, even a cancellation, frees everything."""
 
-    __slots__ = ("_fetch", "_loop", "_overdue", "_read", "_timer", "_turn")
+    __slots__ = ("_fetch", "_is_due", "_loop", "_overdue", "_read", "_timer")
 
     whose = ""
     """Names the client in the log."""
@@ -35,8 +38,9 @@ class WaitingFetch(Deferred[FetchResponse], ABC):
         self._read = read
         self._overdue = False
         self._fetch: asyncio.Task[None] | None = None
-        self._turn: asyncio.Handle | None = None
-        self._timer = loop.call_later(max_wait_s, self._read_again, True)
+        self._is_due = False
+        """A read is scheduled already."""
+        self._timer = loop.call_later(max_wait_s, self._end_wait)
         self.then(self._end)
         read.release()
         if read.missing:
@@ -44,8 +48,6 @@ class WaitingFetch(Deferred[FetchResponse], ABC):
 
     def _end(self, _done: object) -> None:
         self._timer.cancel()
-        if self._turn is not None:
-            self._turn.cancel()
         if self._fetch is not None:
             self._fetch.cancel()
         self._let_go()
@@ -58,13 +60,20 @@ class WaitingFetch(Deferred[FetchResponse], ABC):
         """Continue to wait, after a read that found too few records."""
 
     def moved(self) -> None:
-        """Note that a partition has changed, and read again in the next turn."""
-        if self._turn is None:
-            self._turn = self._loop.call_soon(self._read_again, False)
+        """Note that a partition has changed, and read again."""
+        if not self._is_due:
+            self._is_due = True
+            self._read_soon()
 
-    def _read_again(self, in_any_case: bool) -> None:
-        self._turn = None
-        self._overdue |= in_any_case
+    def _read_soon(self) -> None:
+        self._loop.call_soon(self._read_again)
+
+    def _end_wait(self) -> None:
+        self._overdue = True
+        self._read_again()
+
+    def _read_again(self) -> None:
+        self._is_due = False
         if self.done or self._fetch is not None:
             return
         read = self._read
@@ -101,20 +110,33 @@ class WaitingFetch(Deferred[FetchResponse], ABC):
                 "; ".join(map(str, self._read.missing)),
                 exc_info=error,
             )
-        self._read_again(False)
+        self._read_again()
 
 
 class DelayedFetch(WaitingFetch):
     """The fetch of a consumer: watches the partitions that it requests."""
 
-    __slots__ = ("_watched",)
+    __slots__ = ("_queue", "_reads_from_s", "_watched")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, read: FetchRead, max_wait_s: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, queue: TurnQueue, read: FetchRead, max_wait_s: float) -> None:
+        self._queue = queue
+        self._reads_from_s = 0.0
         super().__init__(loop, read, max_wait_s)
-        moved = self.moved
-        self._watched: list[tuple[Partition, int]] = [(part, part.delayed.watch(moved)) for part in read.partitions()]
+        upper_offset, moved = read.upper_offset, self.moved
+        self._watched = [WatchedPartition(partition, upper_offset, moved) for partition in read.partitions()]
+
+    def _wait_on(self) -> None:
+        rest = rest_s(len(self._watched))
+        if rest:
+            self._reads_from_s = self._loop.time() + rest
+
+    def _read_soon(self) -> None:
+        if self._reads_from_s:
+            self._loop.call_at(self._reads_from_s, self._queue.add, self._read_again)
+        else:
+            self._queue.add(self._read_again)
 
     def _let_go(self) -> None:
-        for partition, handle in self._watched:
-            partition.delayed.unwatch(handle)
+        for watched in self._watched:
+            watched.unwatch()
         self._watched.clear()

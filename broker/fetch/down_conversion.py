@@ -77,7 +77,7 @@ async def _fetch(broker: FetchPathContext, request: FetchRequest, call: Call, co
     read.collect()
     if not read.missing and (read.satisfied or request.max_wait_ms <= 0):
         return read.response()
-    delayed = DelayedFetch(broker.loop, read, max(0, request.max_wait_ms) / 1000)
+    delayed = DelayedFetch(broker.loop, broker.delayed_reads, read, max(0, request.max_wait_ms) / 1000)
     try:
         return await outcome_of(delayed, broker.loop.create_future())
     except BaseException:

@@ -10,13 +10,13 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from gregor.broker.fetch.watched_partitions import WatchedPartition, rest_s
 from gregor.protocol.turns import ITEMS_PER_STEP
 
 if TYPE_CHECKING:
     from gregor.broker.fetch.consumer import FetchRead
     from gregor.protocol.messages import FetchResponse
     from gregor.protocol.turns import Gate, Turns
-    from gregor.replication.partition.partition import Partition
 
 
 async def fetch_in_turns(
@@ -26,12 +26,13 @@ async def fetch_in_turns(
     end_s = loop.time() + max_wait_s
     turns = gate.turns()
     moved = asyncio.Event()
-    watched: list[tuple[Partition, int]] = []
+    watched: list[WatchedPartition] = []
+    upper_offset, rest = read.upper_offset, 0.0
     try:
         if max_wait_s > 0:
             for begin in range(0, count, ITEMS_PER_STEP):
                 partitions = read.partitions(begin, begin + ITEMS_PER_STEP)
-                watched.extend((partition, partition.delayed.watch(moved.set)) for partition in partitions)
+                watched.extend(WatchedPartition(partition, upper_offset, moved.set) for partition in partitions)
                 await turns.next()
         while True:
             moved.clear()
@@ -45,10 +46,13 @@ async def fetch_in_turns(
             read.release()
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(end_s):
+                    if rest:
+                        await asyncio.sleep(rest)
                     await moved.wait()
+            rest = rest_s(count)
     finally:
-        for partition, handle in watched:
-            partition.delayed.unwatch(handle)
+        for partition in watched:
+            partition.unwatch()
         read.release()
 
 

@@ -73,7 +73,7 @@ def fetch(
     read.collect()
     if not read.missing and (read.satisfied or request.max_wait_ms <= 0):
         return read.response(now_ms)
-    return DelayedFetch(broker.loop, read, max(0, request.max_wait_ms) / 1000)
+    return DelayedFetch(broker.loop, broker.delayed_reads, read, max(0, request.max_wait_ms) / 1000)
 
 
 def _may_replicate(authorizer: Authorizer, call: Call) -> bool:

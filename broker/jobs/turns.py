@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gregor.broker.log import logger
 from gregor.protocol.turns import TURN_S, after_call
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from gregor.protocol.turns import Call, Resume, Steps
+    from gregor.protocol.turns import Call, Gate, Resume, Steps
 
 ResultT = TypeVar("ResultT")
 
@@ -148,3 +149,61 @@ class LoopTurns:
         if gate.clock() > self._until_s:
             await gate.wait()
             self._until_s = gate.clock() + TURN_S
+
+
+class TurnQueue:
+    """Short pieces of work, of which many may come at once: done in order of arrival from the next turn of the loop on,
+    for TURN_S in each turn; those that are left go through the gate."""
+
+    __slots__ = ("_at_once", "_gate", "_loop", "_spawn", "waiting")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        gate: Gate,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        *,
+        at_once: int = 1,
+    ) -> None:
+        """`spawn` runs a coroutine as a task of the broker. `at_once` of them are done before the clock is read
+        again."""
+        self._loop = loop
+        self._gate = gate
+        self._spawn = spawn
+        self._at_once = at_once
+        self.waiting: deque[Callable[[], object]] = deque()
+        """Those that are not done, also the one that is being done."""
+
+    def add(self, work: Callable[[], object]) -> None:
+        """Call `work` in its turn."""
+        self.waiting.append(work)
+        if len(self.waiting) == 1:
+            self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._do_first()
+        if self.waiting:
+            rest = self._gate.start(self._steps())
+            if rest is not None:
+                self._spawn(_finish(rest))
+
+    def _steps(self) -> Steps[None]:
+        waiting = self.waiting
+        done = 0
+        while waiting:
+            self._do_first()
+            done += 1
+            if waiting and not done % self._at_once:
+                yield None
+
+    def _do_first(self) -> None:
+        waiting = self.waiting
+        try:
+            waiting[0]()
+        except Exception:
+            logger.exception("a piece of work that waited for its turn failed")
+        waiting.popleft()
+
+
+async def _finish(rest: Awaitable[None]) -> None:
+    await rest

@@ -326,8 +326,9 @@ class Connection(asyncio.BufferedProtocol):
         arrive. Called at regular intervals.
         """
         inbound, outbound = self._inbound, self._outbound
-        # A connection with a pending request is not idle, nor is one whose peer receives a response slowly.
-        awake = inbound.busy or (outbound.blocked and outbound.moved())
+        # A connection with a pending request is not idle, nor is one whose peer receives a response slowly. One that is
+        # only throttled is: it reads nothing, so it does not notice either that its peer has left.
+        awake = inbound.working or (outbound.blocked and outbound.moved())
         self.quiet_sweeps = 0 if awake else self.quiet_sweeps + 1
         if inbound.is_contended:
             if inbound.is_stuck(sweeps_until_stuck):

@@ -42,13 +42,13 @@ class Inbound:
         "_seen_bytes",
         "_stuck_sweeps",
         "_transport",
-        "_working",
         "busy",
         "expects_long_frame",
         "owned",
         "queued",
         "reading",
         "receiver",
+        "working",
     )
 
     def __init__(self, broker: ConnectionContext, transport: asyncio.Transport) -> None:
@@ -60,12 +60,14 @@ class Inbound:
         self._admission: Admission | None = None
         self._held: Admission | None = None
         self._seen_bytes = self._stuck_sweeps = 0
-        self._closed = self._muted = self._working = False
+        self._closed = self._muted = False
         self.receiver = Receiver(broker.max_request_bytes)
         self.owned: OwnedBuffer | None = None
         self.expects_long_frame = False
         self.busy = False
         """The next request must not be dispatched: one is in progress, or the client is muted."""
+        self.working = False
+        """A request is in progress for which the next ones have to wait."""
         self.queued = False
         """A whole request has arrived and waits for an earlier one of this connection."""
         self.reading = True
@@ -197,17 +199,17 @@ class Inbound:
 
     def work(self) -> None:
         """Begin a request that the next ones have to wait for. Where enough of them wait, no more are read."""
-        self.busy = self._working = True
+        self.busy = self.working = True
         if self._requests.queued >= self._requests.max_queued:
             self.pause_reading()
 
     def end_work(self) -> None:
-        self._working = False
+        self.working = False
         self.busy = self._muted
 
     def hold(self) -> None:
         """Begin such a request that keeps its admission, even if the connection ends meanwhile."""
-        self.busy = self._working = True
+        self.busy = self.working = True
         self._held = self.detach_admission()
 
     def mute(self) -> None:
@@ -219,7 +221,7 @@ class Inbound:
 
     def unmute(self) -> None:
         self._muted = False
-        self.busy = self._working
+        self.busy = self.working
 
     def end_hold(self) -> None:
         self.end_work()

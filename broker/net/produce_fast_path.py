@@ -51,6 +51,8 @@ FLEXIBLE_FROM = 9
 ROUTES_FROM = 7  # from here on a response has all three fields below, and every codec is allowed
 _MAX_ROUTES = 16_384
 _MAX_LENGTHS = 4
+_MAX_PREFIX_BYTES = 1024
+"""The longest topic name and a long client id; a request may carry megabytes of other fields, which would be kept."""
 NO_FLUSH_BY_MESSAGES = 2**63 - 1
 
 _INT32 = Struct(">i")
@@ -331,7 +333,7 @@ class ProduceRoutes:
             return
         prefix_end = position - (_varint_bytes(size + 1) if flexible else 4)
         partition = self._broker.partition_of(topic.name, topic.topic_id, data.index)
-        if not _has_routes(partition):
+        if prefix_end - start - HEAD_BYTES > _MAX_PREFIX_BYTES or not _has_routes(partition):
             return
         prefix = bytes(view[start + HEAD_BYTES : prefix_end])
         route, slots = self._routes.get(prefix), self._broker.route_slots

@@ -13,17 +13,17 @@ transaction of some clients; so requests of clients are held.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
+from gregor.broker.jobs.turns import TurnQueue
 from gregor.broker.registry import AMONG_BROKERS, Entry
 from gregor.broker.security.token_receiver import BEFORE_AUTHENTICATION
 from gregor.protocol.deferred import Deferred, outcome_of
 
 if TYPE_CHECKING:
     from gregor.broker.net.receive_buffers import BufferPool, OwnedBuffer
-    from gregor.protocol.turns import Gate, Steps
+    from gregor.protocol.turns import Gate
 
 LARGE_REQUEST_BYTES = 16 * 1024
 """To decode a longer request at once could need several milliseconds. Produce requests are exempt: their records are
@@ -47,19 +47,18 @@ SERVED_AT_ONCE = AMONG_BROKERS.union(BEFORE_AUTHENTICATION)
 class RequestTurns:
     """The requests of eager handlers, of all connections of a broker."""
 
-    __slots__ = ("_gate", "_is_counting", "_loop", "_served", "_spawn", "_waiting")
+    __slots__ = ("_is_counting", "_loop", "_queue", "_served", "_waiting")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, gate: Gate, spawn: Callable[[Coroutine[Any, Any, None]], object]
     ) -> None:
         """`spawn` runs a coroutine as a task of the broker."""
         self._loop = loop
-        self._gate = gate
-        self._spawn = spawn
+        self._queue = TurnQueue(loop, gate, spawn, at_once=REQUESTS_PER_STEP)
+        self._waiting = self._queue.waiting
         self._served = 0
         self._is_counting = False
         """A callback of the next turn of the loop resets `_served`."""
-        self._waiting: deque[Callable[[], None]] = deque()
 
     def admits(self, size_bytes: int) -> bool:
         """Count a request that has arrived; return whether it may be served at once."""
@@ -73,24 +72,11 @@ class RequestTurns:
 
     def postpone(self, serve: Callable[[], None]) -> None:
         """Serve a request that was not admitted after those that wait already. `serve` must not raise."""
-        self._waiting.append(serve)
-        if len(self._waiting) == 1:
-            self._spawn(self._gate.run(self._serve_waiting()))
+        self._queue.add(serve)
 
     def _end_turn(self) -> None:
         self._is_counting = False
         self._served = 0
-
-    def _serve_waiting(self) -> Steps[None]:
-        waiting = self._waiting
-        served = 0
-        while waiting:
-            # A request that arrives meanwhile finds this one and waits behind the others.
-            waiting[0]()
-            waiting.popleft()
-            served += 1
-            if not served % REQUESTS_PER_STEP:
-                yield None
 
 
 class EarlyRequests:

@@ -17,7 +17,7 @@ from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.cluster.replication_service import Replicating
 from gregor.broker.context import Call
 from gregor.broker.fetch.sessions import FetchSessions
-from gregor.broker.jobs.turns import LoopGate
+from gregor.broker.jobs.turns import LoopGate, TurnQueue
 from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.responses import encode_response
 from gregor.broker.node.coordinators import Coordinators, make_coordinators
@@ -312,6 +312,7 @@ class Node:
         broker.producer_clients = ProducerClients()
         broker.follower_sessions = self.replicating.follower_sessions
         broker.fetch_sessions = FetchSessions(1000)
+        broker.delayed_reads = TurnQueue(self._loop, self.gate, self.spawn)
         broker.addresses = OwnAddresses(self.config, True, self._clock_ms)
         broker.background = cast("Any", self)
         broker.sends_to_racks = self.config["replica.selector.class"] == RACK_AWARE_SELECTOR

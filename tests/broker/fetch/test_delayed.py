@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gregor.broker.fetch import watched_partitions
 from gregor.broker.fetch.delayed import DelayedFetch
+from gregor.broker.jobs import turns
+from gregor.broker.jobs.turns import LoopGate, TurnQueue
 from gregor.protocol.errors import ErrorCode
 from gregor.replication.partition.purgatory import DelayedOperations
+
+
+class FakeLog:
+    def __init__(self) -> None:
+        self.upper_offset = 0
 
 
 class FakePartition:
     def __init__(self) -> None:
         self.delayed = DelayedOperations()
+        self.log: Any = FakeLog()
+        self.leadership = SimpleNamespace(log=self.log)
+        self.leader_epoch = 0
 
     def move(self) -> None:
+        self.log.upper_offset += 1
+        self.notify()
+
+    def notify(self) -> None:
         self.delayed.run(lambda offset: None)
 
 
@@ -33,6 +50,9 @@ class FakeRead:
         self.fetch_error: Exception | None = None
         self.looks = 0
         self.held = 1  # as after the handler's first read
+
+    def upper_offset(self, log: Any) -> Any:
+        return log.upper_offset
 
     def partitions(self) -> list[FakePartition]:
         return list(self._partitions)
@@ -60,14 +80,20 @@ class FakeRead:
 
 class Poll:
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, max_wait_s: float = 3600, missing: tuple[str, ...] = ()
+        self,
+        loop: asyncio.AbstractEventLoop,
+        max_wait_s: float = 3600,
+        missing: tuple[str, ...] = (),
+        count: int = 2,
+        queue: TurnQueue | None = None,
     ) -> None:
-        self.partitions = FakePartition(), FakePartition()
+        self.partitions = [FakePartition() for _ in range(count)]
         self.read = FakeRead(*self.partitions)
         self.read.missing = list(missing)
         self.answers: list[Any] = []
         port: Any = self.read
-        self.delayed = DelayedFetch(loop, port, max_wait_s)
+        queue = queue or TurnQueue(loop, LoopGate(), loop.create_task)
+        self.delayed = DelayedFetch(loop, queue, port, max_wait_s)
         self.delayed.then(lambda delayed: None if delayed.cancelled else self.answers.append(delayed.value))
 
     @property
@@ -113,6 +139,104 @@ def test_several_appends_of_one_turn_cost_one_look_and_none_at_once(loop: asynci
     turn(loop)
     assert poll.read.looks == 1
     poll.delayed.cancel()
+
+
+def test_an_append_of_which_it_may_read_nothing_costs_no_look(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop)
+    poll.partitions[0].notify()
+    turn(loop)
+    assert poll.read.looks == 0
+    poll.delayed.cancel()
+
+
+def _replace_log(partition: FakePartition) -> None:
+    partition.log = FakeLog()
+
+
+def _go_offline(partition: FakePartition) -> None:
+    partition.log = None
+
+
+def _end_leadership(partition: FakePartition) -> None:
+    partition.leadership.log = None
+
+
+def _begin_epoch(partition: FakePartition) -> None:
+    partition.leader_epoch += 1
+
+
+@pytest.mark.parametrize("change", [_replace_log, _go_offline, _end_leadership, _begin_epoch])
+def test_what_may_be_an_error_is_looked_at(
+    loop: asyncio.AbstractEventLoop, change: Callable[[FakePartition], None]
+) -> None:
+    poll = Poll(loop)
+    for partition in poll.partitions:
+        change(partition)
+        for _ in range(2):
+            partition.notify()
+            turn(loop)
+    assert poll.read.looks == len(poll.partitions)
+    poll.delayed.cancel()
+
+
+def looks_at_three_moves(loop: asyncio.AbstractEventLoop, poll: Poll) -> list[int]:
+    """The number of reads after each move."""
+    looks = []
+    for _ in range(3):
+        poll.partitions[0].move()
+        turn(loop)
+        looks.append(poll.read.looks)
+    return looks
+
+
+def test_a_fetch_of_few_looks_at_each_move(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop)
+    assert looks_at_three_moves(loop, poll) == [1, 2, 3]
+    poll.delayed.cancel()
+
+
+def test_a_fetch_of_many_rests_between_two_looks(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_partitions, "MIN_REST_S", 0.05)
+    monkeypatch.setattr(watched_partitions, "MAX_REST_S", 0.05)
+    poll = Poll(loop, count=1000)
+    assert looks_at_three_moves(loop, poll) == [1, 1, 1]
+    poll.read.enough = True
+    answered(loop, poll)
+    assert poll.answers == ["answer 2"]
+
+
+def test_many_fetches_are_served_in_turns(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_S", -1.0)  # time is up after each
+    queue = TurnQueue(loop, LoopGate(), loop.create_task)
+    polls = [Poll(loop, queue=queue) for _ in range(50)]
+    polls[7].delayed.cancel()
+    for poll in polls:
+        poll.read.enough = True
+        poll.partitions[0].move()
+
+    async def answers_by_turn() -> list[int]:
+        counts = []
+        while queue.waiting:
+            await asyncio.sleep(0)
+            counts.append(sum(len(poll.answers) for poll in polls))
+        await asyncio.sleep(0.001)
+        return counts
+
+    counts = loop.run_until_complete(answers_by_turn())
+    assert 1 <= counts[0] <= 2, "the first one waits for no other"
+    assert max(after - before for before, after in pairwise(counts)) == 1
+    assert counts[-1] == 49
+
+
+def test_the_time_is_over_while_it_rests(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched_partitions, "REST_PER_PARTITION_S", 3600)
+    monkeypatch.setattr(watched_partitions, "MAX_REST_S", 3600)
+    poll = Poll(loop, max_wait_s=0.02)
+    assert looks_at_three_moves(loop, poll) == [1, 1, 1]
+    answered(loop, poll)
+    assert poll.answers == ["answer 2"]
 
 
 def test_it_answers_once_there_is_enough_and_only_once(loop: asyncio.AbstractEventLoop) -> None:

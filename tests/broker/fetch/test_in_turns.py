@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from gregor.broker.fetch import watched_partitions
+from gregor.broker.fetch.consumer import FetchRead
 from gregor.broker.handlers import k01_fetch
 from gregor.broker.jobs import turns
 from gregor.protocol.messages import FetchRequest, FetchResponse
@@ -60,6 +62,17 @@ def test_others_get_their_turn(harness: Harness, many: str, monkeypatch: pytest.
     assert harness.run(turns_taken()) > COUNT // ITEMS_PER_STEP
 
 
+def test_each_partition_counts_once_however_often_it_is_read(harness: Harness, many: str) -> None:
+    partition = harness.broker.replicas.get(many, 0)
+    assert partition is not None
+    before = partition.traffic.fetch_requests
+    poll = harness.begin(request_of(many, max_wait_ms=10_000, min_bytes=1000), 12)
+    while not poll.done():
+        harness.produce(many, bytes(100), partition=COUNT - 1)
+        harness.turn()
+    assert partition.traffic.fetch_requests == before + COUNT
+
+
 @pytest.mark.parametrize("index", [0, COUNT - 1])
 def test_records_that_come_later_end_the_wait(harness: Harness, many: str, index: int) -> None:
     poll = harness.begin(request_of(many, max_wait_ms=10_000), 12)
@@ -78,6 +91,44 @@ def test_records_that_come_while_others_are_read_end_the_wait(
     harness.until(lambda: partition.delayed.active)
     harness.turn(2)  # the first step is read
     harness.produce(many, b"news", partition=0)
+    assert sizes(harness.run(poll)).keys() == {0}
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Gets an item whenever the partitions are read, from the first one on."""
+    begun: list[int] = []
+    collect = FetchRead.collect
+
+    def counted(read: FetchRead, begin: int = 0, end: int | None = None) -> None:
+        begun.extend([] if begin else [1])
+        collect(read, begin, end)
+
+    monkeypatch.setattr(FetchRead, "collect", counted)
+    return begun
+
+
+def test_an_append_that_is_not_committed_causes_no_read(harness: Harness, many: str, looks: list[int]) -> None:
+    harness.add_follower(many, COUNT - 1)
+    poll = harness.begin(request_of(many, max_wait_ms=10_000), 12)
+    before = len(looks)
+    harness.produce(many, b"news", partition=COUNT - 1)
+    harness.turn(10)
+    assert len(looks) == before
+    poll.cancel()
+    harness.turn()
+
+
+def test_it_rests_between_two_reads(
+    harness: Harness, many: str, looks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_partitions, "REST_PER_PARTITION_S", 3600)
+    monkeypatch.setattr(watched_partitions, "MAX_REST_S", 3600)
+    poll = harness.begin(request_of(many, max_wait_ms=200, min_bytes=100_000), 12)
+    for _ in range(5):
+        harness.produce(many, b"little")
+        harness.turn(10)
+    assert len(looks) == 2
     assert sizes(harness.run(poll)).keys() == {0}
 
 

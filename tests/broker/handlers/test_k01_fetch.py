@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.fetch.consumer import FetchRead
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
 from tests.broker.harness import (
@@ -229,6 +230,18 @@ def test_a_long_poll_waits_for_enough_bytes_over_all_partitions(harness: Harness
     assert [len(bytes_of(found[topic, partition])) for partition in (0, 1)] == [2 * size, size]
 
 
+def test_a_long_poll_counts_once_however_often_it_reads(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    partition = harness.broker.replicas.get(topic, 0)
+    assert partition is not None
+    before = partition.traffic.fetch_requests
+    poll = harness.begin(fetch_request([(topic, 0, 0)], max_wait_ms=10_000, min_bytes=1000), 12)
+    while not poll.done():
+        harness.produce(topic, bytes(100))
+        harness.turn()
+    assert partition.traffic.fetch_requests == before + 1
+
+
 def test_a_long_poll_waits_beside_partitions_that_are_unknown(harness: Harness, topic: str) -> None:
     """As in Apache Kafka: a consumer would fetch without a pause until it learns that a topic was deleted."""
     topic_id = harness.create_topic(topic)
@@ -360,6 +373,21 @@ def test_a_consumer_waits_for_the_high_watermark_and_a_follower_moves_it(harness
     assert not poll.done()
     harness.ask(fetch_request([(topic, 0, 1)], replica_id=5, max_wait_ms=0), 12)
     assert [record.value for record in records_of(only(harness.run(poll)))] == [b"a"]
+
+
+def test_an_append_that_is_not_committed_causes_no_read(
+    harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic(topic)
+    harness.add_follower(topic)
+    poll = harness.begin(fetch_request([(topic, 0, 0)], max_wait_ms=10_000), 12)
+    with monkeypatch.context() as patched:
+        patched.setattr(FetchRead, "collect", None)
+        harness.produce(topic, b"a")
+        harness.turn()
+    assert not poll.done()
+    poll.cancel()
+    harness.turn()
 
 
 def test_a_client_that_leaves_takes_its_long_poll_along(harness: Harness, topic: str) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from gregor.broker.fetch.consumer import FetchRead
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import FetchRequest, FetchResponse, ListOffsetsRequest
 from gregor.protocol.records.batch import build_batch, iter_batches
@@ -202,6 +203,18 @@ def test_minimum_bytes_count_below_the_last_stable_offset(log: Log) -> None:
     assert not poll.done(), "the high watermark alone has moved"
     log.end(7, commit=True)
     assert seen(only(log.harness.run(poll))) == [b"x" * 100, b"y" * 1000, b"z" * 1000]
+
+
+def test_appends_behind_an_open_transaction_cause_no_reads(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.append(7, b"open")
+    poll = log.harness.begin(log.request(0, max_wait_ms=10_000, min_bytes=1), 12)
+    with monkeypatch.context() as patched:
+        patched.setattr(FetchRead, "collect", None)
+        log.append(7, b"open")
+        log.harness.produce(log.topic, b"behind")
+    assert not poll.done()
+    log.end(7, commit=True)
+    assert seen(only(log.harness.run(poll))) == [b"open", b"open", b"behind"]
 
 
 def test_minimum_bytes_count_in_an_old_segment_too(harness: Harness, topic: str) -> None:

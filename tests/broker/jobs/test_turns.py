@@ -6,11 +6,12 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from gregor.broker.jobs.turns import LoopGate
+from gregor.broker.jobs.turns import LoopGate, TurnQueue
 from gregor.protocol.turns import TURN_S, Steps
 
 STEPS = 100
@@ -236,3 +237,53 @@ def test_an_error_comes_out_early_and_late(clock: Clock, gate: LoopGate) -> None
             await work
 
     asyncio.run(run())
+
+
+def test_a_queue_serves_in_order_and_as_many_as_fit_a_turn(clock: Clock, gate: LoopGate) -> None:
+    served: list[int] = []
+
+    def serve(number: int) -> None:
+        clock.now_s += TURN_S * 0.4
+        served.append(number)
+
+    async def run() -> list[int]:
+        loop = asyncio.get_running_loop()
+        queue = TurnQueue(loop, gate, loop.create_task)
+        for number in range(STEPS):
+            queue.add(lambda number=number: serve(number))  # type: ignore[misc]
+        assert not served
+        counts = []
+        while queue.waiting:
+            await asyncio.sleep(0)
+            counts.append(len(served))
+        return counts
+
+    counts = asyncio.run(run())
+    assert counts[0] == 4, "a single one is done without a clock"
+    assert max(after - before for before, after in pairwise(counts)) == 3
+    assert served == list(range(STEPS))
+
+
+def test_a_queue_survives_work_that_fails_and_serves_what_comes_meanwhile_behind(
+    gate: LoopGate, caplog: pytest.LogCaptureFixture
+) -> None:
+    served: list[int] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        queue = TurnQueue(loop, gate, loop.create_task)
+
+        def fail() -> None:
+            assert queue.waiting
+            queue.add(lambda: served.append(2))
+            raise RuntimeError("a bug")
+
+        queue.add(fail)
+        queue.add(lambda: served.append(1))
+        await asyncio.sleep(0)
+        queue.add(lambda: served.append(3))
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert served == [1, 2, 3]
+    assert "a bug" in caplog.text

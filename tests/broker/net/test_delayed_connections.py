@@ -1,4 +1,4 @@
-"""Connections above max.connection.creation.rate on a listener with authentication."""
+"""Connections above max.connection.creation.rate on a listener with authentication, and throttled ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gregor.broker.net.connection import Connection
 from gregor.broker.security.session import State
 from gregor.broker.security.token_receiver import BEFORE_AUTHENTICATION
 from gregor.protocol.messages import ApiVersionsRequest
-from tests.broker.net.test_connection import Harness, frame, harness, heartbeat, loop, turn
+from tests.broker.net.test_connection import Harness, frame, harness, heartbeat, loop, sync_group, turn
 
 __all__ = ["harness", "loop"]  # fixtures
 
@@ -77,3 +77,18 @@ def test_a_connection_that_would_wait_for_too_long_is_refused(harness: Harness) 
     transport, connection = harness.connect()
     assert transport.aborted
     assert connection.closed
+
+
+def test_a_throttled_connection_may_be_idle(harness: Harness) -> None:
+    harness.connection.throttle(3_600_000)
+    for _ in range(11):
+        harness.connection.sweep(10, 2)
+    assert harness.transport.aborted
+
+
+def test_a_parked_request_of_a_throttled_connection_is_not_idle(harness: Harness) -> None:
+    harness.send(sync_group(1))
+    harness.connection.throttle(3_600_000)
+    for _ in range(50):
+        harness.connection.sweep(10, 2)
+    assert not harness.transport.aborted

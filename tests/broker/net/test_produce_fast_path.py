@@ -217,6 +217,14 @@ def test_many_lengths_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 <= sum(world.fast(frame, 12, 1) is not None for frame in frames) <= 4
 
 
+@pytest.mark.parametrize("version", [7, 12])
+def test_a_long_prefix_is_not_kept(version: int) -> None:
+    world = World()
+    for length in (900, 1024):
+        world.learn(request_frame(version, batch(), client_id="c" * length), version)
+    assert world.broker.route_slots.used == 1
+
+
 def test_acks_0_appends_and_answers_nothing() -> None:
     world = World()
     frame = request_frame(12, batch(), acks=0)
