@@ -130,6 +130,19 @@ def test_sql_groups_and_continues(spark: SparkSession, topics: Topics, tmp_path:
     assert found == {country: (orders[country], amounts[country]) for country in orders}
 
 
+@pytest.mark.parametrize("sink", ["topic", "exactly-once"])
+def test_sql_writes_to_the_output_topic_only(spark: SparkSession, topics: Topics, tmp_path: Path, sink: str) -> None:
+    pipe = Pipe(spark, topics, tmp_path, statement.JOB, "--mode", "append")
+    grow(topics, pipe.source, 2)
+    pipe.arguments += ["--query", f"SELECT * FROM {statement.table_name(pipe.source)} WHERE value LIKE 'urgent%'"]
+    if sink == "exactly-once":
+        pipe.write_exactly_once()
+    events = [Event(b"urgent", "k"), Event(b"not", "k"), Event(b"urgent, too", "k", partition=1)]
+    pipe.run(events)
+    assert len(topics.read(pipe.source, 2)) == len(events)
+    assert sorted(committed(topics, pipe.target)) == [(b"k", b"urgent"), (b"k", b"urgent, too")]
+
+
 def test_sessions_are_written_when_they_are_finished(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     chart = tmp_path / "chart.svg"
     pipe = Pipe(spark, topics, tmp_path, sessions.JOB, "--gap", "60 seconds", "--watermark", "0 seconds")
