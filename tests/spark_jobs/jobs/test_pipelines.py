@@ -90,6 +90,18 @@ def test_dedup_writes_each_record_once(spark: SparkSession, topics: Topics, tmp_
         assert {at: committed_offset(topics.bootstrap, group, TopicPartition(pipe.source, at)) for at in ends} == ends
 
 
+def test_dedup_knows_an_id_until_the_watermark_has_passed_it(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    """As in its help: the event times of an id that is known are not compared."""
+    pipe = Pipe(spark, topics, tmp_path, dedup.JOB, "--within", "10 minutes")
+    beats = [Event(b"alive", "host", START + hour * 60 * MINUTE) for hour in range(6)]
+    assert pipe.run(beats[:5]) == 0
+    assert len(topics.read(pipe.target, 1)) == 1
+    pipe.run(beats[5:])
+    assert len(topics.read(pipe.target, 1)) == 2
+
+
 def test_route_filters_maps_and_keeps_bytes(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     pipe = Pipe(spark, topics, tmp_path, route.JOB, "--where", "key IS NULL OR key != 'skip'")
     rest = topics.create(1)
