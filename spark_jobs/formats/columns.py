@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _CORRUPT = "_corrupt_record"
+_MARK = "_gregor_end"
 
 
 def decoded(records: DataFrame, values: ValueFormat) -> DataFrame:
@@ -72,7 +73,19 @@ def decoded_json(payload: Column, schema: T.StructType) -> tuple[Column, Column]
     reason = F.when(F.try_parse_json(text).isNull(), "the value is not JSON").otherwise(
         f"the value does not fit the schema {schema.simpleString()}"
     )
-    return parsed.dropFields(_CORRUPT), F.when(wrong, reason)
+    followed = F.when(~_is_alone(text), "the value has more than one JSON object, or something behind it")
+    return parsed.dropFields(_CORRUPT), F.when(wrong, reason).otherwise(followed)
+
+
+def _is_alone(text: Column) -> Column:
+    """Return whether nothing but white space follows the JSON value with which a text begins.
+
+    Spark's functions read the first value of a text only, and are silent about the rest. In an array whose second
+    element is the mark, the mark comes behind that value.
+    """
+    mark = T.StructType([T.StructField(_MARK, T.BooleanType())])
+    array = F.concat(F.lit("["), text, F.lit(f',{{"{_MARK}":true}}]'))
+    return F.coalesce(F.get(F.from_json(array, T.ArrayType(mark)), 1).getField(_MARK), F.lit(False))
 
 
 def with_time(rows: DataFrame, expression: str) -> DataFrame:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gregor.spark_jobs.errors import JobError
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_WORD = re.compile(r"(?!\d+(E\d+)?(BD|[DFLSY])?$)\w+", re.ASCII | re.IGNORECASE)
+"""A word that is no number of SQL: Spark's parser accepts it as a name. In structs such names were never quoted, and
+the texts of schemas in checkpoints must stay the same."""
 
 
 def canonical(text: str) -> str:
@@ -28,9 +34,23 @@ def struct_of(text: str) -> Any:
 
 def ddl_of(schema: Any) -> str:
     """Return the DDL text of a struct."""
-    return ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in schema.fields)
+    return ", ".join(f"{quoted(one.name)} {_text(one.dataType)}" for one in schema.fields)
 
 
-def quoted(name: str) -> str:
-    """Return a name for SQL."""
-    return name if name.isidentifier() else "`" + name.replace("`", "``") + "`"
+def _text(kind: Any) -> str:
+    """Return the text of a type: `simpleString`, which has the names of fields as they are, with quoted ones."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(kind, StructType):
+        return f"struct<{','.join(f'{quoted(one.name, _WORD)}:{_text(one.dataType)}' for one in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{_text(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_text(kind.keyType)},{_text(kind.valueType)}>"
+    text: str = kind.simpleString()
+    return text
+
+
+def quoted(name: str, plain: re.Pattern[str] = _IDENTIFIER) -> str:
+    """Return a name for SQL, as it is if all of it matches `plain`."""
+    return name if plain.fullmatch(name) else "`" + name.replace("`", "``") + "`"

@@ -72,14 +72,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--id",
         default="struct(raw_key, raw_value)",
         metavar="EXPR",
-        help="records with the same id are duplicates; default: those with the same bytes of key and value",
+        help="records with the same id are duplicates; default: those with the same bytes of key and value. Where such "
+        "records are sent on purpose, as heartbeats are, give an id that distinguishes them",
     )
     add(
         "--within",
         default="10 minutes",
         metavar="TIME",
-        help="duplicates with event times less than this apart are removed; a record this far behind the highest event "
-        "time is dropped, and counted in the last line. Default: %(default)s",
+        help="duplicates with event times less than this apart are removed. Those further apart are removed too, until "
+        "the highest event time of the batches before is twice this after the first record of the id. A record this "
+        "far behind the highest event time is dropped, and counted in the last line. Default: %(default)s",
     )
 
 

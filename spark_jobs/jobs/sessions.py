@@ -58,6 +58,11 @@ class Options(ValueOptions):
     sum: Sequence[tuple[str, str]] = field(default=(), metadata=FIXED)
     chart: str | None = None
 
+    @property
+    def needs_columns(self) -> bool:
+        """Whether a chart is drawn of each batch."""
+        return self.chart is not None
+
 
 def build(spark: SparkSession, options: Options) -> DataStreamWriter:
     """Return the writer of the finished sessions to the sink that the options name."""

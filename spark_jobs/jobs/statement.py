@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = f"""\
 {COLUMNS_HELP}
-Each topic of --topic is a table; other characters than letters, digits and _ in its name become _. The columns `key`
-and `value` of the result are the record for --sink topic; without `value` the value is one JSON object of all columns.
+Each topic of --topic is a table; other characters than letters, digits and _ in its name become _. The columns `key`,
+`value` and `headers` of the result are the record for --sink topic and exactly-once; without `value` the value is one
+JSON object of all columns. All records go to --output-topic.
 
 examples:
   # orders per country
@@ -77,7 +78,11 @@ def build(spark: SparkSession, options: Options) -> DataStreamWriter:
         raise JobError(
             f"--query reads none of the tables {', '.join(map(table_name, options.topics))}; name one in FROM"
         )
-    result = Result(frame, options.mode, is_records="value" in frame.columns, letters=letters_of(*tables.values()))
+    is_records = "value" in frame.columns
+    if is_records and options.output_topic is not None:
+        # Those of SELECT * are the place of the record in the input: the job would read what it writes.
+        frame = frame.drop("topic", "partition")
+    result = Result(frame, options.mode, is_records=is_records, letters=letters_of(*tables.values()))
     return writer_of(spark, options, result)
 
 

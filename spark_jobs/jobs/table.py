@@ -187,10 +187,13 @@ def columns_of(rows: DataFrame, options: Options) -> Sequence[tuple[str, str]]:
 
 
 def committed_only(options: Options) -> Options:
-    """Return options that read committed records only, unless the user has chosen."""
-    if f"kafka.{ISOLATION}" in options.source_options:
-        return options
-    return replace(options, kafka_options={ISOLATION: "read_committed"} | options.kafka_options)
+    """Return options that read committed records only, unless the user has chosen.
+
+    An option of the source has precedence, and counts for batches too, which have only those of the client.
+    """
+    of_source = {key.lower(): value for key, value in options.source_options.items()}.get(f"kafka.{ISOLATION}")
+    chosen = {} if of_source is None else {ISOLATION: of_source}
+    return replace(options, kafka_options={ISOLATION: "read_committed"} | options.kafka_options | chosen)
 
 
 def prepared(spark: SparkSession, options: Options) -> Options:

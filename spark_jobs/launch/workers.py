@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 MODULES = frozenset({"pyarrow", "numpy", "lz4", "snappy", "zstandard", "crc32c"})
 """The modules that the reader imports beside gregor."""
 MODULES_OF_SINK = MODULES | {"pandas"}
-"""Those of a sink: PySpark passes Arrow batches to functions by pandas."""
+"""Those of a sink, and of tasks that produce dead letters: PySpark passes Arrow batches to functions by pandas."""
 MODULES_OF_FORMAT = {"avro": MODULES_OF_SINK | {"fastavro"}, "protobuf": MODULES_OF_SINK | {"google.protobuf"}}
 """Those of values that are decoded in Python."""
-MODULES_OF_LETTERS = MODULES_OF_SINK | {"confluent_kafka"}
-"""Those of a task that produces dead letters itself."""
 PARTS = ("config", "protocol", "storage", "spark_jobs")
 """The parts of gregor that workers run: of storage the reader imports segments and indexes."""
 CONNECT_TIMEOUT_S = 10.0

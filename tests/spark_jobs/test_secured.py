@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -15,6 +16,8 @@ from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.retries import SystemClock
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.jobs.common.dead_letters import producer_options
+from gregor.spark_jobs.jobs.common.letters import storing
 from gregor.spark_jobs.jobs.common.options import Options
 from gregor.spark_jobs.jobs.common.sources import lag_of, require_topics
 from gregor.spark_jobs.jobs.common.tombstones import retention_of
@@ -87,6 +90,14 @@ def test_records_of_the_plain_producer_are_read(topic: str, client: dict[str, st
             producer.append(TopicPartition(topic, number % 2), None, b"%02d" % number)
         producer.flush()
     assert read(topic, client, server) == [b"%02d" % number for number in range(20)]
+
+
+def test_dead_letters_are_stored(topic: str, client: dict[str, str], server: SecuredBroker) -> None:
+    options = producer_options(server.address("SASL_SSL"), prefixed(client, server))
+    letter = {"raw_key": None, "raw_value": b"broken", "topic": "in", "partition": 0, "offset": 7, "problem": "p"}
+    rows = pa.array([None, letter], pa.array([letter]).type)
+    assert [found.to_pylist() for found in storing("route", topic, options)(iter([rows]))] == [[True, False]]
+    assert read(topic, client, server) == [b"broken"]
 
 
 def test_batches_of_the_exactly_once_producer_are_there_once(

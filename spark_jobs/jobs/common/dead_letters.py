@@ -9,9 +9,10 @@ batch commits; a repeated task or batch produces them again: at least once. The 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.sink.options import SinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,25 +20,22 @@ if TYPE_CHECKING:
 LETTER = ("raw_key", "raw_value", "topic", "partition", "offset", "headers", "problem")
 GUARANTEE = "dead letters: at least once, stored before their batch commits"
 GUARANTEE_IN_TRANSACTION = "dead letters: exactly once, in the transaction of their batch"
+MAX_REQUEST_BYTES = 100 * 1024 * 1024
+"""Of the producer, unless the user sets another limit: that of brokers by default (socket.request.max.bytes). A letter
+may be as large as the input topic permits."""
 HEADERS = "array<struct<key:string,value:binary>>"
 
 
-def client_settings(servers: str, client: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of the producer; raise JobError for those that it does not have."""
-    from confluent_kafka import KafkaException, Producer
-
-    given = {key.removeprefix("kafka."): value for key, value in client.items()}
-    settings = {"bootstrap.servers": servers, "acks": "all", "enable.idempotence": "true", "log_level": "0"} | given
+def producer_options(servers: str, client: Mapping[str, str]) -> SinkOptions:
+    """Return the options of the producer; raise JobError for client settings that it does not have."""
+    given = {"kafka.max.request.size": str(MAX_REQUEST_BYTES), **client, "kafka.bootstrap.servers": servers}
     try:
-        Producer(dict(settings))
-    except KafkaException as error:
-        raise JobError(
-            f"the producer of the dead-letter topic refuses a client setting: {error.args[0].str()}"
-        ) from error
-    return settings
+        return SinkOptions.from_options(given)
+    except JobError as error:
+        raise JobError(f"the dead-letter topic cannot be written: {error}") from error
 
 
-def diverted(rows: DataFrame, kept: list[str], job: str, topic: str, settings: Mapping[str, Any]) -> DataFrame:
+def diverted(rows: DataFrame, kept: list[str], job: str, topic: str, options: SinkOptions) -> DataFrame:
     """Return these columns of the rows without a problem; those with one are produced to the dead-letter topic.
 
     Raise JobError on PySpark 4.0, which has no functions over Arrow arrays.
@@ -49,7 +47,7 @@ def diverted(rows: DataFrame, kept: list[str], job: str, topic: str, settings: M
     from gregor.spark_jobs.jobs.common.letters import storing
 
     letter = F.struct(*[name for name in LETTER if name in rows.columns])
-    store = F.arrow_udf(storing(job, topic, dict(settings)), "boolean").asNondeterministic()
+    store = F.arrow_udf(storing(job, topic, options), "boolean").asNondeterministic()
     with_letter = rows.select(*kept, F.when(F.col("problem").isNotNull(), letter).alias("letter"))
     return with_letter.filter(store("letter")).select(kept)
 

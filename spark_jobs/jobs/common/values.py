@@ -18,11 +18,11 @@ from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.formats.types import canonical
 from gregor.spark_jobs.formats.value_format import DECODED_IN_PYTHON, KINDS, WITH_SCHEMA, ValueFormat
 from gregor.spark_jobs.jobs.common.checkpoint import kept_option
-from gregor.spark_jobs.jobs.common.dead_letters import client_settings, counted, diverted, letter_records, refused
+from gregor.spark_jobs.jobs.common.dead_letters import counted, diverted, letter_records, producer_options, refused
 from gregor.spark_jobs.jobs.common.options import FIXED, Options, add_transactional_id, positive
 from gregor.spark_jobs.jobs.common.sinks import checkpoint_of, is_transactional
 from gregor.spark_jobs.jobs.common.sources import record_batch, record_stream
-from gregor.spark_jobs.launch.workers import MODULES_OF_FORMAT, MODULES_OF_LETTERS
+from gregor.spark_jobs.launch.workers import MODULES_OF_FORMAT, MODULES_OF_SINK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +68,7 @@ class ValueOptions(Options):
         """The modules of the source and the sink, of the format of the values, and of dead letters."""
         produces_letters = self.dead_letter_topic is not None and not self.letters_in_transaction
         found = MODULES_OF_FORMAT.get(self.value_format, frozenset()) | super().worker_modules
-        return found | (MODULES_OF_LETTERS if produces_letters else frozenset())
+        return found | (MODULES_OF_SINK if produces_letters else frozenset())
 
     @property
     def needs_columns(self) -> bool:
@@ -297,7 +297,7 @@ def decoded_rows(
     rows = counted(rows, topic or options.topic)
     if options.letters_in_transaction:
         return Rows(rows.filter("problem IS NULL").select(kept), letter_records(rows, job, letters))
-    return Rows(diverted(rows, kept, job, letters, client_settings(options.bootstrap_server, options.client)))
+    return Rows(diverted(rows, kept, job, letters, producer_options(options.bootstrap_server, options.client)))
 
 
 def decoded_stream(

@@ -90,6 +90,18 @@ def test_dedup_writes_each_record_once(spark: SparkSession, topics: Topics, tmp_
         assert {at: committed_offset(topics.bootstrap, group, TopicPartition(pipe.source, at)) for at in ends} == ends
 
 
+def test_dedup_knows_an_id_until_the_watermark_has_passed_it(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    """As in its help: the event times of an id that is known are not compared."""
+    pipe = Pipe(spark, topics, tmp_path, dedup.JOB, "--within", "10 minutes")
+    beats = [Event(b"alive", "host", START + hour * 60 * MINUTE) for hour in range(6)]
+    assert pipe.run(beats[:5]) == 0
+    assert len(topics.read(pipe.target, 1)) == 1
+    pipe.run(beats[5:])
+    assert len(topics.read(pipe.target, 1)) == 2
+
+
 def test_route_filters_maps_and_keeps_bytes(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     pipe = Pipe(spark, topics, tmp_path, route.JOB, "--where", "key IS NULL OR key != 'skip'")
     rest = topics.create(1)
@@ -128,6 +140,19 @@ def test_sql_groups_and_continues(spark: SparkSession, topics: Topics, tmp_path:
     orders = Counter(row["country"] for row in rows)
     amounts = {country: sum(row["amount"] for row in rows if row["country"] == country) for country in orders}
     assert found == {country: (orders[country], amounts[country]) for country in orders}
+
+
+@pytest.mark.parametrize("sink", ["topic", "exactly-once"])
+def test_sql_writes_to_the_output_topic_only(spark: SparkSession, topics: Topics, tmp_path: Path, sink: str) -> None:
+    pipe = Pipe(spark, topics, tmp_path, statement.JOB, "--mode", "append")
+    grow(topics, pipe.source, 2)
+    pipe.arguments += ["--query", f"SELECT * FROM {statement.table_name(pipe.source)} WHERE value LIKE 'urgent%'"]
+    if sink == "exactly-once":
+        pipe.write_exactly_once()
+    events = [Event(b"urgent", "k"), Event(b"not", "k"), Event(b"urgent, too", "k", partition=1)]
+    pipe.run(events)
+    assert len(topics.read(pipe.source, 2)) == len(events)
+    assert sorted(committed(topics, pipe.target)) == [(b"k", b"urgent"), (b"k", b"urgent, too")]
 
 
 def test_sessions_are_written_when_they_are_finished(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:

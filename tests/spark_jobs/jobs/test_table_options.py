@@ -51,7 +51,16 @@ def test_records_of_aborted_transactions_are_not_read_unless_the_user_wants_them
     assert table.committed_only(parse("--format", "delta")).client == {"kafka.isolation.level": "read_committed"}
     for argument, value in (("--kafka-option", "isolation.level"), ("--source-option", "kafka.isolation.level")):
         options = table.committed_only(parse("--format", "delta", argument, f"{value}=read_uncommitted"))
-        assert "read_committed" not in options.client.values()
+        assert options.client == {"kafka.isolation.level": "read_uncommitted"}  # of the stream and of --reconcile
+
+
+def test_an_option_of_the_source_chooses_the_isolation_of_reconciling_too() -> None:
+    arguments = ["--kafka-option", "isolation.level=read_uncommitted", "--kafka-option", "client.id=c"]
+    given = parse("--format", "delta", *arguments, "--source-option", "Kafka.isolation.level=read_committed")
+    assert table.committed_only(given).client == {
+        "kafka.isolation.level": "read_committed",
+        "kafka.client.id": "c",
+    }
 
 
 def test_a_pause_longer_than_tombstones_are_kept_is_reported_with_the_remedy() -> None:

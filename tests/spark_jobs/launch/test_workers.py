@@ -180,7 +180,7 @@ EXACTLY_ONCE = {"sink": "exactly-once", "output_topic": "out", "transactional_id
         (ValueOptions("t", value_format="json"), None),
         (ValueOptions("t", value_format="avro"), "fastavro"),
         (ValueOptions("t", value_format="protobuf"), "google.protobuf"),
-        (ValueOptions("t", dead_letter_topic="letters"), "confluent_kafka"),
+        (ValueOptions("t", dead_letter_topic="letters"), "pandas"),
     ],
 )
 def test_workers_are_checked_where_the_options_run_python(

@@ -163,6 +163,8 @@ class FakeBroker:
         self.faults: Callable[[int, ApiMessage], Fault | None] = lambda _number, _request: None
         self.requests: list[str] = []
         self.features: dict[str, int] = {}
+        self.creates_topics = False
+        """As with auto.create.topics.enable."""
         self.max_in_flight = 0
         self.refusals: dict[int, ErrorCode | None] = {}
         """By the number of a batch that is produced the code of its refusal, or None for no answer at all."""
@@ -201,6 +203,8 @@ class FakeBroker:
         response.brokers = [MetadataResponse.MetadataResponseBroker(node_id=1, host="fake", port=9092)]
         for name in names:
             topic = MetadataResponse.MetadataResponseTopic(name=name)
+            if name not in self.topics and self.creates_topics and request.allow_auto_topic_creation:
+                self.topics[name] = [Log()]
             if name not in self.topics:
                 topic.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for index in range(len(self.topics.get(name, ()))):

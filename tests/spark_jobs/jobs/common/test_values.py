@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gregor.spark_jobs.jobs import route, two_topics, windows
+from gregor.spark_jobs.jobs import route, sessions, top, two_topics, windows
 from gregor.spark_jobs.jobs.common.job import Job
 
 TO_TOPIC = ["--topic", "a", "--output-topic", "b", "--checkpoint", "c", "--dead-letter-topic", "d"]
@@ -19,6 +19,8 @@ ONCE = [*TO_TOPIC, "--sink", "exactly-once", "--transactional-id", "t"]
         (route.JOB, [*ONCE, "--output-bootstrap-server", "other:9092"], False),
         (windows.JOB, ONCE, True),
         (windows.JOB, [*ONCE, "--chart", "c.svg"], False),
+        (sessions.JOB, [*ONCE, "--chart", "c.svg"], False),
+        (top.JOB, [*ONCE, "--chart", "c.svg"], False),
         (two_topics.JOB, [*ONCE, "--with", "e"], True),
         (two_topics.JOB, [*ONCE, "--with", "e", "--as-table"], False),
     ],
