@@ -38,6 +38,8 @@ from gregor.protocol.messages import ProduceRequest, ProduceResponse
 from gregor.protocol.records.batch import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
+    LENGTH_AT,
+    LOG_OVERHEAD,
     MAGIC_AT,
     PRODUCER_FIELDS,
     PRODUCER_ID_AT,
@@ -99,6 +101,18 @@ _EXPECTED = frozenset(
     }
 )
 """Errors that Kafka does not count as failed requests."""
+
+_OF_THE_LOG = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    }
+)
+"""Errors with which Apache Kafka sends the start of the log, where the records are one batch: then they come from the
+append, and not from the checks before it."""
 
 Answer = ProduceResponse | Deferred[ProduceResponse | None] | None
 
@@ -470,6 +484,13 @@ class _Appends:
             if error.code not in _EXPECTED:
                 partition.traffic.failed_produce_requests += 1
         answer = _PartAnswer(index=index, base_offset=-1, error_code=error.code, error_message=error.message or None)
+        if (
+            partition is not None
+            and error.code in _OF_THE_LOG
+            and not isinstance(error, Unverified)
+            and _is_one_batch(records)
+        ):
+            answer.log_start_offset = partition.log_start_offset
         if isinstance(error, RefusedRecords) and self._call.version >= RECORD_ERRORS_FROM:
             answer.record_errors = [
                 ProduceResponse.BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
@@ -494,6 +515,16 @@ class _Appends:
         if self._commits is None:
             return response
         return self._commits.answer(self._broker.loop, response, request.timeout_ms)
+
+
+def _is_one_batch(records: bytes | bytearray | memoryview | None) -> bool:
+    """Return whether the records are one batch of magic 2, by its header."""
+    return (
+        records is not None
+        and len(records) >= RECORD_BATCH_OVERHEAD
+        and records[MAGIC_AT] == 2
+        and int.from_bytes(records[LENGTH_AT : LENGTH_AT + 4]) + LOG_OVERHEAD == len(records)
+    )
 
 
 def _prepared(records: bytes, is_message_set: bool, config: LogConfig, now_ms: int) -> Steps[PreparedBatch]:

@@ -11,6 +11,7 @@ import pytest
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FindCoordinatorRequest, ProduceRequest
 from gregor.protocol.records.batch import RecordBatch, iter_batches
+from gregor.replication.partition.delete_records import delete_records_before
 from gregor.replication.partition.partition import Partition
 from tests.broker.harness import (
     Harness,
@@ -244,6 +245,32 @@ def test_a_bad_batch_is_refused_on_a_route_that_was_learnt(
         assert answer.base_offset == base_offset
         assert (answer.error_code == 0) is (base_offset >= 0)
     wire.close()
+
+
+@pytest.mark.parametrize(
+    ("records", "error", "log_start"),
+    [
+        (batch(b"x", timestamp_ms=10**15), ErrorCode.INVALID_TIMESTAMP, 1),
+        (batch(b"x", producer_id=5, producer_epoch=0, base_sequence=7), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1),
+        (patched(batch(b"x"), 0, struct.pack(">q", 5)), ErrorCode.INVALID_RECORD, 1),
+        (batch(b"x") * 2, ErrorCode.INVALID_RECORD, -1),
+        (b"", ErrorCode.INVALID_RECORD, -1),
+        (batch(b"x")[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE, -1),
+    ],
+    ids=["in the future", "sequence", "base offset", "two batches", "nothing", "checksum"],
+)
+@pytest.mark.parametrize("version", [4, 5, 12])
+def test_a_refusal_by_the_log_has_its_start(
+    harness: Harness, topic: str, version: int, records: bytes, error: ErrorCode, log_start: int
+) -> None:
+    harness.create_topic(topic)
+    first = batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
+    assert one_partition(harness.ask(produce_request(topic, first), version)).error_code == 0
+    partition = harness.broker.replicas.get(topic, 0)
+    assert partition is not None
+    delete_records_before(partition, 1)
+    answer = one_partition(harness.ask(produce_request(topic, records), version))
+    assert (answer.error_code, answer.log_start_offset) == (error, log_start if version >= 5 else -1)
 
 
 def test_refused_appends_are_requests_too(harness: Harness, topic: str) -> None:
