@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from gregor.protocol.turns import Gate, Steps
     from gregor.replication.partition.metadata_image import MetadataImage
 
-Serve = Callable[[Any], Any]
-"""Serves a request by the plain handler, and returns the handler's outcome."""
+Serve = Callable[..., Any]
+"""Serves a request by the plain handler, with its call or with another one, and returns the handler's outcome."""
 Guard = Callable[[Any, Any, "Call", Serve], Any]
 StepGuard = Callable[[Any, Any, "Call", Serve], "Steps[Any]"]
 """A guard in steps, whose result is the outcome of the handler."""

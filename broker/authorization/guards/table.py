@@ -109,6 +109,6 @@ def guarded(entry: Entry) -> Entry:
 
 def _around(handler: Handler, guard: Guard) -> Handler:
     def guarded_handler(broker: Any, request: Any, call: Call) -> Any:
-        return guard(broker, request, call, lambda allowed: handler(broker, allowed, call))
+        return guard(broker, request, call, lambda allowed, call=call: handler(broker, allowed, call))
 
     return guarded_handler

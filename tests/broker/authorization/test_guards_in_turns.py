@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 
 from gregor.broker.authorization.guards.common import NAMES_AT_ONCE, NAMES_PER_STEP
+from gregor.broker.authorization.guards.data import PRODUCE_TOPICS_AT_ONCE
 from gregor.broker.authorization.guards.table import GUARDS
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.broker.context import Call
 from gregor.broker.jobs.turns import LoopGate
+from gregor.broker.registry import load_handlers
 from gregor.protocol import messages as m
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import ZERO_UUID
+from tests.broker.harness import Harness, batch
 from tests.support.authorizers import Check, FakeAuthorizer
 
 NAMES = [f"n{number}" for number in range(5 * NAMES_AT_ONCE)]
@@ -167,3 +170,37 @@ def test_few_names_are_checked_at_once() -> None:
     call: Any = Call(SimpleNamespace(), request.API_KEY, 5, 0, None)
     broker: Any = SimpleNamespace(authorizer=Rules(lambda _: True), gate=LoopGate())
     assert GUARDS[request.API_KEY](broker, request, call, lambda request: request) is request
+
+
+@pytest.mark.parametrize("acks", [1, 0])
+@pytest.mark.parametrize("codec", ["producer", "gzip"])
+def test_many_topics_of_a_produce_request(harness: Harness, acks: int, codec: str) -> None:
+    """The records, of which the request has the only copy until its handler returns, are appended before the next
+    request: the connection is held until then, also where they are compressed on a thread first."""
+    allowed = f"{codec}-{acks}"
+    harness.create_topic(allowed, compression_type=codec)
+    names = [*(f"n{number}" for number in range(PRODUCE_TOPICS_AT_ONCE)), allowed]
+    values = [b"value %d of quite some length" % number for number in range(3000)]
+    records = batch(*values)
+    topics = []
+    for name in names:
+        part = m.ProduceRequest.PartitionProduceData(index=0, records=records if name == allowed else None)
+        topics.append(m.ProduceRequest.TopicProduceData(name=name, partition_data=[part]))
+    authorizer = Rules(lambda check: check[2] == allowed)
+    connection: Any = harness.connection
+    harness.broker.authorizer, harness.broker.handlers = authorizer, load_handlers(guarded=True)
+    try:
+        begun = harness.begin(m.ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics), 9, turns=1)
+        assert connection.held
+        response = harness.run(begun)
+        harness.until(lambda: not connection.held)
+    finally:
+        harness.broker.authorizer, harness.broker.handlers = None, load_handlers()
+    assert len(authorizer.checks) == len(names)
+    assert [record.value for record in harness.records(allowed)] == values
+    if acks:
+        errors = {topic.name: topic.partition_responses[0].error_code for topic in response.responses}
+        assert errors == {**dict.fromkeys(names, ErrorCode.TOPIC_AUTHORIZATION_FAILED), allowed: 0}
+    else:
+        assert response is None
+        assert "not authorized" in connection.failures.pop()
