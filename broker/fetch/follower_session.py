@@ -148,6 +148,11 @@ class FollowerSession:
         self.resting: dict[FetchPosition, None] = {}
         self.waiting: WaitingRequest | None = None
 
+    @property
+    def position_count(self) -> int:
+        """The number of its positions."""
+        return len(self.positions)
+
     def open(self, session_id: int) -> None:
         """Become a session of this id; the request that has opened it counts."""
         self.id = session_id

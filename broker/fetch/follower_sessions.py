@@ -19,7 +19,7 @@ from gregor.broker.fetch.follower import FollowerRead, ParkedFetch
 from gregor.broker.fetch.follower_session import FollowerSession, propose_expansion
 from gregor.broker.fetch.reads import TOPIC_IDS_FROM
 from gregor.broker.fetch.session_cache import FINAL_EPOCH, INITIAL_EPOCH, SessionCache
-from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.errors import KafkaError
 from gregor.protocol.messages import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ SESSIONS_FROM = 12
 """Version of Fetch. Followers that speak an older one are served as consumers are."""
 STATE_FROM = 15
 DEFAULT_SLOTS = 1000
-MAX_POSITIONS = 200_000
-"""Limit of the fetch positions of all sessions, each some 500 bytes; it is what a whole cluster should have."""
 
 
 class FollowerSessions:
@@ -51,8 +49,6 @@ class FollowerSessions:
         """`alter_partition` is called when a follower has caught up that the controller does not count as in sync.
         `notifies_at_once`: a high watermark alone completes a fetch, as consumers may read from the followers."""
         self.cache: SessionCache[FollowerSession] = SessionCache(slots, self._ended)
-        self.position_count = 0
-        """Fetch positions in all sessions that have an id."""
         self.alter_partition = alter_partition
         self.throttle = throttle
         self.notifies_at_once = notifies_at_once
@@ -73,7 +69,7 @@ class FollowerSessions:
                 session = self._opened(broker, request, call, now_ms)
             if session.waiting is not None:
                 session.waiting.give_way()
-            self._update(session, request)
+            self.cache.update(session, request)
         except KafkaError as error:
             return FetchResponse(error_code=error.code)
         read = FollowerRead(broker, session, request, call, incremental, self.alter_partition, self.throttle)
@@ -91,16 +87,6 @@ class FollowerSessions:
         """Propose a follower as in sync, if it has caught up with its fetch."""
         propose_expansion(self.alter_partition, partition, replica_id)
 
-    def _update(self, session: FollowerSession, request: FetchRequest) -> None:
-        before = len(session.positions)
-        session.update(request)
-        if session.id:
-            added = len(session.positions) - before
-            self.position_count += added
-            if added > 0 and self.position_count > MAX_POSITIONS:
-                self.cache.end(session.id)
-                raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-
     def _opened(self, broker: DataContext, request: FetchRequest, call: Call, now_ms: int) -> FollowerSession:
         """Make a session, which replaces the fetcher's earlier one. It gets no id if the request wants none, names no
         partition, or there is no room."""
@@ -112,8 +98,8 @@ class FollowerSessions:
         wanted = sum(len(topic.partitions) for topic in request.topics)
         if (
             request.session_epoch == INITIAL_EPOCH
-            and 0 < wanted <= MAX_POSITIONS - self.position_count
-            and self._make_room(replica_id, broker.metadata.is_alive, now_ms)
+            and wanted
+            and self._make_room(wanted, replica_id, broker.metadata.is_alive, now_ms)
         ):
             session.fetcher = fetcher
             self.cache.add(session)
@@ -122,15 +108,14 @@ class FollowerSessions:
 
     def _ended(self, session: FollowerSession) -> None:
         del self.fetchers[session.fetcher]
-        self.position_count -= len(session.positions)
         session.close()
 
-    def _make_room(self, replica_id: int, is_alive: Callable[[int], bool], now_ms: int) -> bool:
-        """Return whether there is a slot for a session of this broker. A session of a broker that is not in the cluster
+    def _make_room(self, position_count: int, replica_id: int, is_alive: Callable[[int], bool], now_ms: int) -> bool:
+        """Return whether there is room for a session of this broker. A session of a broker that is not in the cluster
         gives way to one of a broker that is."""
         if not is_alive(replica_id):
-            return self.cache.make_room(now_ms)
-        return self.cache.make_room(now_ms, lambda session: not is_alive(session.replica_id))
+            return self.cache.make_room(position_count, now_ms)
+        return self.cache.make_room(position_count, now_ms, lambda session: not is_alive(session.replica_id))
 
     def forget(self, is_alive: Callable[[int], bool]) -> None:
         """End the sessions of brokers that have left the cluster."""

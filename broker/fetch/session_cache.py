@@ -22,6 +22,9 @@ NO_SESSION = 0
 MAX_ID = MAX_EPOCH = 0x7FFF_FFFF
 EVICT_AFTER_MS = 120_000
 """A session unused this long may give its slot to a new one (Kafka's min.incremental.fetch.session.eviction.ms)."""
+MAX_POSITIONS = 200_000
+"""Limit of the fetch positions of all sessions, each some 500 bytes; it is what a whole cluster should have. Kafka has
+none."""
 
 SessionPartition = tuple[str, Uuid, int]
 """Topic name (below version 13) or topic id, and the index."""
@@ -33,18 +36,24 @@ class Session(Protocol):
     uses_ids: bool
     last_fetch_ms: int
 
+    @property
+    def position_count(self) -> int: ...
     def open(self, session_id: int) -> None: ...
+    def update(self, request: FetchRequest) -> None: ...
 
 
 SessionT = TypeVar("SessionT", bound=Session)
 
 
 class SessionCache(Generic[SessionT]):
-    """At most `slots` sessions (max.incremental.fetch.session.cache.slots); iterates in the order of their last use."""
+    """At most `slots` sessions (max.incremental.fetch.session.cache.slots) with MAX_POSITIONS fetch positions; iterates
+    in the order of their last use."""
 
     def __init__(self, slots: int, ended: Callable[[SessionT], None] | None = None) -> None:
         """`ended` is called with each session that is removed."""
         self.slots = slots
+        self.position_count = 0
+        """Fetch positions in all sessions that have an id."""
         self._ended = ended
         self._sessions: dict[int, SessionT] = {}
 
@@ -71,18 +80,33 @@ class SessionCache(Generic[SessionT]):
         self._sessions[session.id] = self._sessions.pop(session.id)
         return session
 
-    def make_room(self, now_ms: int, gives_way: Callable[[SessionT], bool] | None = None) -> bool:
-        """Return whether there is a slot for a new session. Where all are in use, the first session for which
-        `gives_way` holds ends at once; without one, the session that was unused for the longest time ends, if that is
-        EVICT_AFTER_MS at least."""
-        if len(self._sessions) < self.slots:
-            return True
-        evicted = None if gives_way is None else next(filter(gives_way, self), None)
-        if evicted is None:
-            evicted = next(iter(self), None)
-            if evicted is None or now_ms - evicted.last_fetch_ms < EVICT_AFTER_MS:
-                return False
-        self.end(evicted.id)
+    def update(self, session: SessionT, request: FetchRequest) -> None:
+        """Store the changes that a request makes to the session's positions.
+
+        Raises KafkaError FETCH_SESSION_ID_NOT_FOUND if there is no room for them: the session ends.
+        """
+        before = session.position_count
+        session.update(request)
+        if session.id != NO_SESSION:
+            added = session.position_count - before
+            self.position_count += added
+            if added > 0 and self.position_count > MAX_POSITIONS:
+                self.end(session.id)
+                raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+    def make_room(self, position_count: int, now_ms: int, gives_way: Callable[[SessionT], bool] | None = None) -> bool:
+        """Return whether there is room for a new session with so many positions. Where there is none, the sessions for
+        which `gives_way` holds end at once, as far as necessary; after them those that were unused for the longest
+        time, if that is EVICT_AFTER_MS at least."""
+        if position_count > MAX_POSITIONS:
+            return False
+        while len(self._sessions) >= self.slots or self.position_count + position_count > MAX_POSITIONS:
+            evicted = None if gives_way is None else next(filter(gives_way, self), None)
+            if evicted is None:
+                evicted = next(iter(self), None)
+                if evicted is None or now_ms - evicted.last_fetch_ms < EVICT_AFTER_MS:
+                    return False
+            self.end(evicted.id)
         return True
 
     def add(self, session: SessionT) -> None:
@@ -91,9 +115,12 @@ class SessionCache(Generic[SessionT]):
             pass
         session.open(session_id)
         self._sessions[session_id] = session
+        self.position_count += session.position_count
 
     def end(self, session_id: int) -> None:
         """Remove the session of this id, if there is one."""
         session = self._sessions.pop(session_id, None)
-        if session is not None and self._ended is not None:
-            self._ended(session)
+        if session is not None:
+            self.position_count -= session.position_count
+            if self._ended is not None:
+                self._ended(session)

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 
 MAX_WITHOUT_SESSION = 1000
+"""Connections of clients without sessions whose last fetches are remembered; the first ones are forgotten."""
+MAX_POSITIONS_OF_FETCH = 1000
+MAX_POSITIONS_WITHOUT_SESSION = 50_000
+"""Limits of the positions in one of these fetches, and in all of them; each has some 500 bytes."""
+MAX_CLIENT_ID = 255
+"""Characters of a client id that are remembered: it may have 32 KB."""
 MAX_LEFT = 4096
 """Partitions that one session has left and that are remembered; the first ones are forgotten."""
 
@@ -85,6 +91,11 @@ class FetchSession:
         self.partitions: dict[SessionPartition, FetchedPartition] = {}
         self.left: dict[SessionPartition, FetchedPartition] = {}
 
+    @property
+    def position_count(self) -> int:
+        """The number of positions that it remembers."""
+        return len(self.partitions) + len(self.left)
+
     def open(self, session_id: int) -> None:
         """Become a session of this id; the request that has opened it counts."""
         self.id = session_id
@@ -147,33 +158,47 @@ class FetchSessions:
     def __init__(self, slots: int) -> None:
         self.cache: SessionCache[FetchSession] = SessionCache(slots)
         self.without_session: dict[int, LastFetch] = {}
-        """The last fetches of clients that use no sessions, by connection; at most MAX_WITHOUT_SESSION."""
+        """The last fetches of clients that use no sessions, by connection; at most MAX_WITHOUT_SESSION, with
+        MAX_POSITIONS_WITHOUT_SESSION positions."""
+        self._positions_without_session = 0
 
     def __len__(self) -> int:
         return len(self.cache)
 
     def note_client(self, client_id: str | None, connection: object, context: FetchContext, now_ms: int) -> None:
         """Keep who fetches from which positions: for a new session, and for each fetch without one."""
+        client_id = client_id[:MAX_CLIENT_ID] if client_id else ""
         if context.session is not None:
-            context.session.note_client(client_id or "")
+            context.session.note_client(client_id)
             return
-        known, key = self.without_session, id(connection)
-        if len(known) >= MAX_WITHOUT_SESSION and key not in known:
-            del known[next(iter(known))]
-        known[key] = (client_id or "", context.partitions, now_ms)
+        known, key, partitions = self.without_session, id(connection), context.partitions
+        last = known.get(key)
+        if last is None or len(last[1]) != len(partitions):
+            partitions = partitions[:MAX_POSITIONS_OF_FETCH]
+            self._make_room(key, len(partitions))
+        known[key] = (client_id, partitions, now_ms)
+
+    def _make_room(self, key: int, position_count: int) -> None:
+        """Forget the last fetch of a connection, and the first ones of others until there is room for a new one."""
+        known = self.without_session
+        last = known.pop(key, None)
+        left = self._positions_without_session + position_count - (0 if last is None else len(last[1]))
+        while known and (len(known) >= MAX_WITHOUT_SESSION or left > MAX_POSITIONS_WITHOUT_SESSION):
+            left -= len(known.pop(next(iter(known)))[1])
+        self._positions_without_session = left
 
     def context(self, request: FetchRequest, uses_ids: bool, now_ms: int) -> FetchContext:
         """Find or make the session of a request. Raises KafkaError as `SessionCache.resume` does."""
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             session = self.cache.resume(request, uses_ids)
             session.last_fetch_ms = now_ms
-            session.update(request)
+            self.cache.update(session, request)
             return FetchContext(session.partitions.values(), session, incremental=True)
         self.cache.end(request.session_id)
         session = FetchSession(uses_ids, now_ms)
         session.update(request)
         partitions = session.partitions
-        if request.session_epoch == INITIAL_EPOCH and partitions and self.cache.make_room(now_ms):
+        if request.session_epoch == INITIAL_EPOCH and partitions and self.cache.make_room(len(partitions), now_ms):
             self.cache.add(session)
             return FetchContext(partitions.values(), session, incremental=False)
         return FetchContext(partitions.values(), None, incremental=False)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from gregor.broker.telemetry.telemetry import Telemetry
     from gregor.protocol.ids import Uuid
 
+MAX_CLIENT_ID = 255
+"""Characters of a client id that patterns match and that are shown: it may have 32 KB, and those of thousands of client
+instances are remembered."""
+
 
 @handles(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0)
 @on_part(client_telemetry)
@@ -38,7 +42,7 @@ def client_attributes(call: Call, client_instance_id: Uuid) -> Attributes:
     software, version = connection.software
     attributes = {
         "client_instance_id": uuid_to_text(client_instance_id),
-        "client_id": call.client_id,
+        "client_id": call.client_id and call.client_id[:MAX_CLIENT_ID],
         "client_software_name": software,
         "client_software_version": version,
         "client_source_address": connection.host,

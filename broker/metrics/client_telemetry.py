@@ -43,7 +43,6 @@ _NAMESPACE = "org.apache.kafka."
 _TOTAL = "_total"
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]+")
 _OWN_LABELS = ("client_id", "client_instance_id")
-MAX_CLIENT_ID = 255
 
 
 class ClientLines:
@@ -105,8 +104,7 @@ def family_name(metric: str, is_counter: bool) -> str:
 
 
 def _own_labels(instance: ClientInstance) -> dict[str, str]:
-    client_id = instance.attributes.get("client_id", "")[:MAX_CLIENT_ID]
-    return {"client_id": client_id, "client_instance_id": uuid_to_text(instance.id)}
+    return {"client_id": instance.attributes.get("client_id", ""), "client_instance_id": uuid_to_text(instance.id)}
 
 
 def _labels(attributes: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, str]]:

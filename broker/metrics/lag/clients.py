@@ -34,8 +34,6 @@ MAX_POSITIONS = 10_000
 """More are not shown: clients choose their ids."""
 LAG_READER = "gregor-lag-reader"
 """The client id of commands that read one record for its time: they are not behind, and are not shown."""
-MAX_CLIENT_ID = 255
-"""Characters of a client id that are shown: it may have 32 KB, and is in three lines for each partition."""
 _LABELS = ("client_id", "topic", "partition")
 _SHOWN = "shown by the broker that it fetches from"
 
@@ -180,7 +178,6 @@ class ClientPositions:
         """Call `note` with each position, by its key; with `led_only` those in partitions that this broker leads."""
         if client_id == LAG_READER:
             return
-        client_id = client_id[:MAX_CLIENT_ID]
         for block in batched(list(partitions), ITEMS_PER_STEP):
             for one in block:
                 topic = one.topic or self._image.topic_name(one.topic_id)

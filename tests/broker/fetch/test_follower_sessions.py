@@ -260,7 +260,7 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
         one.ask({0: 0})
         one.epoch = 1 if one.session_id else 0
     assert [one.session_id > 0 for one in (first, *others)] == [True] * 3 + [False] * 3
-    assert len(sessions) == len(sessions.fetchers) == sessions.position_count == 3
+    assert len(sessions) == len(sessions.fetchers) == sessions.cache.position_count == 3
     # A stranger's session is evicted for a broker of the cluster, but not the other way round.
     alive.add(FOLLOWER + 1)
     follower = Fetches(harness, topic, client_id="follower", replica_id=FOLLOWER + 1)
@@ -274,7 +274,7 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
         assert one.session_id
     assert follower.error({1: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     sessions.forget(alive.__contains__)
-    assert len(sessions) == len(sessions.fetchers) == sessions.position_count == 0
+    assert len(sessions) == len(sessions.fetchers) == sessions.cache.position_count == 0
     monkeypatch.setattr(sessions.cache, "slots", 0)
     first.begin_anew()
     first.ask({0: 0})
@@ -284,21 +284,21 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
 def test_sessions_remember_only_so_many_partitions(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gregor.broker.fetch.follower_sessions.MAX_POSITIONS", 4)
+    monkeypatch.setattr("gregor.broker.fetch.session_cache.MAX_POSITIONS", 4)
     sessions = harness.broker.follower_sessions
     follower, other = Fetches(harness, topic), Fetches(harness, topic, client_id="other")
     follower.ask({0: 0, 1: 0})
     other.ask({0: 0})
     follower.ask({2: 0})
-    assert sessions.position_count == 4
+    assert sessions.cache.position_count == 4
     assert follower.error({7: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert sessions.position_count == 1
+    assert sessions.cache.position_count == 1
     follower.begin_anew()
     assert len(follower.ask({0: 0, 1: 0, 2: 0, 7: 0})) == 4  # served, but not remembered
-    assert (follower.session_id, sessions.position_count) == (0, 1)
+    assert (follower.session_id, sessions.cache.position_count) == (0, 1)
     follower.begin_anew()
     follower.ask({0: 0, 1: 0, 2: 0})
-    assert follower.session_id and sessions.position_count == 4
+    assert follower.session_id and sessions.cache.position_count == 4
 
 
 def test_a_session_is_counted(harness: Harness, topic: str) -> None:

@@ -16,6 +16,14 @@ class Session:
         self.epoch = 0
         self.uses_ids = True
         self.last_fetch_ms = last_fetch_ms
+        self.positions: list[object] = []
+
+    @property
+    def position_count(self) -> int:
+        return len(self.positions)
+
+    def update(self, request: FetchRequest) -> None:
+        self.positions += request.topics
 
     def open(self, session_id: int) -> None:
         self.id, self.epoch = session_id, 1
@@ -77,21 +85,21 @@ def test_a_refused_request_leaves_the_session_as_it_was(
 def test_a_slot_is_given_up_only_after_a_long_time() -> None:
     it = Cache(2, "a", "b")
     it.sessions["b"].last_fetch_ms = 1
-    assert not it.cache.make_room(EVICT_AFTER_MS - 1)
-    assert it.cache.make_room(EVICT_AFTER_MS)
+    assert not it.cache.make_room(1, EVICT_AFTER_MS - 1)
+    assert it.cache.make_room(1, EVICT_AFTER_MS)
     assert (it.names(), it.ended) == (["b"], ["a"])
-    assert it.cache.make_room(0)
+    assert it.cache.make_room(1, 0)
     assert it.names() == ["b"]
 
 
 def test_sessions_that_give_way_lose_their_slot_at_once_the_longest_unused_first() -> None:
     it = Cache(4, "a", "b", "c", "d")
     it.resume("b", 1)
-    assert it.cache.make_room(0, lambda session: session.name in "bd")
+    assert it.cache.make_room(1, 0, lambda session: session.name in "bd")
     assert (it.names(), it.ended) == (["a", "c", "b"], ["d"])
     it.cache.slots = 3
-    assert not it.cache.make_room(0, lambda session: session.name == "d")
-    assert it.cache.make_room(EVICT_AFTER_MS, lambda session: session.name == "d")
+    assert not it.cache.make_room(1, 0, lambda session: session.name == "d")
+    assert it.cache.make_room(1, EVICT_AFTER_MS, lambda session: session.name == "d")
     assert it.ended == ["d", "a"]
 
 
@@ -101,4 +109,4 @@ def test_the_end_of_a_session_is_told_once() -> None:
         it.cache.end(it.sessions["a"].id)
     assert (it.names(), it.ended) == (["b"], ["a"])
     empty = Cache(0)
-    assert not empty.cache.make_room(EVICT_AFTER_MS)
+    assert not empty.cache.make_room(1, EVICT_AFTER_MS)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.fetch import session_cache
 from gregor.broker.fetch import sessions as sessions_module
 from gregor.broker.fetch.session_cache import EVICT_AFTER_MS, FINAL_EPOCH, INITIAL_EPOCH
 from gregor.broker.fetch.sessions import FetchContext, FetchSessions
@@ -126,3 +127,48 @@ def test_partitions_that_gave_records_go_to_the_end() -> None:
     assert context.session is not None
     context.session.served(context.partitions[0])
     assert [part.index for part in sessions.context(request(session_id, 2), False, 0).partitions] == [1, 2, 0]
+
+
+def test_sessions_remember_only_so_many_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_cache, "MAX_POSITIONS", 4)
+    sessions = FetchSessions(10)
+    first, second = begin(sessions, ("t", 0, 0), ("t", 1, 0)), begin(sessions, ("t", 0, 0))
+    assert sessions.cache.position_count == 3
+    sessions.context(request(first, 1, ("t", 2, 0), forget=("t", 0)), False, 0)  # it remembers the one that it left
+    assert (sessions.cache.position_count, begin(sessions, ("u", 0, 0))) == (4, 0)
+    sessions.context(request(first, 2, ("t", 0, 9)), False, 0)  # and enters again
+    with pytest.raises(KafkaError) as refused:
+        sessions.context(request(first, 3, ("t", 3, 0)), False, 0)
+    assert refused.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (sessions.cache.position_count, len(sessions)) == (1, 1)
+    many = [("t", index, 0) for index in range(4)]
+    context = sessions.context(request(0, INITIAL_EPOCH, *many), False, 0)
+    assert (context.session_id, wants(context)) == (0, many)
+    # A session that is not used any more gives way, but to none that has no room in any case.
+    assert begin(sessions, *many, ("t", 4, 0), now_ms=EVICT_AFTER_MS) == 0
+    assert sessions.cache.position_count == 1
+    assert begin(sessions, *many, now_ms=EVICT_AFTER_MS) not in (0, second)
+    assert (sessions.cache.position_count, len(sessions)) == (4, 1)
+
+
+def test_fetches_without_a_session_are_remembered_within_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions_module, "MAX_POSITIONS_OF_FETCH", 3)
+    monkeypatch.setattr(sessions_module, "MAX_POSITIONS_WITHOUT_SESSION", 7)
+    sessions, connections = FetchSessions(10), [object() for _ in range(4)]
+
+    def fetch(number: int, count: int) -> list[int]:
+        """Fetch from some partitions; return how many positions of each connection are remembered."""
+        wanted = [("t", index, 0) for index in range(count)]
+        context = sessions.context(request(0, FINAL_EPOCH, *wanted), False, 0)
+        sessions.note_client("c", connections[number], context, 0)
+        assert wants(context) == wanted
+        known = sessions.without_session
+        return [len(known[key][1]) if (key := id(connection)) in known else 0 for connection in connections]
+
+    assert fetch(0, 2) == [2, 0, 0, 0]
+    assert fetch(1, 5) == [2, 3, 0, 0]
+    assert fetch(2, 2) == [2, 3, 2, 0]
+    assert fetch(0, 2) == [2, 3, 2, 0]
+    assert fetch(0, 1) == [1, 3, 2, 0]
+    assert fetch(3, 3) == [1, 0, 2, 3]
+    assert fetch(2, 3) == [1, 0, 3, 3]

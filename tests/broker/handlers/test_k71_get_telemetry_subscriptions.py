@@ -66,6 +66,14 @@ def test_without_a_subscription_no_metrics_are_requested(shown: Harness) -> None
     assert subscriptions(shown).client_instance_id != answer.client_instance_id
 
 
+def test_a_long_client_id_is_cut(shown: Harness) -> None:
+    client_instance_id = subscriptions(shown, client_id="c" * 32_000).client_instance_id
+    telemetry = shown.broker.telemetry
+    assert telemetry is not None
+    (found,) = [one for one in telemetry.instances if one.id == client_instance_id]
+    assert found.attributes["client_id"] == "c" * 255
+
+
 def test_changes_are_in_effect_when_they_are_answered(shown: Harness) -> None:
     first = subscriptions(shown)
     alter(shown, "a", metrics="org.apache.kafka.producer.,org.apache.kafka.consumer.", interval_ms="1000")

@@ -12,13 +12,12 @@ import pytest
 
 from gregor.broker.fetch import sessions as fetch_sessions
 from gregor.broker.fetch.session_cache import FINAL_EPOCH, INITIAL_EPOCH
-from gregor.broker.fetch.sessions import FetchSessions
+from gregor.broker.fetch.sessions import MAX_CLIENT_ID, FetchSessions
 from gregor.broker.metrics.lag import clients
 from gregor.broker.metrics.lag.clients import (
     FETCHES_MS,
     KEPT_MS,
     LAG_READER,
-    MAX_CLIENT_ID,
     ClientLagLines,
     ClientPositions,
 )
