@@ -17,10 +17,10 @@ try:
     from gregor.spark_jobs.errors import JobError
     from gregor.spark_jobs.formats.value_format import WITH_SCHEMA
     from gregor.spark_jobs.jobs.common.checkpoint import Folder, read_identity, refuse_other
-    from gregor.spark_jobs.jobs.common.job import Job
+    from gregor.spark_jobs.jobs.common.job import Job, input_topics
     from gregor.spark_jobs.jobs.common.options import EVOLVING, FIXED, pair, positive
     from gregor.spark_jobs.jobs.common.sinks import CHECKPOINT_FOLDER, Sink, no_problem
-    from gregor.spark_jobs.jobs.common.tombstones import missed_tombstones
+    from gregor.spark_jobs.jobs.common.tombstones import missed_tombstones, offset_problem, ranges_of
     from gregor.spark_jobs.jobs.common.values import (
         COLUMNS_HELP,
         ValueOptions,
@@ -55,7 +55,9 @@ wins, and a record without a value (a tombstone) deletes the row. Of a key that 
 the topic, the partition that received the key at the latest timestamp wins, then the one with the higher number. A
 deleted row leaves nothing behind: an older record of its key in another partition inserts it again if a later batch has
 it. The first batch has the whole topic, unless --max-offsets-per-trigger limits it: leave that out for a grown topic.
-A run with --reconcile deletes such rows.
+A run with --reconcile deletes such rows. The rows of a topic that was deleted and made again would win against its new
+records: a run that finds offsets behind the ends of the topic ends with that, and one with --reconcile and another
+--checkpoint replaces them.
 
 examples:
   # all records of a topic as Parquet files, a folder per day; each row once, also after kill -9
@@ -137,10 +139,27 @@ def check_owner(spark: SparkSession, options: Options, target: TableTarget) -> N
         problem = missed_tombstones(checkpoint, options, is_new=has_rows)
         if problem is not None:
             print(problem, file=sys.stderr, flush=True)
+        refuse_other_topic(options, target)
+
+
+def refuse_other_topic(options: Options, target: TableTarget) -> None:
+    """Raise JobError if the topic ends below an offset that the table has."""
+    from pyspark.sql import functions as F
+
+    from gregor.spark_jobs.tables.target import OFFSET, PARTITION
+
+    ranges = ranges_of(options.topic, options) if input_topics(options) and target.exists() else None
+    if ranges is None or OFFSET not in target.rows().columns:  # a table that this job has not made
+        return
+    rows = target.rows().filter(F.col(OFFSET).isNotNull()).groupBy(PARTITION).agg(F.max(OFFSET).alias(OFFSET))
+    stored = {row[PARTITION]: row[OFFSET] for row in rows.collect()}
+    problem = offset_problem(options.topic, stored, ranges)
+    if problem is not None:
+        raise JobError(f"{options.path}: {problem}")
 
 
 def delete_missed(spark: SparkSession, options: Options, target: TableTarget) -> None:
-    """Delete the rows of the table whose keys are not in the topic any more.
+    """Delete or replace the rows of the table that are not in the topic any more.
 
     A record that cannot be decoded ends the job, or, with a dead-letter topic, keeps the row of its key as it is.
     """
@@ -266,8 +285,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--reconcile",
         action="store_true",
-        help="before the first batch read the whole topic, and delete the rows of keys that it has not: for a run "
-        "after a pause longer than delete.retention.ms of the topic, in which tombstones may have been removed",
+        help="before the first batch read the whole topic, delete the rows of keys that it has not, and replace those "
+        "whose records it has not: for a run after a pause longer than delete.retention.ms of the topic, in which "
+        "tombstones may have been removed, and for a topic that was deleted and made again",
     )
     parser.set_defaults(output_topic=None, output_path=None)
 

@@ -6,7 +6,9 @@ with the same latest timestamp, that of the higher number. A table row keeps its
 `_timestamp` the latest one of its key in that partition: rows are the same however the records are cut into batches.
 
 A deletion leaves no row. An older record of the key in another partition therefore inserts the row again if it is read
-in a later batch than the tombstone; in one batch the tombstone wins. `writer.reconcile` deletes such rows.
+in a later batch than the tombstone; in one batch the tombstone wins. `writer.reconcile` deletes such rows. It also
+replaces rows whose records are not in the topic any more, as after the topic was deleted and made again: by their
+offsets they would win against its records.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _HOUR_MICROS = 3_600_000_000
 _CHANGES = "_gregor_changes"
+_BEST, _ENDS, _STORED = "_gregor_best", "_gregor_ends", "_gregor_stored"
 _OWN = {*POSITION, DELETE, DAY, HOUR}
 
 
@@ -120,23 +123,32 @@ def winners(newest: DataFrame, key_columns: Sequence[str], table: DataFrame | No
         raised = newest.join(stored, [*key_columns, PARTITION], "left").withColumn(
             TIMESTAMP, F.greatest(TIMESTAMP, "_stored")
         )
-    row = F.struct(*newest.columns)
-    best = raised.groupBy(*key_columns).agg(F.max_by(row, F.struct(TIMESTAMP, PARTITION)).alias("best"))
-    found = best.select("best.*").select(newest.columns)
+    best = raised.groupBy(*key_columns).agg(_best(newest.columns).alias(_BEST))
+    found = best.select(f"{_BEST}.*").select(newest.columns)
     return found if table is None else _apart_from_table(found)
 
 
-def merge_statement(table: str, changes: str, columns: Sequence[str], key_columns: Sequence[str]) -> str:
+def _best(columns: Sequence[str]) -> Column:
+    """Return of rows of one key, as a struct of these columns, that of the partition that wins."""
+    return F.max_by(F.struct(*columns), F.struct(TIMESTAMP, PARTITION))
+
+
+def merge_statement(
+    table: str, changes: str, columns: Sequence[str], key_columns: Sequence[str], always: bool = False
+) -> str:
     """Return the MERGE of a view of changes, one row a key, into a table; both names are SQL already.
 
-    `columns` are those of the changes without DELETE. Columns that only the table has become null in a changed row.
+    `columns` are those of the changes without DELETE. Columns that only the table has become null in a changed row. A
+    change wins by its position, or `always`.
     """
     same_key = " AND ".join(f"t.{name} = s.{name}" for name in map(quoted, key_columns))
     newer = (
         f"((s.{PARTITION} = t.{PARTITION} AND s.{OFFSET} >= t.{OFFSET}) OR (s.{PARTITION} <> t.{PARTITION} AND "
         f"(s.{TIMESTAMP} > t.{TIMESTAMP} OR (s.{TIMESTAMP} = t.{TIMESTAMP} AND s.{PARTITION} > t.{PARTITION}))))"
     )
-    sets = ", ".join(f"t.{quoted(name)} = {_new_value(name)}" for name in columns)
+    if always:
+        newer = "true"
+    sets = ", ".join(f"t.{quoted(name)} = {_new_value(name, always)}" for name in columns)
     names = ", ".join(map(quoted, columns))
     values = ", ".join(f"s.{name}" for name in map(quoted, columns))
     return (
@@ -147,7 +159,9 @@ def merge_statement(table: str, changes: str, columns: Sequence[str], key_column
     )
 
 
-def apply_changes(changes: DataFrame, table: str, key_columns: Sequence[str], settings: Mapping[str, str]) -> None:
+def apply_changes(
+    changes: DataFrame, table: str, key_columns: Sequence[str], settings: Mapping[str, str], always: bool = False
+) -> None:
     """Merge changes, one row a key, into a table; the statement is run with these settings of the session."""
     session = changes.sparkSession
     changes.createOrReplaceTempView(_CHANGES)
@@ -155,22 +169,34 @@ def apply_changes(changes: DataFrame, table: str, key_columns: Sequence[str], se
     try:
         for name, value in settings.items():
             session.conf.set(name, value)
-        session.sql(merge_statement(table, _CHANGES, columns, key_columns))
+        session.sql(merge_statement(table, _CHANGES, columns, key_columns, always))
     finally:
         for name in settings:
             session.conf.unset(name)
         session.catalog.dropTempView(_CHANGES)
 
 
-def _new_value(name: str) -> str:
+def _new_value(name: str, always: bool) -> str:
     """Return the value of a column in a changed row: the latest timestamp of the partition does not decrease."""
-    return f"greatest(t.{name}, s.{name})" if name == TIMESTAMP else f"s.{quoted(name)}"
+    return f"greatest(t.{name}, s.{name})" if name == TIMESTAMP and not always else f"s.{quoted(name)}"
 
 
-def absent_keys(table: DataFrame, latest: DataFrame, key_columns: Sequence[str]) -> DataFrame:
-    """Return as deletions the rows of the table whose keys are not among the latest rows of the topic."""
-    gone = table.join(latest.select(*key_columns), list(key_columns), "left_anti")
-    return _apart_from_table(gone.withColumn(DELETE, F.lit(True)))
+def corrections(table: DataFrame, newest: DataFrame, key_columns: Sequence[str]) -> DataFrame:
+    """Return the changes, which win always, of the rows of the table that the topic has not, whose rows of
+    `newest_by_partition` are given.
+
+    A row is deleted if its key has no row in the topic. It is replaced if its partition has no record of the key at its
+    offset or above: the last record of a key stays in its partition, unless it is deleted or the topic is another one.
+    """
+    ends = F.map_from_entries(F.collect_list(F.struct(PARTITION, OFFSET)))
+    topic = newest.groupBy(*key_columns).agg(_best(newest.columns).alias(_BEST), ends.alias(_ENDS))
+    stored = table.select(*key_columns, F.struct(PARTITION, OFFSET).alias(_STORED))
+    found = stored.join(topic, list(key_columns), "left")
+    gone = F.coalesce(F.col(_BEST)[DELETE], F.lit(True))
+    end = F.try_element_at(_ENDS, F.col(_STORED)[PARTITION])
+    wrong = found.filter(gone | F.coalesce(end < F.col(_STORED)[OFFSET], F.lit(True)))
+    others = [F.col(_BEST)[name].alias(name) for name in newest.columns if name not in (*key_columns, DELETE)]
+    return _apart_from_table(wrong.select(*key_columns, *others, gone.alias(DELETE)))
 
 
 def _apart_from_table(changes: DataFrame) -> DataFrame:

@@ -66,10 +66,10 @@ class DeltaTarget:
         writer = self._as_stored(frame).write.format("delta").mode("append")
         writer.option("txnAppId", batch.query_id).option("txnVersion", str(batch.batch_id)).save(self._path)
 
-    def merge(self, changes: DataFrame, key_columns: Sequence[str], batch: Batch) -> None:
+    def merge(self, changes: DataFrame, key_columns: Sequence[str], batch: Batch, always: bool = False) -> None:
         """Apply the changes in one commit, unless the table has the batch."""
         transaction = {TXN_APP_ID: batch.query_id, TXN_VERSION: str(batch.batch_id)}
-        apply_changes(self._as_stored(changes), self._table, key_columns, transaction)
+        apply_changes(self._as_stored(changes), self._table, key_columns, transaction, always)
 
     def compact(self) -> None:
         """Rewrite small files to larger ones, in a commit that changes no row."""

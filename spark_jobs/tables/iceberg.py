@@ -97,13 +97,13 @@ class IcebergTarget:
             writer = writer.option(SNAPSHOT_OPTION + name, value)
         writer.append()
 
-    def merge(self, changes: DataFrame, key_columns: Sequence[str], batch: Batch) -> None:
+    def merge(self, changes: DataFrame, key_columns: Sequence[str], batch: Batch, always: bool = False) -> None:
         """Apply the changes in one snapshot, unless the table has the batch."""
         session = changes.sparkSession
         if not self._is_new(session, batch):
             return
         properties = {SNAPSHOT_SETTING + name: value for name, value in _properties(batch).items()}
-        apply_changes(self._aligned(session, changes), self._name, key_columns, properties)
+        apply_changes(self._aligned(session, changes), self._name, key_columns, properties, always)
 
     def compact(self) -> None:
         """Rewrite small files to larger ones, in a snapshot that changes no row, and expire old snapshots."""

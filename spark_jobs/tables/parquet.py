@@ -111,7 +111,7 @@ class ParquetTarget:
 
         return StructType.fromJson(json.loads(self._files.read(self._schema)))
 
-    def merge(self, changes: DataFrame, key_columns: Sequence[str], batch: Batch) -> None:
+    def merge(self, changes: DataFrame, key_columns: Sequence[str], batch: Batch, always: bool = False) -> None:
         """Raise JobError: the files cannot be updated."""
         raise JobError(APPEND_ONLY)
 

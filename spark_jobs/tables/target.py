@@ -63,8 +63,11 @@ class TableTarget(Protocol):
         """Append rows in one commit, unless the table contains the batch."""
         ...
 
-    def merge(self, changes: DataFrame, key_columns: Sequence[str], batch: Batch) -> None:
-        """Apply changes, one row a key with DELETE, in one commit, unless the table contains the batch."""
+    def merge(self, changes: DataFrame, key_columns: Sequence[str], batch: Batch, always: bool = False) -> None:
+        """Apply changes, one row a key with DELETE, in one commit, unless the table contains the batch.
+
+        A change counts if its position wins, or `always`.
+        """
         ...
 
     def compact(self) -> None:

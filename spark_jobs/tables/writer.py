@@ -1,4 +1,4 @@
-"""The batches of a query into a table, as a function for `foreachBatch`, and the deletions that a query has missed."""
+"""The batches of a query into a table, as a function for `foreachBatch`, and what a query has missed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from gregor.spark_jobs.tables.change import absent_keys, newest_by_partition, winners
-from gregor.spark_jobs.tables.target import DELETE, Batch, TableTarget
+from gregor.spark_jobs.tables.change import corrections, newest_by_partition, winners
+from gregor.spark_jobs.tables.target import Batch, TableTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,10 +55,10 @@ class TableWriter:
 
 
 def reconcile(target: TableTarget, rows: DataFrame, key_columns: Sequence[str], kept: DataFrame | None = None) -> None:
-    """Delete the rows of the table whose keys have no row in the topic; `rows` are all of it, from `table_rows`. The
-    keys of `kept` are not deleted."""
-    latest = winners(newest_by_partition(rows, key_columns), key_columns).filter(~F.col(DELETE)).select(*key_columns)
+    """Delete or replace the rows of the table that the topic has not; `rows` are all of it, from `table_rows`. The rows
+    with the keys of `kept` stay."""
+    stored = target.rows()
     if kept is not None:
-        latest = latest.union(kept.select(*key_columns))
-    gone = absent_keys(target.rows(), latest, key_columns)
-    target.merge(gone, key_columns, Batch(f"reconcile-{uuid.uuid4()}", 0))
+        stored = stored.join(kept.select(*key_columns), list(key_columns), "left_anti")
+    changes = corrections(stored, newest_by_partition(rows, key_columns), key_columns)
+    target.merge(changes, key_columns, Batch(f"reconcile-{uuid.uuid4()}", 0), always=True)

@@ -1,12 +1,16 @@
-"""Tombstones that a job may have missed: a topic keeps them for delete.retention.ms only."""
+"""What the rows of a table can no longer learn from its topic: a topic keeps tombstones for delete.retention.ms only,
+and the records of one that was deleted and made again begin at offset 0."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.client.cluster import Cluster
 from gregor.spark_jobs.client.configs import topic_configs
+from gregor.spark_jobs.client.extent import Ranges, extent_of
 from gregor.spark_jobs.client.failure import KafkaFailure
 from gregor.spark_jobs.client.settings import ClientSettings
 
@@ -64,3 +68,27 @@ def retention_of(topic: str, options: Options) -> tuple[int, bool]:
             return int(topic_configs(cluster, topic, [DELETE_RETENTION])[DELETE_RETENTION]), True
     except (KafkaFailure, KeyError):
         return DEFAULT_RETENTION_MS, False
+
+
+def ranges_of(topic: str, options: Options) -> Ranges | None:
+    """Return the offsets that the partitions of a topic have; None where they are not known, as where only Spark's
+    connector has the security of the client."""
+    try:
+        settings = ClientSettings.from_options(options.client | {"kafka.bootstrap.servers": options.bootstrap_server})
+        with Cluster(settings) as cluster:
+            return extent_of(cluster, topic).ranges
+    except KafkaFailure:
+        return None
+
+
+def offset_problem(topic: str, stored: Mapping[int, int], ranges: Ranges) -> str | None:
+    """Return a line if a partition ends at or below the highest offset that the table has of it, or None."""
+    for partition, offset in sorted(stored.items()):
+        end = ranges.get(TopicPartition(topic, partition), (0, 0))[1]
+        if offset >= end:
+            return (
+                f"the table has a row of {topic}-{partition} at offset {offset}, and the partition ends at {end}: the "
+                "topic was deleted and made again, or has lost records. By their offsets such rows would win against "
+                "its records; give --reconcile, which replaces them, and another --checkpoint"
+            )
+    return None

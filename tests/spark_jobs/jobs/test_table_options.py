@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs import table
-from gregor.spark_jobs.jobs.common.tombstones import pause_problem
+from gregor.spark_jobs.jobs.common.tombstones import offset_problem, pause_problem
 from gregor.spark_jobs.tables.change import refuse_names
 
 HOUR_MS = 3_600_000
@@ -74,6 +75,19 @@ def test_a_pause_longer_than_tombstones_are_kept_is_reported_with_the_remedy() -
     assert problem.startswith("the last batch was 90.0 seconds ago, and delete.retention.ms of users is 1.0 seconds:")
     problem = pause_problem("users", 30 * HOUR_MS, 24 * HOUR_MS, False)
     assert "by default (that of users is not known)" in (problem or "")
+
+
+def test_offsets_behind_the_ends_of_a_topic_are_refused_with_the_remedy() -> None:
+    ranges = {TopicPartition("users", 0): (3, 10), TopicPartition("users", 1): (0, 0)}
+    assert offset_problem("users", {0: 9}, ranges) is None
+    assert offset_problem("users", {}, ranges) is None
+    assert (offset_problem("users", {0: 10}, ranges) or "").startswith(
+        "the table has a row of users-0 at offset 10, and the partition ends at 10: the topic was deleted and made"
+    )
+    assert "users-1 at offset 0, and the partition ends at 0" in (offset_problem("users", {0: 9, 1: 0}, ranges) or "")
+    problem = offset_problem("users", {2: 5}, ranges)  # with fewer partitions than before
+    assert "users-2 at offset 5, and the partition ends at 0" in (problem or "")
+    assert (problem or "").endswith("; give --reconcile, which replaces them, and another --checkpoint")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""A table whose job paused longer than its topic keeps tombstones: the warning, and the table that is reconciled."""
+"""A table whose job paused longer than its topic keeps tombstones, or whose topic was made again: what the job prints,
+and the table that is reconciled."""
 
 from __future__ import annotations
 
@@ -6,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs import table
 from tests.compat.records import until
 from tests.spark_jobs.jobs.running import Event, run_job, send
@@ -66,3 +69,24 @@ def test_missed_tombstones_are_announced_and_reconciled(
     assert rows() == {**latest(cleaned, topic), "b": "is deleted"}
     run_job(session, table.JOB, cleaned, *arguments, "--reconcile")
     assert rows() == latest(cleaned, topic)
+
+
+def test_a_topic_that_was_made_again_is_refused_and_reconciled(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    session, topic, path = delta_session(spark), topics.create(1), tmp_path / "table"
+    arguments = ["--topic", topic, "--value-format", "text", "--format", "delta", "--path", str(path)]
+    arguments += ["--key-columns", "key"]
+    send(topics, topic, [Event(b"before %d" % number, key) for number in range(3) for key in "ab"])
+    run_job(session, table.JOB, topics, *arguments)
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap})
+    admin.delete_topics([topic])[topic].result(WAIT_S)
+    until(lambda: topic not in admin.list_topics(timeout=WAIT_S).topics, "the end of the topic", WAIT_S)
+    topics.create_named(topic, 1)
+    send(topics, topic, [Event(b"again", "a"), Event(b"again", "c")])
+    arguments += ["--checkpoint", str(tmp_path / "checkpoint")]
+    with pytest.raises(JobError, match=f"has a row of {topic}-0 at offset 5, and the partition ends at 2: the topic"):
+        run_job(session, table.JOB, topics, *arguments)
+    run_job(session, table.JOB, topics, *arguments, "--reconcile")
+    rows = session.read.format("delta").load(str(path)).collect()
+    assert {row["key"]: row["value"] for row in rows} == {"a": "again", "c": "again"}

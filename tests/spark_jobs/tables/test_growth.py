@@ -1,8 +1,9 @@
-"""Keys that are in two partitions, as after growth of a topic: the stated rule, and its limit, for both formats that
+"""Keys that are in two partitions, as after growth of a topic: the stated rule, and its limits, for both formats that
 merge. Random histories are in `test_delta.py`."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -75,11 +76,12 @@ class Table:
         self._target: TableTarget = open_target(name, self._session, str(path), Layout())
         self._target.ensure_schema(self._frame([]).drop(DELETE).schema)
         self._writer = TableWriter(self._target, ["key"], None, lambda batch: "a-query")
+        self._numbers = itertools.count()
 
     def write(self, *batches: list[Record]) -> dict[str, str]:
-        """Write batches, of which the numbers begin at 0, and return the rows of the table."""
-        for number, batch in enumerate(batches):
-            self._writer(self._frame(batch), number)
+        """Write batches and return the rows of the table."""
+        for batch in batches:
+            self._writer(self._frame(batch), next(self._numbers))
         return self._rows()
 
     def reconcile(self, topic: list[Record]) -> dict[str, str]:
@@ -115,3 +117,24 @@ def test_an_older_record_that_is_read_after_the_tombstone_of_another_partition_i
     rest = [*OLD, *[one for one in NEW if one.partition == BEFORE]]
     assert table.write(first, rest) == RULE | {"deleted": "old", "deleted at the same time": "old"}
     assert table.reconcile(OLD + NEW) == RULE
+
+
+@pytest.mark.parametrize("form", ["iceberg", "delta"])
+def test_rows_of_a_topic_that_was_made_again_are_replaced_by_reconcile(
+    spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    """By their offsets and times they would win against the records of the new topic."""
+    table = Table(spark, form, tmp_path / "table")
+    keys = ("replaced", "tombstone", "gone", "moved", "later")
+    table.write([Record(key, "before", GROWN, 100 + at, 90) for at, key in enumerate(keys)])
+    again = [
+        Record("replaced", "again, first", GROWN, 0, 10),
+        Record("replaced", "again", GROWN, 1, 10),
+        Record("tombstone", None, GROWN, 2, 10),
+        Record("moved", "again", BEFORE, 0, 10),
+        Record("later", "again", GROWN, 104, 10),
+        Record("new", "again", GROWN, 105, 10),
+    ]
+    before_first_batch = {"replaced": "again", "moved": "again", "later": "before"}
+    assert table.reconcile(again) == before_first_batch
+    assert table.write(again[:2], again) == dict.fromkeys(("replaced", "moved", "later", "new"), "again")
