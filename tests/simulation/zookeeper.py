@@ -429,7 +429,7 @@ class SimulatedStore(ZooKeeperStore):
         self._new_client = lambda: Client(ensemble, process, session_timeout_ms / 1000)
         self.client = self._new_client()
 
-    def _client(self, hosts: str) -> Client:
+    def _client(self) -> Client:
         return self.client if self._kazoo is None else self._new_client()
 
     async def close(self) -> None:
