@@ -357,6 +357,7 @@ class Dispatcher:
                 pass
             elif (
                 entry.carries_records
+                or (pending is None and entry.pipelined)  # it was made in this turn of the loop: it is short
                 or isinstance(response, EncodedResponse)
                 or not response.HAS_ARRAYS
                 or entry.is_short(response)

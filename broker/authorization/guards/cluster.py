@@ -6,10 +6,19 @@ Kafka makes the response of a request that failed as a whole (AbstractRequest.ge
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from gregor.broker.authorization.guards.common import Guard, GuardContext, Serve, allows_on_cluster
+from gregor.broker.authorization.guards.common import (
+    Guard,
+    GuardContext,
+    Serve,
+    allows_on_cluster,
+    begun,
+    each,
+    each_topic,
+)
 from gregor.broker.authorization.model import Operation
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
@@ -40,12 +49,13 @@ from gregor.protocol.messages import (
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
+    from gregor.protocol.turns import Steps
 
 _DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 TEXT = "Cluster authorization failed."
 
 Refuse = Callable[[Any, int], Any]
-"""(request, version) -> response."""
+"""(request, version) -> response, or the steps of it where it has an answer for each of many items."""
 
 
 def on_cluster(operation: Operation, refuse: Refuse) -> Guard:
@@ -54,7 +64,8 @@ def on_cluster(operation: Operation, refuse: Refuse) -> Guard:
     def guard(broker: GuardContext, request: Any, call: Call, serve: Serve) -> Any:
         if allows_on_cluster(broker, call, operation):
             return serve(request)
-        return refuse(request, call.version)
+        refusal = refuse(request, call.version)
+        return begun(broker.gate, refusal) if isinstance(refusal, Generator) else refusal
 
     return guard
 
@@ -62,49 +73,44 @@ def on_cluster(operation: Operation, refuse: Refuse) -> Guard:
 # ---- among brokers -----------------------------------------------------------------------------------------------
 
 
-def leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:
+def leader_and_isr(request: LeaderAndIsrRequest, version: int) -> Steps[LeaderAndIsrResponse]:
     make = LeaderAndIsrResponse.LeaderAndIsrPartitionError
     response = LeaderAndIsrResponse(error_code=_DENIED)
     if version < 2:
-        response.partition_errors = [
-            make(topic_name=one.topic_name, partition_index=one.partition_index, error_code=_DENIED)
-            for one in request.ungrouped_partition_states
-        ]
+        response.partition_errors = yield from each(
+            request.ungrouped_partition_states,
+            lambda one: make(topic_name=one.topic_name, partition_index=one.partition_index, error_code=_DENIED),
+        )
     elif version < 5:
-        response.partition_errors = [
-            make(topic_name=topic.topic_name, partition_index=one.partition_index, error_code=_DENIED)
-            for topic in request.topic_states
-            for one in topic.partition_states
-        ]
+        response.partition_errors = yield from each(
+            ((topic.topic_name, one) for topic in request.topic_states for one in topic.partition_states),
+            lambda named: make(topic_name=named[0], partition_index=named[1].partition_index, error_code=_DENIED),
+        )
     else:
-        response.topics = [
-            LeaderAndIsrResponse.LeaderAndIsrTopicError(
-                topic_id=topic.topic_id,
-                partition_errors=[
-                    make(partition_index=one.partition_index, error_code=_DENIED) for one in topic.partition_states
-                ],
-            )
-            for topic in request.topic_states
-        ]
+        response.topics = yield from each_topic(
+            request.topic_states,
+            attrgetter("partition_states"),
+            lambda one: make(partition_index=one.partition_index, error_code=_DENIED),
+            lambda topic, parts: LeaderAndIsrResponse.LeaderAndIsrTopicError(
+                topic_id=topic.topic_id, partition_errors=parts
+            ),
+        )
     return response
 
 
-def stop_replica(request: StopReplicaRequest, version: int) -> StopReplicaResponse:
+def stop_replica(request: StopReplicaRequest, version: int) -> Steps[StopReplicaResponse]:
+    named: Iterable[tuple[str, int]]
     if version < 1:
-        named = [(one.topic_name, one.partition_index) for one in request.ungrouped_partitions]
+        named = ((one.topic_name, one.partition_index) for one in request.ungrouped_partitions)
     elif version < 3:
-        named = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+        named = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
     else:
-        named = [
+        named = (
             (topic.topic_name, one.partition_index) for topic in request.topic_states for one in topic.partition_states
-        ]
-    return StopReplicaResponse(
-        error_code=_DENIED,
-        partition_errors=[
-            StopReplicaResponse.StopReplicaPartitionError(topic_name=name, partition_index=index, error_code=_DENIED)
-            for name, index in named
-        ],
-    )
+        )
+    make = StopReplicaResponse.StopReplicaPartitionError
+    errors = yield from each(named, lambda one: make(topic_name=one[0], partition_index=one[1], error_code=_DENIED))
+    return StopReplicaResponse(error_code=_DENIED, partition_errors=errors)
 
 
 def update_metadata(_request: Any, _version: int) -> UpdateMetadataResponse:
@@ -126,43 +132,41 @@ def allocate_producer_ids(_request: Any, _version: int) -> AllocateProducerIdsRe
 # ---- administration ----------------------------------------------------------------------------------------------
 
 
-def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, _version: int) -> AlterReplicaLogDirsResponse:
+def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, _version: int) -> Steps[AlterReplicaLogDirsResponse]:
     topics: dict[str, dict[int, None]] = {}
     for folder in request.dirs:
         for topic in folder.topics:
             topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
-                topic_name=name,
-                partitions=[
-                    AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(
-                        partition_index=index, error_code=_DENIED
-                    )
-                    for index in indexes
-                ],
-            )
-            for name, indexes in topics.items()
-        ]
+    make = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
+    results = yield from each_topic(
+        topics,
+        topics.__getitem__,
+        lambda index: make(partition_index=index, error_code=_DENIED),
+        lambda name, parts: AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
+            topic_name=name, partitions=parts
+        ),
     )
+    return AlterReplicaLogDirsResponse(results=results)
 
 
 def describe_log_dirs(_request: Any, _version: int) -> DescribeLogDirsResponse:
     return DescribeLogDirsResponse(error_code=_DENIED)
 
 
-def elect_leaders(request: ElectLeadersRequest, version: int) -> ElectLeadersResponse:
+def elect_leaders(request: ElectLeadersRequest, version: int) -> Steps[ElectLeadersResponse]:
     response = ElectLeadersResponse(
-        replica_election_results=[
-            ElectLeadersResponse.ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[
-                    ElectLeadersResponse.PartitionResult(partition_id=index, error_code=_DENIED, error_message=TEXT)
-                    for index in topic.partitions
-                ],
+        replica_election_results=(
+            yield from each_topic(
+                request.topic_partitions or (),
+                attrgetter("partitions"),
+                lambda index: ElectLeadersResponse.PartitionResult(
+                    partition_id=index, error_code=_DENIED, error_message=TEXT
+                ),
+                lambda topic, parts: ElectLeadersResponse.ReplicaElectionResult(
+                    topic=topic.topic, partition_result=parts
+                ),
             )
-            for topic in request.topic_partitions or ()
-        ]
+        )
     )
     if version >= 1:
         response.error_code = _DENIED
@@ -171,42 +175,32 @@ def elect_leaders(request: ElectLeadersRequest, version: int) -> ElectLeadersRes
 
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, _version: int
-) -> AlterPartitionReassignmentsResponse:
-    return AlterPartitionReassignmentsResponse(
-        error_code=_DENIED,
-        error_message=TEXT,
-        responses=[
-            AlterPartitionReassignmentsResponse.ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[
-                    AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
-                        partition_index=one.partition_index, error_code=_DENIED, error_message=TEXT
-                    )
-                    for one in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
+) -> Steps[AlterPartitionReassignmentsResponse]:
+    responses = yield from each_topic(
+        request.topics,
+        attrgetter("partitions"),
+        lambda one: AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
+            partition_index=one.partition_index, error_code=_DENIED, error_message=TEXT
+        ),
+        lambda topic, parts: AlterPartitionReassignmentsResponse.ReassignableTopicResponse(
+            name=topic.name, partitions=parts
+        ),
     )
+    return AlterPartitionReassignmentsResponse(error_code=_DENIED, error_message=TEXT, responses=responses)
 
 
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, _version: int
-) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(
-        error_code=_DENIED,
-        error_message=TEXT,
-        topics=[
-            ListPartitionReassignmentsResponse.OngoingTopicReassignment(
-                name=topic.name,
-                partitions=[
-                    ListPartitionReassignmentsResponse.OngoingPartitionReassignment(partition_index=index)
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics or ()
-        ],
+) -> Steps[ListPartitionReassignmentsResponse]:
+    topics = yield from each_topic(
+        request.topics or (),
+        attrgetter("partition_indexes"),
+        lambda index: ListPartitionReassignmentsResponse.OngoingPartitionReassignment(partition_index=index),
+        lambda topic, parts: ListPartitionReassignmentsResponse.OngoingTopicReassignment(
+            name=topic.name, partitions=parts
+        ),
     )
+    return ListPartitionReassignmentsResponse(error_code=_DENIED, error_message=TEXT, topics=topics)
 
 
 def update_features(_request: Any, _version: int) -> UpdateFeaturesResponse:

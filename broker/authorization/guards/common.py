@@ -63,12 +63,12 @@ def in_steps(guard: StepGuard) -> Guard:
 
     @wraps(guard)
     def run(broker: GuardContext, request: Any, call: Call, serve: Serve) -> Any:
-        return _begun(broker.gate, guard(broker, request, call, serve))
+        return begun(broker.gate, guard(broker, request, call, serve))
 
     return run
 
 
-def _begun(gate: Gate, steps: Steps[Any]) -> Any:
+def begun(gate: Gate, steps: Steps[Any]) -> Any:
     """Run the first step. Return the outcome if it was the only one, else a coroutine of the response."""
     try:
         next(steps)
@@ -149,7 +149,7 @@ def after_in_steps(broker: GuardContext, outcome: Any, change: Callable[[Any], S
     """As `after`, for a change in steps."""
     if isinstance(outcome, (Deferred, Awaitable)):
         return _after_response(broker.gate, outcome, change)
-    return None if outcome is None else _begun(broker.gate, change(outcome))
+    return None if outcome is None else begun(broker.gate, change(outcome))
 
 
 async def _after_response(gate: Gate, outcome: Any, change: Callable[[Any], Steps[Any]]) -> Any:

@@ -70,15 +70,15 @@ class ProduceGuardContext(GuardContext, Protocol):
 
 
 class _HeldConnection:
-    """The connection of a request that it is held for already: when the handler holds it, that hold goes on."""
+    """The connection of a request that it is held for already: when the handler holds it, that hold continues."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
-        self.goes_on = False
+        self.continues = False
         """The handler ends the hold."""
 
     def hold(self) -> None:
-        self.goes_on = True
+        self.continues = True
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
@@ -150,7 +150,7 @@ def _produce_in_turns(
             outcome.fail(error)
             raise
         finally:
-            if not connection.goes_on:
+            if not connection.continues:
                 call.connection.end_hold()
         if isinstance(answer, Deferred):
             answer.then(lambda made: outcome.complete(made.value) if made.error is None else outcome.fail(made.error))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from gregor.broker.authorization.guards.common import (
@@ -18,6 +19,7 @@ from gregor.broker.authorization.guards.common import (
     allowed_names,
     allows_on_cluster,
     each,
+    each_topic,
     extended,
     in_steps,
     split,
@@ -44,6 +46,7 @@ from gregor.protocol.messages import (
     WriteTxnMarkersResponse,
 )
 from gregor.protocol.topic_names import INTERNAL_TOPICS
+from gregor.protocol.turns import ITEMS_PER_STEP
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
@@ -176,32 +179,28 @@ def end_txn(broker: GuardContext, request: EndTxnRequest, call: Call, serve: Ser
     return EndTxnResponse(error_code=DENIED)
 
 
-def write_txn_markers(broker: GuardContext, request: WriteTxnMarkersRequest, call: Call, serve: Serve) -> Any:
+@in_steps
+def write_txn_markers(broker: GuardContext, request: WriteTxnMarkersRequest, call: Call, serve: Serve) -> Steps[Any]:
     """ALTER on the cluster, for tools that end hanging transactions (KIP-664), or CLUSTER_ACTION."""
     if allows_on_cluster(broker, call, Operation.ALTER, logs_denial=False) or allows_on_cluster(
         broker, call, Operation.CLUSTER_ACTION
     ):
         return serve(request)
-    return WriteTxnMarkersResponse(
-        markers=[
-            WriteTxnMarkersResponse.WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=[
-                    WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=[
-                            WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult(
-                                partition_index=index, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-                            )
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in request.markers
-        ]
-    )
+    make = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
+    markers = []
+    for marker in request.markers:
+        topics = yield from each_topic(
+            marker.topics,
+            attrgetter("partition_indexes"),
+            lambda index: make(partition_index=index, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+            lambda topic, parts: WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(
+                name=topic.name, partitions=parts
+            ),
+        )
+        markers.append(WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+        if not len(markers) % ITEMS_PER_STEP:
+            yield None
+    return WriteTxnMarkersResponse(markers=markers)
 
 
 @in_steps

@@ -6,9 +6,10 @@ The renewal and the end of a token (39, 40) are for its owner and its renewers, 
 from __future__ import annotations
 
 from itertools import compress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from gregor.broker.authorization.guards.common import GuardContext, Serve, after_in_steps, each
+from gregor.broker.authorization.guards.common import GuardContext, Serve, after_in_steps, each, each_topic
 from gregor.broker.authorization.model import Operation, ResourceType
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import response_class
@@ -84,39 +85,28 @@ def describe_client_quotas(_request: Any, _version: int) -> Any:
     return _response_class(DESCRIBE_CLIENT_QUOTAS)(error_code=_DENIED, error_message=TEXT, entries=None)
 
 
-def alter_client_quotas(request: Any, _version: int) -> Any:
+def alter_client_quotas(request: Any, _version: int) -> Steps[Any]:
     response = _response_class(ALTER_CLIENT_QUOTAS)
-    return response(
-        entries=[
-            response.EntryData(
-                error_code=_DENIED,
-                error_message=TEXT,
-                entity=[
-                    response.EntityData(entity_type=one.entity_type, entity_name=one.entity_name)
-                    for one in entry.entity
-                ],
-            )
-            for entry in request.entries
-        ]
+    entries = yield from each_topic(
+        request.entries,
+        attrgetter("entity"),
+        lambda one: response.EntityData(entity_type=one.entity_type, entity_name=one.entity_name),
+        lambda _, entity: response.EntryData(error_code=_DENIED, error_message=TEXT, entity=entity),
     )
+    return response(entries=entries)
 
 
-def describe_user_scram_credentials(request: Any, _version: int) -> Any:
+def describe_user_scram_credentials(request: Any, _version: int) -> Steps[Any]:
     """A result without a name for each user of the request (Kafka: DescribeUserScramCredentialsRequest)."""
     response = _response_class(DESCRIBE_SCRAM)
-    results = [
-        response.DescribeUserScramCredentialsResult(user="", error_code=_DENIED, error_message=TEXT)
-        for _ in request.users or ()
-    ]
+    make = response.DescribeUserScramCredentialsResult
+    results = yield from each(request.users or (), lambda _: make(user="", error_code=_DENIED, error_message=TEXT))
     return response(error_code=_DENIED, error_message=TEXT, results=results)
 
 
-def alter_user_scram_credentials(request: Any, _version: int) -> Any:
+def alter_user_scram_credentials(request: Any, _version: int) -> Steps[Any]:
     response = _response_class(ALTER_SCRAM)
     users = {one.name for one in (*request.deletions, *request.upsertions)}
-    return response(
-        results=[
-            response.AlterUserScramCredentialsResult(user=user, error_code=_DENIED, error_message=TEXT)
-            for user in sorted(users)
-        ]
-    )
+    make = response.AlterUserScramCredentialsResult
+    results = yield from each(sorted(users), lambda user: make(user=user, error_code=_DENIED, error_message=TEXT))
+    return response(results=results)

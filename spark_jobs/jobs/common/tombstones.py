@@ -1,5 +1,5 @@
-"""What the rows of a table can no longer learn from its topic: a topic keeps tombstones for delete.retention.ms only,
-and the records of one that was deleted and made again begin at offset 0."""
+"""Changes that a table may have missed: a topic keeps tombstones for delete.retention.ms only, and the records of one
+that was deleted and made again begin at offset 0."""
 
 from __future__ import annotations
 

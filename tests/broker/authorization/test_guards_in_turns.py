@@ -172,6 +172,51 @@ def test_few_names_are_checked_at_once() -> None:
     assert GUARDS[request.API_KEY](broker, request, call, lambda request: request) is request
 
 
+_INDEXES = list(range(len(NAMES)))
+_Elect, _Move, _Quotas, _Markers = (
+    m.ElectLeadersRequest,
+    m.AlterPartitionReassignmentsRequest,
+    m.AlterClientQuotasRequest,
+    m.WriteTxnMarkersRequest,
+)
+REFUSED_BY_CLUSTER: dict[str, tuple[Any, int]] = {
+    "ElectLeaders": (_Elect(topic_partitions=[_Elect.TopicPartitions(topic="t", partitions=_INDEXES)]), 2),
+    "AlterPartitionReassignments": (
+        _Move(
+            topics=[
+                _Move.ReassignableTopic(
+                    name="t", partitions=[_Move.ReassignablePartition(partition_index=index) for index in _INDEXES]
+                )
+            ]
+        ),
+        0,
+    ),
+    "AlterClientQuotas": (_Quotas(entries=[_Quotas.EntryData(entity=[], ops=[]) for _ in NAMES]), 1),
+    "WriteTxnMarkers": (
+        _Markers(
+            markers=[
+                _Markers.WritableTxnMarker(
+                    producer_id=1,
+                    topics=[_Markers.WritableTxnMarkerTopic(name="t", partition_indexes=_INDEXES)],
+                )
+            ]
+        ),
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_CLUSTER)
+def test_a_long_refusal_is_made_in_turns(name: str) -> None:
+    request, version = REFUSED_BY_CLUSTER[name]
+    call: Any = Call(SimpleNamespace(), request.API_KEY, version, 0, None)
+    broker: Any = SimpleNamespace(authorizer=Rules(nothing), gate=LoopGate())
+    outcome = GUARDS[request.API_KEY](broker, request, call, lambda _: None)
+    assert asyncio.iscoroutine(outcome)
+    found = str(asyncio.run(outcome)).count("CLUSTER_AUTHORIZATION_FAILED")
+    assert found >= len(NAMES)
+
+
 @pytest.mark.parametrize("acks", [1, 0])
 @pytest.mark.parametrize("codec", ["producer", "gzip"])
 def test_many_topics_of_a_produce_request(harness: Harness, acks: int, codec: str) -> None:

@@ -19,7 +19,7 @@ from gregor.protocol.errors import ErrorCode
 from tests.broker.harness import Harness
 from tests.broker.loop_lag import loop_lag_during
 
-COUNT = 40_000
+COUNT = 20_000
 NAMES = [f"n{number}" for number in range(COUNT)]
 
 
@@ -75,7 +75,7 @@ def test_alter_client_quotas(harness: Harness) -> None:
 @pytest.mark.slow
 def test_incremental_alter_configs(harness: Harness) -> None:
     make = m.IncrementalAlterConfigsRequest
-    names = [f"n{number}" for number in range(2 * COUNT)]
+    names = [f"n{number}" for number in range(4 * COUNT)]
     configs = [make.AlterableConfig(name=name, value="1") for name in [*names, names[0]]]
     resource = make.AlterConfigsResource(resource_type=2, resource_name="t", configs=configs)
     (result,) = within(harness, make(resources=[resource]), 1).responses
