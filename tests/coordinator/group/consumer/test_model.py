@@ -47,6 +47,8 @@ class Known:
     topics: tuple[str, ...]
     instance: str | None
     last_beat_ms: int
+    last_failed_ms: int = 0
+    """The time of a heartbeat whose records were not written; it may have begun a session all the same."""
     away: bool = False
     granted: dict[Partition, int] = field(default_factory=dict)
     """The member epoch at which it was given each partition of its last assignment."""
@@ -157,6 +159,8 @@ class Play:
         assert error is not ErrorCode.UNKNOWN_SERVER_ERROR, response
         if error is ErrorCode.NONE or (error is ErrorCode.COORDINATOR_NOT_AVAILABLE and self._has_begun_epoch()):
             self._model_beat(client, options.get("topics"), response)
+        elif error is ErrorCode.COORDINATOR_NOT_AVAILABLE and (known := self.model.members.get(client.member_id)):
+            known.last_failed_ms = self.context.now_ms()
         if not lost:
             self._receive(client, joining, response, options.get("topics"))
 
@@ -332,13 +336,15 @@ class Play:
         now_ms = self.context.now_ms()
         after = {} if self.group is None else self.group.members
         for member_id in before:
-            idle_ms = now_ms - self.model.members[member_id].last_beat_ms
+            known = self.model.members[member_id]
+            idle_ms = now_ms - known.last_beat_ms
             if member_id not in after:
                 assert idle_ms >= SESSION_MS or member_id in revoking
                 del self.model.members[member_id]
                 self.model.begin_epoch(self.context.topics.topics)
             else:
-                assert idle_ms < SESSION_MS + 2_000 or self._restarted
+                silent_ms = now_ms - max(known.last_beat_ms, known.last_failed_ms)
+                assert silent_ms < SESSION_MS + 2_000 or self._restarted
 
     _restarted = False
 
@@ -515,6 +521,11 @@ def test_members_that_leave_and_change_while_an_assignment_is_computed() -> None
         ("beat_while_another_leaves", 0, "a"),
     ]
     play(plan, 0, at_once=False)
+
+
+def test_a_heartbeat_that_fails_may_begin_a_session() -> None:
+    plan = [("beat", 0, "a"), ("beat", 1, "a"), ("sleep_long", 0, "a"), ("fail_next", 0, "a"), ("beat", 0, "a")]
+    play([*plan, ("sleep_long", 0, "a")], 0, at_once=False, gather_ms=0)
 
 
 def test_the_model_sees_rebalances() -> None:
