@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gregor.config.definitions import ConfigError
-from gregor.config.listeners import address_text, host_and_port
+from gregor.config.listeners import address_text, host_and_port, is_host
 
 KEY = "zookeeper.connect"
 DEFAULT_PORT = 2181
 
-_LABEL_CHARACTERS = 63
 _REMEDY = "must be host:port[,host:port][/chroot]"
 
 
@@ -58,4 +57,4 @@ def _is_host(host: str) -> bool:
             return bool(ipaddress.IPv6Address(host))
         except ValueError:
             return False
-    return all(0 < len(label) <= _LABEL_CHARACTERS for label in host.removesuffix(".").split("."))
+    return is_host(host)

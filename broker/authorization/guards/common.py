@@ -201,8 +201,7 @@ def split(
         distinct = {name for name in names if name is not None and name not in checked}
         checked |= distinct
         allowed |= broker.authorizer.allowed(call, operation, resource, distinct)
-        for name, part in zip(names, step, strict=True):
-            (kept if name is None or name in allowed else refused).append(part)
+        _divide(step, names, allowed, kept, refused)
         yield None
     return (kept, refused) if refused else (parts, [])
 
@@ -228,9 +227,20 @@ def split_at_once(
         return parts, []
     kept: list[PartT] = []
     refused: list[PartT] = []
+    _divide(parts, names, allowed, kept, refused)
+    return kept, refused
+
+
+def _divide(
+    parts: Sequence[PartT],
+    names: Sequence[str | None],
+    allowed: Collection[str],
+    kept: list[PartT],
+    refused: list[PartT],
+) -> None:
+    """Append each part to those that are kept, where it has no name or an allowed one, or to those that are refused."""
     for name, part in zip(names, parts, strict=True):
         (kept if name is None or name in allowed else refused).append(part)
-    return kept, refused
 
 
 def topic_name(broker: GuardContext, name: str, topic_id: Uuid) -> str | None:
