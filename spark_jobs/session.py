@@ -69,7 +69,7 @@ def open_session(
     remote = remote_server(settings or {})
     if remote is not None:
         return _connected(remote, app_name, settings or {})
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 

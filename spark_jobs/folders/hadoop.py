@@ -15,7 +15,7 @@ class HadoopFiles:
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         """Raises JobError if Spark has no classes for the file system, or cannot connect to it."""
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JError
 
         self._root = root.rstrip("/")
         jvm: Any = spark._jvm

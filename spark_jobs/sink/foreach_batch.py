@@ -162,7 +162,7 @@ def check_reports(reports: list[Report], owner: Owner) -> None:
 
 def _run(job: Callable[[], list[Any]]) -> list[Any]:
     """Run a Spark job; raise AttemptFailed if Spark could not finish it."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, PySparkException
 
     try:

@@ -153,7 +153,7 @@ class Job:
         if reason_against_connect is not None:
             require_no_connect(options.conf, self.name, reason_against_connect)
         require_topics(options.bootstrap_server, self.topics(options), options.client)
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         try:

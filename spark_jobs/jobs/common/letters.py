@@ -93,8 +93,9 @@ def _not_stored(rows: Sequence[Mapping[str, Any]], topic: str, failure: JobError
     sizes = [len(row["raw_key"] or b"") + len(row["raw_value"] or b"") for row in rows]
     largest = rows[sizes.index(max(sizes))]
     origin = f"{largest['topic']}-{largest['partition']} at offset {largest['offset']} with {max(sizes):,} bytes"
-    too_large = isinstance(failure, KafkaFailure) and failure.code == ErrorCode.MESSAGE_TOO_LARGE
-    cause = failure.text if too_large else str(failure)  # type: ignore[attr-defined]
+    cause = str(failure)
+    if isinstance(failure, KafkaFailure) and failure.code == ErrorCode.MESSAGE_TOO_LARGE:
+        cause = failure.text
     return f"{len(rows)} records were not stored in the dead-letter topic {topic}, the largest one {origin}: {cause}"
 
 

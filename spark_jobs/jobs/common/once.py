@@ -86,7 +86,7 @@ def stop_at_end(query: StreamingQuery) -> StreamingQuery:
 
 
 def _stop_without_batches(query: StreamingQuery) -> None:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:

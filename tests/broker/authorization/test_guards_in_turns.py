@@ -131,7 +131,10 @@ def test_many_names_that_are_denied(name: str) -> None:
 
 def test_groups_are_hidden_in_turns() -> None:
     shown = set(NAMES[::2])
-    holds = lambda check: check[1] is ResourceType.GROUP and check[2] in shown  # noqa: E731
+
+    def holds(check: Any) -> bool:
+        return check[1] is ResourceType.GROUP and check[2] in shown
+
     response, most, _ = served(m.ListGroupsRequest(), 4, _groups(NAMES), holds)
     assert [group.group_id for group in response.groups] == NAMES[::2]
     assert most <= MOST
@@ -148,7 +151,10 @@ def test_topics_of_a_commit_are_split_in_turns() -> None:
     """The allowed ones are served, in their order."""
     make = m.OffsetCommitRequest.OffsetCommitRequestTopic
     request = m.OffsetCommitRequest(group_id="g", topics=[make(name=name) for name in NAMES])
-    holds = lambda check: check[1] is ResourceType.GROUP or check[2] in NAMES[::2]  # noqa: E731
+
+    def holds(check: Any) -> bool:
+        return check[1] is ResourceType.GROUP or check[2] in NAMES[::2]
+
     response, most, passed = served(request, 8, m.OffsetCommitResponse(topics=[]), holds)
     assert [topic.name for topic in passed[0].topics] == NAMES[::2]
     assert [topic.name for topic in response.topics] == NAMES[1::2]

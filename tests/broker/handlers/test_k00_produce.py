@@ -280,7 +280,9 @@ def test_refused_appends_are_requests_too(harness: Harness, topic: str) -> None:
     too_new = batch(b"x", timestamp_ms=10**15)
     for number, (records, failed) in enumerate(((good, 0), (good, 0), (too_new, 1), (good[:-1] + b"!", 1)), 1):
         wire.ask(produce_request(topic, records), 9)
-        traffic = harness.broker.replicas.get(topic, 0).traffic  # type: ignore[union-attr]
+        partition = harness.broker.replicas.get(topic, 0)
+        assert partition is not None
+        traffic = partition.traffic
         assert (traffic.produce_requests, traffic.failed_produce_requests) == (number, failed)
     wire.close()
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -250,7 +251,7 @@ def test_a_queue_serves_in_order_and_as_many_as_fit_a_turn(clock: Clock, gate: L
         loop = asyncio.get_running_loop()
         queue = TurnQueue(loop, gate, loop.create_task)
         for number in range(STEPS):
-            queue.add(lambda number=number: serve(number))  # type: ignore[misc]
+            queue.add(partial(serve, number))
         assert not served
         counts = []
         while queue.waiting:

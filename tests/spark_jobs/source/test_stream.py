@@ -114,7 +114,7 @@ def test_a_missing_topic_is_an_error_after_some_attempts() -> None:
     assert sum(brokers.clock.waits) >= 1600
 
 
-def test_brokers_that_do_not_respond_are_waited_for_until_the_timeout() -> None:
+def test_brokers_that_do_not_respond_are_waited_for_until_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = brokers_with(5)
     stream = stream_on(brokers)
     start = stream.initial()
@@ -127,15 +127,15 @@ def test_brokers_that_do_not_respond_are_waited_for_until_the_timeout() -> None:
         if brokers.clock.time_ms > 50_000:
             brokers.down = set()
 
-    brokers.clock.wait_ms = wait_and_start  # type: ignore[method-assign]
+    monkeypatch.setattr(brokers.clock, "wait_ms", wait_and_start)
     assert stream.latest(start).offsets == {T0: 9}
     brokers.down = {0, 1}
-    brokers.clock.wait_ms = wait  # type: ignore[method-assign]
+    monkeypatch.setattr(brokers.clock, "wait_ms", wait)
     with pytest.raises(KafkaFailure, match=r"no broker accepts connections .* attempts in 60 s"):
         stream.latest(start)
 
 
-def test_topic_that_is_missing_after_an_outage_has_all_its_attempts() -> None:
+def test_topic_that_is_missing_after_an_outage_has_all_its_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = brokers_with(5)
     brokers.down = {0, 1}
     wait, missing = brokers.clock.wait_ms, brokers.topics.pop("t")
@@ -147,7 +147,7 @@ def test_topic_that_is_missing_after_an_outage_has_all_its_attempts() -> None:
         if brokers.clock.time_ms > 31_800:
             brokers.topics["t"] = missing
 
-    brokers.clock.wait_ms = wait_and_start  # type: ignore[method-assign]
+    monkeypatch.setattr(brokers.clock, "wait_ms", wait_and_start)
     assert batch(brokers) == [("t", 0, 0, 5)]
 
 
