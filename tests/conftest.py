@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.by_day import Marked, left_out
 from tests.support.processes import BrokerProcess
+from tests.support.sampling import of_the_day
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates
@@ -31,6 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="YYYY-MM-DD",
         default=datetime.date.today().isoformat(),
         help="run the cases of this day, not of today",
+    )
+    parser.addoption(
+        "--one-in", type=int, default=1, metavar="N", help="run one in N files; days that follow each other run all"
     )
     parser.addoption("--left-out", metavar="FILE", help="write the tests that other days run into this file")
     parser.addoption("--rounds", type=int, default=7, help="rounds of faults in tests that kill clients and brokers")
@@ -69,15 +73,18 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests with the mark by_day that other days run."""
+    """Leave out the tests with the mark by_day, and with --one-in the files, that other days run."""
     if config.getoption("--every-case"):
         return
-    found = []
+    day = datetime.date.fromisoformat(config.getoption("--day"))
+    files = list(dict.fromkeys(item.path for item in items))
+    kept = set(of_the_day(files, -(-len(files) // config.getoption("--one-in")), day))
+    found, names = [], {item.nodeid for item in items if item.path not in kept}
     for item in items:
         if (mark := item.get_closest_marker("by_day")) is not None:
             call = getattr(item, "callspec", None)
             found.append(Marked(item.nodeid, mark, call.params if call is not None else {}))
-    names = left_out(found, datetime.date.fromisoformat(config.getoption("--day")))
+    names |= left_out(found, day)
     if (path := config.getoption("--left-out")) is not None:
         Path(path).write_text("".join(f"{name}\n" for name in sorted(names)))
     if names:

@@ -29,7 +29,7 @@ from tests.support.gregor_cluster import REPLICATED, GregorCluster
 from tests.support.processes import BrokerProcess, free_port
 from tests.support.secured_broker import SecuredBroker, login
 
-pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(2)]
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(1)]
 
 PATIENCE_S = 240
 PARTITIONS = 2

@@ -15,7 +15,7 @@ from tests.spark_jobs.test_source_options import fails_with, offsets, run_now, r
 from tests.spark_jobs.topics import CLIENT_S, Topics
 from tests.support.processes import BrokerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(4)]
+pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(2)]
 
 TOLERANT = {"failOnDataLoss": "false"}
 

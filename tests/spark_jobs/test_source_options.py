@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from gregor.spark_jobs.sources import read_topic, stream_topic
 from tests.spark_jobs.topics import CLIENT_S, Topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(7)]
+pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(4)]
 
 EARLY_MS, LATE_MS = 1_700_000_000_000, 1_700_000_100_000
 QUERY_S = 180

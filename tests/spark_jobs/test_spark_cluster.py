@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.very_slow,
     pytest.mark.jvm,
     pytest.mark.compat,
-    pytest.mark.by_day(4, group="other sessions of Spark"),
+    pytest.mark.by_day(2, group="other sessions of Spark"),
 ]
 
 PATIENCE_S = 300

@@ -17,7 +17,7 @@ def test_each_supported_line_is_the_usual_one_or_has_a_round() -> None:
 @pytest.mark.very_slow
 @pytest.mark.jvm
 @pytest.mark.compat
-@pytest.mark.by_day(4, group="other sessions of Spark")
+@pytest.mark.by_day(2, group="other sessions of Spark")
 @pytest.mark.parametrize("version", LINES)
 def test_round_with_another_line_of_spark(version: str, tmp_path: Path) -> None:
     show = "import pyspark, gregor.spark_jobs.connector as c; print(pyspark.__version__, c.connector_version())"

@@ -74,7 +74,7 @@ def test_session_has_the_connector_and_fits_the_cores(spark: SparkSession) -> No
     assert spark.sparkContext.uiWebUrl is None
 
 
-@pytest.mark.by_day(2, group="programs of Spark")
+@pytest.mark.by_day(1, group="programs of Spark")
 @pytest.mark.very_slow
 def test_spark_submit_runs_the_job_from_a_checkout(topics: Topics, tmp_path: Path) -> None:
     source, target = topics.create(), topics.create()
@@ -110,7 +110,7 @@ def test_a_python_without_gregor_is_named_with_the_remedy(tmp_path: Path) -> Non
     assert "Traceback" not in done.stdout
 
 
-@pytest.mark.by_day(2, group="programs of Spark")
+@pytest.mark.by_day(1, group="programs of Spark")
 @pytest.mark.very_slow
 def test_signal_ends_the_command_and_the_next_run_continues(topics: Topics, tmp_path: Path) -> None:
     source, target = topics.create(), topics.create()
@@ -149,7 +149,7 @@ def test_signal_ends_the_command_and_the_next_run_continues(topics: Topics, tmp_
     assert offset_of_group() == 2
 
 
-@pytest.mark.by_day(2, group="programs of Spark")
+@pytest.mark.by_day(1, group="programs of Spark")
 @pytest.mark.very_slow
 def test_demo_counts_a_text_and_finds_it_right(bootstrap: str, tmp_path: Path) -> None:
     text = tmp_path / "text"

@@ -16,7 +16,7 @@ from tests.support.check_wheel import build, copy_sources, environment_beside, r
 pytestmark = [pytest.mark.jvm, pytest.mark.compat]
 
 
-@pytest.mark.by_day(2, group="programs of Spark")
+@pytest.mark.by_day(1, group="programs of Spark")
 @pytest.mark.very_slow
 def test_installed_wordcount_runs_beside_foreign_modules(topics: Topics, tmp_path: pathlib.Path) -> None:
     """Spark finds the source that reads, and its module in the wheel, by itself; it writes through the connector."""

@@ -19,7 +19,7 @@ from gregor.spark_jobs.sinks import counts_table, read_parquet_counts
 from gregor.spark_jobs.source.lag import Lag
 from tests.spark_jobs.topics import Topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(4)]
+pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(2)]
 
 VOCABULARY = ["apple", "pear", "plum", "fig", "quince", "medlar", "sloe"]
 

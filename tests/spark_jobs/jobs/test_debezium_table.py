@@ -15,7 +15,7 @@ from tests.spark_jobs.jobs.running import Event, committed, run_job, send
 from tests.spark_jobs.tables.sessions import delta_session
 from tests.spark_jobs.topics import Topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat]
+pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(2, group="long jobs of Spark")]
 
 START = 1_700_000_000_000
 ROW = "STRUCT<id: BIGINT, name: STRING>"

@@ -249,7 +249,7 @@ def test_every_job_has_a_case() -> None:
     assert {case.job for case in CASES.values()} == set(JOBS)
 
 
-@pytest.mark.by_day(4, group="other sessions of Spark")
+@pytest.mark.by_day(2, group="other sessions of Spark")
 def test_as_a_file_under_spark_submit_on_a_cluster(cluster: SparkCluster, ground: Ground, case: Case) -> None:
     program = ROOT / "spark_jobs" / "jobs" / f"{JOBS[case.job][0]}.py"
     settings = {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": SHORT_JOB}
@@ -259,7 +259,7 @@ def test_as_a_file_under_spark_submit_on_a_cluster(cluster: SparkCluster, ground
     case.check(ground)
 
 
-@pytest.mark.by_day(4, group="other sessions of Spark")
+@pytest.mark.by_day(2, group="other sessions of Spark")
 def test_through_spark_connect_or_refused_with_one_line(server: str, ground: Ground, case: Case) -> None:
     done = run_through(server, case.job, *arguments_of(case, ground), folder=ground.folder)
     if case.refused is None:

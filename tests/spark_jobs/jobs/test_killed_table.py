@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.very_slow,
     pytest.mark.jvm,
     pytest.mark.compat,
-    pytest.mark.by_day(3, group="kills under Spark"),
+    pytest.mark.by_day(2, group="kills under Spark"),
 ]
 
 START = 1_700_000_000_000

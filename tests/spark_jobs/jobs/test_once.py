@@ -13,7 +13,7 @@ from gregor.spark_jobs.jobs.common.once import is_repeated
 from tests.spark_jobs.jobs.running import MINUTE, Event, json_rows, run_job, send
 from tests.spark_jobs.topics import Topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat]
+pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(2, group="long jobs of Spark")]
 
 START = 1_700_000_000_000 // MINUTE * MINUTE
 

@@ -34,7 +34,7 @@ from tests.spark_jobs.jobs.running import (
 from tests.spark_jobs.jobs.running import start_of_window as floor
 from tests.spark_jobs.topics import Topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(7)]
+pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat, pytest.mark.by_day(4)]
 
 START = 1_700_000_000_000
 

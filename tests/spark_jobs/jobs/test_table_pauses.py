@@ -18,7 +18,12 @@ from tests.spark_jobs.tables.sessions import delta_session
 from tests.spark_jobs.topics import Topics
 from tests.support.processes import BrokerProcess
 
-pytestmark = [pytest.mark.very_slow, pytest.mark.jvm, pytest.mark.compat]
+pytestmark = [
+    pytest.mark.very_slow,
+    pytest.mark.jvm,
+    pytest.mark.compat,
+    pytest.mark.by_day(2, group="long jobs of Spark"),
+]
 
 COMPACTED = {
     "cleanup.policy": "compact",

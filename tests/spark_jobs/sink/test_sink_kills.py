@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.very_slow,
     pytest.mark.jvm,
     pytest.mark.compat,
-    pytest.mark.by_day(3, group="kills under Spark"),
+    pytest.mark.by_day(2, group="kills under Spark"),
 ]
 
 PROGRAM = Path(__file__).with_name("sink_program.py")

@@ -74,6 +74,7 @@ def session_for(form: str, spark: SparkSession) -> SparkSession:
     return delta_session(spark) if form == "delta" else spark
 
 
+@pytest.mark.by_day(2, group="long jobs of Spark")
 @pytest.mark.slow
 @pytest.mark.jvm
 @pytest.mark.parametrize("form", ["iceberg", "delta"])
@@ -100,6 +101,7 @@ def test_a_table_gets_fields_inside_of_structs_and_keeps_those_that_later_rows_l
     ]
 
 
+@pytest.mark.by_day(2, group="long jobs of Spark")
 @pytest.mark.slow
 @pytest.mark.jvm
 def test_parquet_files_refuse_a_field_inside_of_a_struct_and_fill_one_that_is_missing(

@@ -317,7 +317,7 @@ class Life:
             self.stay(member)
 
 
-@pytest.mark.by_day(5)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("seed", range(10))
 def test_lives_of_groups(judge: Judge, seed: int) -> None:
     for number in range(LIVES // 10):
