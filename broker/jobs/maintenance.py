@@ -31,15 +31,15 @@ client checks flush.messages itself.
 _EXPIRY_CHECK_S = 1.0
 
 
-def _due(logs: list[Log], now_ms: int) -> Steps[list[Log]]:
-    """Return the logs whose flush is due."""
-    due = []
+def _chosen(logs: list[Log], condition: Callable[[Log], bool]) -> Steps[list[Log]]:
+    """Return the logs that meet the condition."""
+    found = []
     for count, log in enumerate(logs, 1):
-        if log.flusher.flushes_soon and not log.offline and log.flusher.is_due(now_ms):
-            due.append(log)
+        if condition(log):
+            found.append(log)
         if not count % ITEMS_PER_STEP:
             yield None
-    return due
+    return found
 
 
 async def flush_log(log: Log, background: Background, now_ms: int, *, rolled_only: bool = False) -> None:
@@ -133,11 +133,18 @@ class Maintenance:
     def _all(self) -> Iterator[Log]:
         return iter(list(self._logs.logs.values()))
 
+    async def _choose(self, condition: Callable[[Log], bool]) -> list[Log]:
+        return await self._background.run_steps(_chosen(list(self._logs.logs.values()), condition))
+
     async def flush(self) -> None:
         """Flush the logs for which flush.ms or flush.messages is due, and rolled segments of the others."""
         now_ms = self._clock_ms()
         await self.withdraw_recovery_points()
-        for log in await self._background.run_steps(_due(list(self._logs.logs.values()), now_ms)):
+
+        def is_due(log: Log) -> bool:
+            return log.flusher.flushes_soon and not log.offline and log.flusher.is_due(now_ms)
+
+        for log in await self._choose(is_due):
             if self._logs.get(log.topic, log.partition) is not log:
                 continue  # its topic was deleted while others were flushed
             unflushed, config = log.offsets.unflushed_messages, log.config
@@ -156,7 +163,7 @@ class Maintenance:
         not synced yet, and a start after a power cut must check them. Returns when the checkpoints are written."""
         async with self._checkpointing:
             # The offsets first: of the thousands of logs, almost none was truncated.
-            fell = [log for log in list(self._logs.logs.values()) if log.offsets.recovery_point_fell]
+            fell = await self._choose(lambda log: log.offsets.recovery_point_fell)
             if [log for log in fell if log.offsets.acknowledge_lower_recovery_point()]:
                 await self._write_checkpoints()
 

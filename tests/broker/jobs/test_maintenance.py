@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -25,7 +26,7 @@ from gregor.protocol.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from gregor.protocol.turns import Steps, collect
+from gregor.protocol.turns import ITEMS_PER_STEP, Steps, collect
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.log.log import Log
 from tests.broker.harness import Harness, batch, produce_request, running
@@ -507,3 +508,24 @@ def test_offsets_of_removed_partitions_leave_the_checkpoints_before_one_is_made_
     assert f"{topic} " not in file.read_text()
     harness.create_topic(topic, 3)
     assert log_of(harness, topic).high_watermark == 0
+
+
+def test_logs_are_searched_for_flushes_and_truncations_in_steps(
+    harness: Harness, jobs: Maintenance, background: Removals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic("many", partitions=2 * ITEMS_PER_STEP)
+    steps_of_searches = []
+
+    async def run_steps(steps: Steps[ResultT]) -> ResultT:
+        for count in itertools.count():
+            try:
+                next(steps)
+            except StopIteration as end:
+                steps_of_searches.append(count)
+                found: ResultT = end.value
+                return found
+        raise AssertionError
+
+    monkeypatch.setattr(background, "run_steps", run_steps)
+    harness.run(jobs.flush())
+    assert steps_of_searches == [2, 2]
