@@ -1,7 +1,7 @@
 """`gregor start --brokers N`: a supervisor of N broker processes of this machine, which form one cluster.
 
 One Python process uses one core; N of them use N. A broker that fails is started again, after 1 s, 2 s, .. up to 30 s;
-a broker that was sent a signal stays down.
+a broker that was stopped cleanly stays down.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ _NETWORK = (
         "long",
         -1,
         "Bytes of requests that were read and not yet handled, over all connections; above it the broker stops "
-        "reading. -1: no limit.",
+        "reading. -1: 64 MB.",
     ),
     ConfigDef(
         "num.network.threads", "int", 3, "Threads that serve connections.", at_least(1), dynamic=_W, no_effect=_ONE_LOOP
